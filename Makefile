@@ -1,0 +1,62 @@
+# `make help` lists the targets. All that is assumed: Python 3.11 to 3.13, and make.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
+PORT ?= 8080
+
+# The first interpreter that is new enough and can make a virtual environment.
+SUITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	"$$p" -c '$(SUITS)' >/dev/null 2>&1 && { command -v "$$p"; break; }; done)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: run
+run: $(VENV)/.installed ## install, and run the router in front of simulated backends (PORT=8080)
+	@$(BIN)/switchyard demo --port $(PORT)
+
+.PHONY: test
+test: $(VENV)/.installed-dev ## install what the tests need, and run them (PYTEST_ARGS=...)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: check
+check: $(VENV)/.installed-dev ## lint, format, types, and the layers of the imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: $(VENV)/.installed-dev ## measure speed and memory (BENCH_ARGS=...)
+	$(BIN)/python -m tests.bench.run $(BENCH_ARGS)
+
+.PHONY: clean
+clean: ## remove the virtual environment and everything generated
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "No Python 3.11 to 3.13 with the venv module was found (Debian and Ubuntu: apt install" \
+	    "python3-venv). Name one with: make PYTHON=/path/to/python3.12" >&2; exit 1; fi
+	@"$(PYTHON)" -c '$(SUITS)' || { \
+	  echo "$(PYTHON) is not a Python 3.11 to 3.13 with the venv module" >&2; exit 1; }
+	@echo "Creating $(VENV) with $(PYTHON)"
+	@"$(PYTHON)" -m venv $(VENV)
+
+# The order-only prerequisite: a newer time stamp of the interpreter is no reason to install again.
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "Installing Switchyard"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	@echo "Installing Switchyard and what its tests need"
+	@$(PIP) install --editable '.[dev]'
+	@touch $@ $(VENV)/.installed

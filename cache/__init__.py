@@ -1,0 +1,1 @@
+"""Reserved for the response cache, which is not built yet: this package holds nothing."""

@@ -1,0 +1,43 @@
+"""One line per request. No prompt, answer or key is in it."""
+
+from __future__ import annotations
+
+from router.exchange import Exchange
+from router.plugin import Observer
+from router.telemetry.log import get_logger
+
+__all__ = ["AccessLog"]
+
+_log = get_logger("access")
+
+
+class AccessLog(Observer):
+    """Writes the access line when an exchange is over."""
+
+    name = "access_log"
+
+    def ended(self, exchange: Exchange) -> None:
+        """See ``Observer.ended``. Durations are in milliseconds."""
+        finished = exchange.finished or exchange.started
+        fields: dict[str, object] = {
+            "request_id": exchange.id,
+            "caller": exchange.caller,
+            "method": exchange.method,
+            "route": exchange.route,
+            "status": exchange.status,
+            "outcome": exchange.outcome.value if exchange.outcome else None,
+            "ms": round((finished - exchange.started) * 1000, 1),
+        }
+        if exchange.model is not None:
+            fields["model"] = exchange.model[:200]
+            fields["endpoint"] = exchange.endpoint
+            fields["attempts"] = exchange.attempts
+            fields["stream"] = exchange.stream
+        if exchange.first_output is not None:
+            fields["first_output_ms"] = round((exchange.first_output - exchange.started) * 1000, 1)
+        if exchange.usage is not None:
+            fields["input_tokens"] = exchange.usage.get("input_tokens")
+            fields["output_tokens"] = exchange.usage.get("output_tokens")
+        if exchange.error_code is not None:
+            fields["error"] = exchange.error_code
+        _log.info("request", **fields)

@@ -1,0 +1,32 @@
+"""Counts every exchange in the router's metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from router.exchange import Exchange
+from router.plugin import Observer
+from router.telemetry.metrics import OTHER, Metrics
+
+__all__ = ["KnownModel", "RequestMetrics"]
+
+KnownModel = Callable[[str], bool]
+"""Whether a name is one that an endpoint is known to serve, and so may be a label."""
+
+
+class RequestMetrics(Observer):
+    """Requests, durations, time to first token and tokens."""
+
+    name = "request_metrics"
+
+    def __init__(self, metrics: Metrics, known_model: KnownModel) -> None:
+        self._metrics = metrics
+        self._known_model = known_model
+
+    def ended(self, exchange: Exchange) -> None:
+        """See ``Observer.ended``."""
+        model = exchange.model
+        label = ""
+        if model is not None:
+            label = model if self._known_model(model) else OTHER
+        self._metrics.record(exchange, label)

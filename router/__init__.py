@@ -1,0 +1,53 @@
+"""Switchyard, a router in front of a fleet of LLM backends.
+
+The way of a request::
+
+    client ── HTTP ──▶ router/web       parse, validate, one error envelope
+                          │  Exchange   (caller, operation, model, request, ids)
+                          ▼
+                     plugin chain       guards → interceptors → (observers listen)
+                          │             API keys · metrics · access log …
+                          ▼
+                     router/pipeline    plan → choose endpoint → attempt → translate → record
+                          │                 balance (pure)   upstream   translate (pure)
+                          ▼
+                     upstream           responses | chat | ollama
+                          │  batches of Frames
+                          ▼
+                     back out the same way
+
+The primitives:
+
+- ``Exchange`` (``router.exchange``): one request's life, handed from room to room.
+- ``Sink`` (``router.exchange``): where an answer goes. Streams are pushed: ``sink.feed(batch)``.
+- ``Frame`` (``router.wire.frame``): one server-sent event, decoded when someone asks.
+- ``Draft`` (``router.translate.draft``): the response under construction, across attempts.
+- ``Reader`` (``router.translate.reader``): an endpoint's bytes in, response events out. Pure.
+- ``Adapter``, ``Transport`` (``router.upstream.contract``): how an endpoint is spoken to.
+- ``Chain`` (``router.plugin``): guards, interceptors and observers, frozen per configuration.
+
+Start reading at ``router/pipeline.py``. Imports point downward only; ``lint-imports`` checks it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from router.settings.schema import Settings
+
+__all__ = ["create_app"]
+
+
+def create_app(config: Settings | dict[str, Any]) -> web.Application:
+    """An ``aiohttp.web.Application`` for this configuration; see ``router.app.create_app``.
+
+    ``config`` may be a plain dictionary in the form of the configuration file.
+    """
+    # Imported here: whoever wants one small module of this package need not load all of it.
+    from router.app import create_app as create
+    from router.settings.schema import Settings
+
+    return create(config if isinstance(config, Settings) else Settings.model_validate(config))

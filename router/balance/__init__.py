@@ -1,0 +1,1 @@
+"""Pure decisions about load: no I/O, no clock, no randomness of its own."""

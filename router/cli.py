@@ -1,0 +1,232 @@
+"""The command line: ``switchyard serve | demo | check | simulate``.
+
+Exit status: 0 all is well; 1 the settings or the address cannot be used; 2 a wrong command line,
+or an endpoint that did not answer ``check``; 130 interrupted. A mistake of the user is one line
+per mistake on stderr, never a traceback. Each command imports what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import os
+import re
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from router.probe import ProbeResult
+    from router.settings.schema import EndpointSettings, Settings
+
+__all__ = ["main"]
+
+_MODELS_SHOWN = 50
+_PATTERN = re.compile(r"[*?\[]")
+
+
+class _UserError(Exception):
+    """Something the user has to put right; printed as it is."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line ``argv`` (default: the process's own) and return its exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        status: int = args.run(args)
+    except _UserError as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="switchyard", description="One Responses API in front of a fleet of LLM backends."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    serve = commands.add_parser("serve", help="run the router")
+    serve.add_argument("--config", type=Path, required=True, metavar="FILE")
+    serve.add_argument("--host", help="instead of server.host")
+    serve.add_argument("--port", type=_port, help="instead of server.port")
+    serve.set_defaults(run=_serve)
+
+    demo = commands.add_parser("demo", help="run the router in front of simulated backends")
+    demo.add_argument("--port", type=_port, default=8080, help="default: %(default)s")
+    demo.set_defaults(run=_demo)
+
+    check = commands.add_parser("check", help="validate the settings and ask every endpoint")
+    check.add_argument("--config", type=Path, required=True, metavar="FILE")
+    check.set_defaults(run=_check)
+
+    simulate = commands.add_parser("simulate", help="run one simulated backend")
+    simulate.add_argument("--dialect", choices=("responses", "chat", "ollama"), required=True)
+    simulate.add_argument("--port", type=_port, required=True)
+    simulate.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
+    simulate.add_argument("--models", type=_names, default=(), metavar="A,B", help="what it serves")
+    simulate.set_defaults(run=_simulate)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"switchyard {version('llm-switchyard')}")
+        except PackageNotFoundError:
+            print("switchyard (not installed)")
+        parser.exit()
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > 65535:
+        raise argparse.ArgumentTypeError("must be a number from 0 to 65535")
+    return int(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError("must be names with commas between them")
+    return names
+
+
+def _serve(args: argparse.Namespace) -> int:
+    settings = _settings(args.config, host=args.host, port=args.port)
+    from router import serve
+
+    with _listening_on(settings.server.host, settings.server.port):
+        return serve.run(settings)
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from router import demo
+
+    with _listening_on("127.0.0.1", args.port):
+        return demo.run(args.port)
+
+
+def _simulate(args: argparse.Namespace) -> int:
+    from router.simulate import server
+
+    return server.run(args.dialect, args.host, args.port, args.models)
+
+
+def _check(args: argparse.Namespace) -> int:
+    import asyncio
+
+    settings = _settings(args.config)
+    count = len(settings.endpoints)
+    print(f"{args.config} is valid; asking {count} endpoint{'s' if count > 1 else ''}", flush=True)
+    results = asyncio.run(_probe_all(settings))
+    for endpoint, result in zip(settings.endpoints, results, strict=True):
+        print("\n" + "\n".join(_described(endpoint, result)))
+    answered = sum(map(_can_serve, settings.endpoints, results))
+    print(f"\n{answered} of {count} answered")
+    return 0 if answered == count else 2
+
+
+def _settings(path: Path, host: str | None = None, port: int | None = None) -> Settings:
+    from router.settings.load import SettingsError, load_settings
+
+    environ = dict(os.environ)
+    if host is not None:
+        environ["SWITCHYARD_SERVER__HOST"] = host
+    if port is not None:
+        environ["SWITCHYARD_SERVER__PORT"] = str(port)
+    try:
+        return load_settings(path, environ)
+    except SettingsError as exc:
+        raise _UserError(str(exc)) from None
+
+
+@contextlib.contextmanager
+def _listening_on(host: str, port: int) -> Iterator[None]:
+    """Explain the errors of an address that cannot be listened on; others pass."""
+    try:
+        yield
+    except socket.gaierror:
+        raise _UserError(f"switchyard: {host} is not a known host") from None
+    except OSError as exc:
+        reasons = {
+            errno.EADDRINUSE: "it is already in use; choose another port with --port",
+            errno.EACCES: "not permitted; ports below 1024 need privileges",
+            errno.EADDRNOTAVAIL: "this machine does not have that address",
+        }
+        if exc.errno not in reasons:
+            raise
+        message = f"switchyard: cannot listen on {host} port {port}: {reasons[exc.errno]}"
+        raise _UserError(message) from None
+
+
+async def _probe_all(settings: Settings) -> list[ProbeResult]:
+    import asyncio
+
+    return await asyncio.gather(*(_probe(endpoint) for endpoint in settings.endpoints))
+
+
+async def _probe(endpoint: EndpointSettings) -> ProbeResult:
+    import asyncio
+
+    from router.probe import ProbeResult, probe
+
+    limit = endpoint.timeouts.connect + endpoint.timeouts.first_byte
+    try:
+        async with asyncio.timeout(limit):
+            return await probe(endpoint)
+    except TimeoutError:
+        error = f"no answer within {limit:g} seconds"
+        return ProbeResult(speaks=(), models=(), error=error, latency=limit)
+
+
+def _can_serve(endpoint: EndpointSettings, result: ProbeResult) -> bool:
+    # Where the models are configured, the endpoint need not be able to list them.
+    listed = endpoint.models is not None and endpoint.dialect in result.speaks
+    return result.error is None or listed
+
+
+def _described(endpoint: EndpointSettings, result: ProbeResult) -> Iterator[str]:
+    yield f"{endpoint.name}  {endpoint.url}"
+    if not _can_serve(endpoint, result):
+        yield f"  FAILED     {_printable(result.error or '')}"
+        yield f"  dialect    {_spoken(endpoint.dialect, result.speaks)}"
+        return
+    yield f"  reachable  in {result.latency * 1000:.0f} ms"
+    yield f"  dialect    {_spoken(endpoint.dialect, result.speaks)}"
+    if result.error is not None:
+        yield f"  serves     what is configured; it does not tell: {_printable(result.error)}"
+        return
+    shown = ", ".join(_printable(name) for name in result.models[:_MODELS_SHOWN])
+    more = len(result.models) - _MODELS_SHOWN
+    yield f"  serves     {shown or 'no model'}{f' and {more} more' if more > 0 else ''}"
+    if missing := _not_served(endpoint, result.models):
+        yield f"  NOT LISTED {', '.join(_printable(name) for name in missing)} (configured)"
+
+
+def _spoken(configured: str, speaks: Sequence[str]) -> str:
+    if configured in speaks:
+        others = [name for name in speaks if name != configured]
+        return configured + (f" (also {', '.join(others)})" if others else "")
+    if speaks:
+        return f"{configured} is configured, BUT IT SPEAKS {', '.join(speaks)}"
+    return f"{configured} (configured, not confirmed)"
+
+
+def _not_served(endpoint: EndpointSettings, served: Sequence[str]) -> list[str]:
+    """The configured names, patterns aside, that the endpoint does not list."""
+    names = dict.fromkeys([*(endpoint.models or ()), *endpoint.aliases.values()])
+    listed = {*served, *(name.removesuffix(":latest") for name in served)}
+    return [name for name in names if name not in listed and not _PATTERN.search(name)]
+
+
+def _printable(text: str) -> str:
+    """``text`` from the network without anything that a terminal would obey."""
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -1,0 +1,122 @@
+"""The beginning of a stream: when its head leaves, and what may still be taken back.
+
+The head and ``response.created`` are held until the endpoint has produced output, or until
+``keepalive_interval`` has passed; until then a failure is a plain HTTP error, or moves to another
+endpoint unseen. After ``created`` went out, another endpoint may still take over until the first
+output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from router.errors import RouterError
+from router.exchange import Exchange, Sink
+from router.translate.draft import Draft
+from router.translate.reader import Reader
+from router.upstream.contract import Adapter, Call
+from router.wire.frame import Frame
+
+__all__ = ["Delivery", "Job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an operation wants from whichever endpoint is chosen.
+
+    ``prepare`` makes the call for an adapter and a model; ``draft`` is the response under
+    construction, None for operations without one; ``fail`` ends a stream that no reader has begun.
+    """
+
+    prepare: Callable[[Adapter, str], Call]
+    fail: Callable[[RouterError], list[Frame]]
+    draft: Draft | None = None
+
+
+class Delivery:
+    """Passes a reader's frames on to the sink, in time."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        sink: Sink,
+        job: Job,
+        keepalive_interval: float,
+        first_output: Callable[[Exchange], None],
+    ) -> None:
+        self._exchange = exchange
+        self._sink = sink
+        self._job = job
+        self._first_output = first_output
+        self._held: list[Frame] = []
+        self.notes: dict[str, str] = {}
+        """Headers that the current attempt adds to the answer."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(keepalive_interval, self._open_early)
+
+    @property
+    def has_output(self) -> bool:
+        """Whether output has reached the client: nothing can be taken back."""
+        return self._exchange.first_output is not None
+
+    def push(self, frames: list[Frame], reader: Reader) -> None:
+        """Deliver what a reader made, or hold it while there is no output yet."""
+        if not self.has_output:
+            if not (reader.has_output or reader.ended):
+                if self._sink.opened:
+                    self._sink.feed(frames)
+                else:
+                    self._held.extend(frames)
+                return
+            if not self._sink.opened:
+                frames = [*self._held, *frames]
+                self._open()
+            self._exchange.first_output = time.monotonic()
+            self._first_output(self._exchange)
+        if frames:
+            self._sink.feed(frames)
+
+    def rewind(self) -> None:
+        """Forget what an attempt made that has not been delivered."""
+        self._held.clear()
+        self.notes = {}
+        if self._job.draft is not None:
+            self._job.draft.rewind()
+
+    def fail(self, error: RouterError, reader: Reader | None) -> None:
+        """End a stream that has begun with the events that say why."""
+        make = self._job.fail if reader is None else reader.fail
+        self._sink.feed(make(error))
+        self._sink.end()
+
+    def close(self) -> None:
+        """Drop the timer."""
+        self._timer.cancel()
+
+    def _open_early(self) -> None:
+        if self._sink.opened:
+            return
+        draft = self._job.draft
+        frames = self._held or (draft.open() if draft is not None else [])
+        self._open()
+        if frames:
+            self._sink.feed(frames)
+
+    def _open(self) -> None:
+        self._timer.cancel()
+        self._held = []
+        if self._job.draft is not None:
+            self._job.draft.delivered = True
+        exchange = self._exchange
+        self._sink.open(answer_headers(exchange, self.notes))
+
+
+def answer_headers(exchange: Exchange, notes: dict[str, str]) -> dict[str, str]:
+    """The headers that say who served the answer, and how."""
+    headers = {**exchange.notes, **notes, "X-Switchyard-Attempts": str(exchange.attempts)}
+    if exchange.endpoint is not None:
+        headers["X-Switchyard-Endpoint"] = exchange.endpoint
+    return headers

@@ -1,0 +1,221 @@
+"""Every error the router raises; each knows its HTTP status, type, code and param.
+
+    RouterError
+    ├── InvalidRequest          400  the caller's fault; the field is named in ``param``
+    ├── AuthenticationFailed    401  no key, or a wrong one
+    ├── NotFound                404  no such object or route
+    │   └── ModelNotFound       404  no endpoint serves the model
+    ├── MethodNotAllowed        405
+    ├── PayloadTooLarge         413
+    ├── Overloaded              503  every candidate is full, and the queue too or its time over
+    ├── ShuttingDown            503
+    ├── InternalError           500  a bug of ours; its details go to the log only
+    └── UpstreamError            raised at the boundary to an endpoint, and nowhere else
+        ├── UpstreamRejected    400  the endpoint refuses the request itself
+        ├── UpstreamModelMissing 404  the endpoint does not know the model
+        ├── UpstreamRateLimited 429  with its Retry-After
+        ├── UpstreamFailure     502  5xx, 401/403, garbage, a broken connection
+        ├── UpstreamUnavailable 503  no connection could be made
+        └── UpstreamTimeout     504  a deadline of the endpoint's ``timeouts`` passed
+
+The envelope and the statuses are those of the wire contract: ``{"error": {"message", "type",
+"param", "code"}}``, all four keys always present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+__all__ = [
+    "AuthenticationFailed",
+    "InternalError",
+    "InvalidRequest",
+    "MethodNotAllowed",
+    "ModelNotFound",
+    "NotFound",
+    "Overloaded",
+    "PayloadTooLarge",
+    "RouterError",
+    "ShuttingDown",
+    "UpstreamError",
+    "UpstreamFailure",
+    "UpstreamModelMissing",
+    "UpstreamRateLimited",
+    "UpstreamRejected",
+    "UpstreamTimeout",
+    "UpstreamUnavailable",
+]
+
+
+class RouterError(Exception):
+    """An error with a place in the API's envelope.
+
+    ``message`` is for the client and says what to do about it; ``param`` names the field at
+    fault; ``headers`` go out with the HTTP answer (``Retry-After``).
+    """
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "server_error"
+    default_code: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code if code is not None else self.default_code
+        self.param = param
+        self.headers: dict[str, str] = dict(headers or {})
+
+    def envelope(self) -> dict[str, dict[str, str | None]]:
+        """The JSON body of the error."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.type,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    def response_error(self) -> dict[str, str]:
+        """The ``error`` field of a failed response object: a code of OpenAI's closed list."""
+        code = "rate_limit_exceeded" if self.status == 429 else "server_error"
+        return {"code": code, "message": self.message}
+
+
+class InvalidRequest(RouterError):
+    """400: the request itself is at fault."""
+
+    status = 400
+    type = "invalid_request_error"
+
+
+class AuthenticationFailed(RouterError):
+    """401: no key, or a wrong one."""
+
+    status = 401
+    type = "invalid_request_error"
+    default_code = "invalid_api_key"
+
+
+class NotFound(RouterError):
+    """404: no such object or route."""
+
+    status = 404
+    type = "invalid_request_error"
+
+
+class ModelNotFound(NotFound):
+    """404: no endpoint serves the model."""
+
+    default_code = "model_not_found"
+
+
+class MethodNotAllowed(RouterError):
+    """405: the path exists, the method does not."""
+
+    status = 405
+    type = "invalid_request_error"
+
+
+class PayloadTooLarge(RouterError):
+    """413: the body exceeds ``server.max_body_mb``."""
+
+    status = 413
+    type = "invalid_request_error"
+    default_code = "request_too_large"
+
+
+class Overloaded(RouterError):
+    """503: every candidate is full, and the queue or its deadline is exhausted."""
+
+    status = 503
+    default_code = "overloaded"
+
+
+class ShuttingDown(RouterError):
+    """503: the router drains before it stops."""
+
+    status = 503
+    default_code = "shutting_down"
+
+
+class InternalError(RouterError):
+    """500: a bug of the router's own; the details are in its log under the request id."""
+
+    status = 500
+    default_code = "internal_error"
+
+
+class UpstreamError(RouterError):
+    """Something went wrong at an endpoint.
+
+    ``elsewhere`` says that another endpoint may well succeed, ``again`` that even the same one
+    may (nothing but the connection failed), so that a single candidate is tried once more.
+    """
+
+    elsewhere: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        again: bool = False,
+    ) -> None:
+        super().__init__(message, code=code, param=param, headers=headers)
+        self.again = again
+
+
+class UpstreamRejected(UpstreamError):
+    """400: the endpoint refuses the request itself; no other endpoint is asked."""
+
+    status = 400
+    type = "invalid_request_error"
+    elsewhere = False
+
+
+class UpstreamModelMissing(UpstreamError):
+    """404: the endpoint does not know the model, although it was thought to serve it."""
+
+    status = 404
+    type = "invalid_request_error"
+    default_code = "model_not_found"
+
+
+class UpstreamRateLimited(UpstreamError):
+    """429: the endpoint's own rate limit, with its ``Retry-After``."""
+
+    status = 429
+    type = "rate_limit_error"
+    default_code = "rate_limit_exceeded"
+
+
+class UpstreamFailure(UpstreamError):
+    """502: 5xx, refused credentials, garbage, or a connection that broke."""
+
+    status = 502
+    default_code = "upstream_error"
+
+
+class UpstreamUnavailable(UpstreamError):
+    """503: the endpoint could not be reached."""
+
+    status = 503
+    default_code = "upstream_unavailable"
+
+
+class UpstreamTimeout(UpstreamError):
+    """504: a deadline of the endpoint's ``timeouts`` passed."""
+
+    status = 504
+    default_code = "upstream_timeout"

@@ -1,0 +1,149 @@
+"""One request's life, and the contract by which its answer travels.
+
+``Exchange`` is what guards, interceptors, the pipeline and observers hand to each other.
+``Sink`` is where an answer goes: pushed, never pulled. Whoever produces it calls ``open`` and
+``feed`` for a stream, or ``finish`` for a body in one piece, and ``end`` once at the end. All of
+these are synchronous: everything found in one network read is one batch and one call, and no task
+wakes up per event. A producer that finds ``paused`` set stops reading and awaits ``resumed()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from router.errors import InternalError, RouterError
+from router.wire.frame import Frame
+
+__all__ = ["ClientGone", "Exchange", "Operation", "Outcome", "Sink", "internal_error"]
+
+
+class Operation(Enum):
+    """What a request asks for; the value is its name in metrics and logs."""
+
+    RESPONSES = "responses"
+    INPUT_TOKENS = "input_tokens"
+    STORED_RESPONSES = "stored_responses"
+    CHAT = "chat_completions"
+    MODELS = "models"
+    OTHER = "other"
+
+
+class Outcome(Enum):
+    """How an exchange ended; the value is its name in metrics and logs."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ClientGone(Exception):
+    """The client closed its connection; there is nobody left to answer."""
+
+
+class Sink(Protocol):
+    """Where an answer goes. Implemented by the HTTP reply, and by interceptors that listen."""
+
+    @property
+    def paused(self) -> bool:
+        """The client reads more slowly than the endpoint writes: stop until ``resumed()``."""
+        ...
+
+    @property
+    def opened(self) -> bool:
+        """Whether a stream's head has gone out: errors can no longer be a plain HTTP answer."""
+        ...
+
+    async def resumed(self) -> None:
+        """Wait until ``paused`` is over; raises ClientGone."""
+        ...
+
+    def open(self, headers: Mapping[str, str]) -> None:
+        """Begin a stream of server-sent events with these extra headers."""
+        ...
+
+    def feed(self, batch: Sequence[Frame]) -> None:
+        """Events, in order, written with one call; raises ClientGone."""
+        ...
+
+    def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        """A whole JSON answer; ends the answer."""
+        ...
+
+    def end(self) -> None:
+        """End the stream."""
+        ...
+
+
+class Exchange:
+    """One request, from its head to its last byte.
+
+    ``caller`` is the name of the key that was presented (``default`` in open mode); it is what
+    objects belong to. Times are of ``time.monotonic``, in seconds. ``notes`` are headers for the
+    answer. ``abort`` is why the router itself ends the exchange before its time. ``usage`` is a
+    Responses ``usage`` object, whatever the endpoint speaks.
+    """
+
+    __slots__ = (
+        "abort",
+        "attempts",
+        "body",
+        "caller",
+        "endpoint",
+        "error_code",
+        "finished",
+        "first_output",
+        "headers",
+        "id",
+        "method",
+        "model",
+        "notes",
+        "operation",
+        "outcome",
+        "remote",
+        "route",
+        "started",
+        "status",
+        "stream",
+        "usage",
+    )
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        operation: Operation,
+        route: str,
+        method: str,
+        headers: Mapping[str, str],
+        remote: str | None,
+        started: float,
+    ) -> None:
+        self.id = id
+        self.operation = operation
+        self.route = route
+        self.method = method
+        self.headers = headers
+        self.remote = remote
+        self.started = started
+        self.caller = "default"
+        self.body: dict[str, Any] = {}
+        self.model: str | None = None
+        self.stream = False
+        self.endpoint: str | None = None
+        self.attempts = 0
+        self.abort: RouterError | None = None
+        self.first_output: float | None = None
+        self.finished: float | None = None
+        self.usage: dict[str, Any] | None = None
+        self.status = 0
+        self.outcome: Outcome | None = None
+        self.error_code: str | None = None
+        self.notes: dict[str, str] = {}
+
+
+def internal_error(exchange: Exchange) -> InternalError:
+    """What the client is told of a bug: where to find it in the log, nothing more."""
+    return InternalError(f"Internal error; the log has more under the request id {exchange.id}.")

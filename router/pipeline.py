@@ -1,0 +1,272 @@
+"""The way of a request: plan → choose an endpoint → attempt → translate → record.
+
+The pipeline is the core of the plugin chain: it gets an admitted, validated exchange and a sink,
+and answers one into the other. It knows endpoints by their contracts only. Everything that goes
+wrong before the sink was opened is raised as a RouterError; afterwards the stream itself says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import orjson
+
+from router.delivery import Delivery, Job, answer_headers
+from router.endpoints.registry import Registry, Target
+from router.errors import RouterError, UpstreamError, UpstreamUnavailable
+from router.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
+from router.settings.schema import Settings
+from router.telemetry.log import get_logger
+from router.telemetry.metrics import Metrics
+from router.translate.draft import Draft
+from router.translate.native import unseal
+from router.translate.reader import Reader
+from router.translate.usage import estimate_tokens, prompt_chars
+from router.upstream.contract import Adapter, Answer, Call
+from router.wire.echo import echo_fields
+from router.wire.frame import Frame
+
+__all__ = ["Pipeline", "new_id"]
+
+_log = get_logger("router.pipeline")
+
+
+def new_id(prefix: str) -> str:
+    """A fresh id: the prefix and 48 hex digits, as OpenAI's are."""
+    return prefix + os.urandom(24).hex()
+
+
+def _now() -> int:
+    return int(time.time())
+
+
+class Pipeline:
+    """Answers exchanges with the endpoints of one configuration."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings,
+        metrics: Metrics,
+        first_output: Callable[[Exchange], None],
+    ) -> None:
+        self._registry = registry
+        self._max_attempts = settings.balance.max_attempts
+        self._keepalive = settings.server.keepalive_interval
+        self._metrics = metrics
+        self._first_output = first_output
+
+    async def answer(self, exchange: Exchange, sink: Sink) -> None:
+        """Answer the exchange; raises RouterError as long as nothing has been sent."""
+        if exchange.operation is Operation.INPUT_TOKENS:
+            await self._count_tokens(exchange, sink)
+            return
+        job = self._response_job(exchange)
+        if exchange.operation is Operation.CHAT:
+            job = self._chat_job(exchange)
+        await _Run(self, exchange, sink, job).go()
+
+    def _response_job(self, exchange: Exchange) -> Job:
+        draft = Draft(
+            echo=echo_fields(exchange.body, model=exchange.model or ""),
+            new_id=new_id,
+            now=_now,
+            muted=not exchange.stream,
+        )
+
+        def prepare(adapter: Adapter, model: str) -> Call:
+            return adapter.respond(exchange, model, draft)
+
+        def fail(error: RouterError) -> list[Frame]:
+            failed = draft.finished("failed", [], None, error=error.response_error())
+            return [*draft.open(), draft.end(failed)]
+
+        return Job(prepare, fail, draft)
+
+    def _chat_job(self, exchange: Exchange) -> Job:
+        def prepare(adapter: Adapter, model: str) -> Call:
+            return adapter.chat(exchange, model)
+
+        def fail(error: RouterError) -> list[Frame]:
+            return [Frame("", orjson.dumps(error.envelope()))]
+
+        return Job(prepare, fail)
+
+    async def _count_tokens(self, exchange: Exchange, sink: Sink) -> None:
+        """Ask an endpoint that can count; estimate, and say so, where none can."""
+        for target in await self._registry.targets(exchange.model or ""):
+            request = target.endpoint.adapter.count_tokens(exchange, target.model)
+            if request is None:
+                continue
+            exchange.endpoint = target.endpoint.name
+            exchange.attempts += 1
+            try:
+                answer = await target.endpoint.transport.send(request)
+                try:
+                    body = await answer.body()
+                finally:
+                    answer.close()
+            except UpstreamError as error:
+                _log.warning("token count failed", endpoint=exchange.endpoint, error=error.message)
+                continue
+            if (count := _input_tokens(body)) is not None:
+                self._send_count(exchange, sink, count, {})
+                return
+        count = estimate_tokens(prompt_chars(exchange.body))
+        self._send_count(exchange, sink, count, {"X-Switchyard-Estimated": "true"})
+
+    @staticmethod
+    def _send_count(exchange: Exchange, sink: Sink, count: int, notes: dict[str, str]) -> None:
+        body = {"object": "response.input_tokens", "input_tokens": count}
+        sink.finish(200, orjson.dumps(body), answer_headers(exchange, notes))
+
+
+class _Run:
+    """One exchange's attempts, until one succeeds or none is left."""
+
+    def __init__(self, pipeline: Pipeline, exchange: Exchange, sink: Sink, job: Job) -> None:
+        self._registry = pipeline._registry
+        self._metrics = pipeline._metrics
+        self._max_attempts = pipeline._max_attempts
+        self._exchange = exchange
+        self._sink = sink
+        self._job = job
+        self._reader: Reader | None = None
+        self._delivery = Delivery(exchange, sink, job, pipeline._keepalive, pipeline._first_output)
+
+    async def go(self) -> None:
+        """Run to the end. Raises RouterError only while the sink has not been opened."""
+        try:
+            await self._attempts()
+        except RouterError as error:
+            self._fail(error)
+        except asyncio.CancelledError:
+            if self._exchange.abort is None or not self._sink.opened:
+                raise
+            self._fail(self._exchange.abort)
+        except ClientGone:
+            raise
+        except Exception:
+            _log.exception("request failed", request_id=self._exchange.id)
+            self._fail(internal_error(self._exchange))
+        finally:
+            self._delivery.close()
+
+    def _fail(self, error: RouterError) -> None:
+        if not self._sink.opened:
+            raise error
+        self._exchange.outcome = Outcome.FAILED
+        self._exchange.error_code = error.code
+        self._delivery.fail(error, self._reader)
+
+    async def _attempts(self) -> None:
+        every = await self._registry.targets(self._exchange.model or "")
+        preferred = self._issuers(every)
+        left: Sequence[Target] = every
+        tried: set[str] = set()
+        while True:
+            async with self._registry.reserve(left, preferred) as target:
+                tried.add(target.endpoint.name)
+                try:
+                    await self._attempt(target)
+                    return
+                except UpstreamError as error:
+                    self._note_failure(target, error)
+                    left = self._what_is_left(error, every, tried)
+                    if not left:
+                        raise
+            self._reader = None
+            self._delivery.rewind()
+
+    def _issuers(self, targets: Sequence[Target]) -> Sequence[Target]:
+        """The targets whose account issued encrypted reasoning that the request brings back."""
+        items = self._exchange.body.get("input")
+        if not isinstance(items, list):
+            return ()
+        for item in reversed(items):
+            blob = item.get("encrypted_content") if isinstance(item, dict) else None
+            if isinstance(blob, str) and (account := unseal(blob)[0]) is not None:
+                return [t for t in targets if t.endpoint.account == account]
+        return ()
+
+    def _what_is_left(
+        self, error: UpstreamError, every: Sequence[Target], tried: set[str]
+    ) -> Sequence[Target]:
+        """Where to try next. An endpoint is tried twice only when it is the only one and nothing
+        but its connection failed.
+        """
+        attempts = self._exchange.attempts
+        if self._delivery.has_output or not error.elsewhere or attempts >= self._max_attempts:
+            return ()
+        others = [target for target in every if target.endpoint.name not in tried]
+        if others:
+            return others
+        return every if error.again and attempts == 1 else ()
+
+    def _note_failure(self, target: Target, error: UpstreamError) -> None:
+        self._metrics.attempts.labels(target.endpoint.name, error.code or "error").inc()
+        if isinstance(error, UpstreamUnavailable):
+            target.endpoint.failed_to_connect()
+        _log.warning(
+            "attempt failed",
+            request_id=self._exchange.id,
+            endpoint=target.endpoint.name,
+            model=target.model,
+            attempt=self._exchange.attempts,
+            error=error.message,
+        )
+
+    async def _attempt(self, target: Target) -> None:
+        exchange = self._exchange
+        call = self._job.prepare(target.endpoint.adapter, target.model)
+        exchange.endpoint = target.endpoint.name
+        exchange.attempts += 1
+        self._delivery.notes = call.notes
+        answer = await target.endpoint.transport.send(call.request)
+        try:
+            if exchange.stream:
+                self._reader = call.reader
+                await self._stream(answer, call.reader)
+            else:
+                body = call.reader.whole(await answer.body())
+                self._sink.finish(200, body, answer_headers(exchange, call.notes))
+        finally:
+            exchange.usage = call.reader.usage
+            answer.close()
+        target.endpoint.answers = True
+        self._metrics.attempts.labels(target.endpoint.name, "ok").inc()
+
+    async def _stream(self, answer: Answer, reader: Reader) -> None:
+        if answer.headers.get("Content-Type", "").startswith("application/json"):
+            self._delivery.push(reader.whole_as_stream(await answer.body()), reader)
+        while not reader.ended:
+            frames = await self._read(answer, reader)
+            if frames:
+                self._delivery.push(frames, reader)
+            if reader.error is not None:
+                raise reader.error
+            if self._sink.paused:
+                await self._sink.resumed()
+        self._sink.end()
+        await answer.settle()
+
+    async def _read(self, answer: Answer, reader: Reader) -> list[Frame]:
+        try:
+            data = await answer.read()
+        except UpstreamError:
+            frames = reader.salvage()
+            if not frames:
+                raise
+            return frames
+        return reader.feed(data) if data else reader.finish()
+
+
+def _input_tokens(body: bytes) -> int | None:
+    try:
+        count = orjson.loads(body)["input_tokens"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+    return count if isinstance(count, int) else None

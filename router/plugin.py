@@ -1,0 +1,201 @@
+"""The plugin contract and the chain.
+
+A plugin says what it is, and by that how it fails:
+
+    Guard         may refuse an exchange before its body is read      fails closed
+    Interceptor   may answer instead of the rest of the chain, or     before its first frame: falls
+                  change what passes                                  through and is logged; after
+                                                                      it the exchange fails
+    Observer      hears started, first output, finished               isolated: logged, never felt
+
+Lifecycle: ``start``, use, ``stop``; ``stop`` works even when ``start`` failed halfway. A chain is
+built once per configuration and frozen: a stream that began on it ends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from router.errors import InternalError, RouterError
+from router.exchange import Exchange, Sink
+from router.telemetry.log import get_logger
+from router.wire.frame import Frame
+
+__all__ = ["Chain", "Guard", "Interceptor", "Observer", "Plugin", "Proceed"]
+
+Proceed = Callable[[Exchange, Sink], Awaitable[None]]
+"""The rest of the chain: answers the exchange into the sink, or raises RouterError."""
+
+_log = get_logger("router.plugin")
+_P = TypeVar("_P", bound="Plugin")
+
+
+class Plugin:
+    """What every plugin has. ``name`` stands in logs."""
+
+    name: str = ""
+
+    async def start(self) -> None:
+        """Make ready; called once, before the first exchange."""
+
+    async def stop(self) -> None:
+        """Let go of everything; called once, also when ``start`` failed halfway."""
+
+
+class Guard(Plugin):
+    """May refuse an exchange before its body is read."""
+
+    async def admit(self, exchange: Exchange) -> None:
+        """Return to let it pass, perhaps with ``exchange.caller`` set; raise RouterError."""
+        raise NotImplementedError
+
+
+class Interceptor(Plugin):
+    """May answer instead of the rest of the chain, or change what passes."""
+
+    async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
+        """Answer into ``sink``, or ``await proceed(exchange, sink)`` with this or another sink."""
+        raise NotImplementedError
+
+
+class Observer(Plugin):
+    """Hears of every exchange. All methods are synchronous and must be quick."""
+
+    def started(self, exchange: Exchange) -> None:
+        """The guards let it pass, its body has been read."""
+
+    def first_output(self, exchange: Exchange) -> None:
+        """The first output byte of a stream is about to leave."""
+
+    def ended(self, exchange: Exchange) -> None:
+        """It is over, also when a guard refused it; ``exchange.outcome`` says how."""
+
+
+class Chain:
+    """The plugins of one configuration, in order, frozen."""
+
+    def __init__(self, plugins: Iterable[Plugin]) -> None:
+        self.plugins = tuple(plugins)
+        self._guards = self._all(Guard)
+        self._interceptors = self._all(Interceptor)
+        self._observers = self._all(Observer)
+
+    def _all(self, kind: type[_P]) -> tuple[_P, ...]:
+        return tuple(plugin for plugin in self.plugins if isinstance(plugin, kind))
+
+    async def start(self) -> None:
+        """Start every plugin in order; when one fails, stop all and raise its error."""
+        try:
+            for plugin in self.plugins:
+                await plugin.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop every plugin, the last first; an error in one does not spare the others."""
+        for plugin in reversed(self.plugins):
+            try:
+                await plugin.stop()
+            except Exception:
+                _log.exception("plugin did not stop cleanly", plugin=plugin.name)
+
+    async def admit(self, exchange: Exchange) -> None:
+        """Ask every guard; raises RouterError. A guard that breaks refuses."""
+        for guard in self._guards:
+            try:
+                await guard.admit(exchange)
+            except RouterError:
+                raise
+            except Exception as exc:
+                _log.exception("guard broke", plugin=guard.name, request_id=exchange.id)
+                raise InternalError(
+                    f"The request could not be checked by '{guard.name}' and is refused."
+                ) from exc
+
+    async def run(self, exchange: Exchange, sink: Sink, core: Proceed) -> None:
+        """Pass the exchange through the interceptors to ``core``."""
+        await self._step(0, exchange, sink, core)
+
+    async def _step(self, index: int, exchange: Exchange, sink: Sink, core: Proceed) -> None:
+        if index == len(self._interceptors):
+            await core(exchange, sink)
+            return
+        interceptor = self._interceptors[index]
+        watched = _Watched(sink)
+        inner: list[BaseException] = []
+
+        async def proceed(exchange: Exchange, sink: Sink) -> None:
+            watched.touched = True
+            try:
+                await self._step(index + 1, exchange, sink, core)
+            except BaseException as exc:
+                inner.append(exc)
+                raise
+
+        try:
+            await interceptor.intercept(exchange, watched, proceed)
+        except Exception as exc:
+            if isinstance(exc, RouterError) or exc in inner:
+                raise
+            _log.exception("interceptor broke", plugin=interceptor.name, request_id=exchange.id)
+            if watched.touched:
+                raise InternalError(f"The plugin '{interceptor.name}' failed.") from exc
+            await self._step(index + 1, exchange, sink, core)
+
+    def started(self, exchange: Exchange) -> None:
+        """Tell every observer."""
+        for observer in self._observers:
+            self._tell(observer, observer.started, exchange)
+
+    def first_output(self, exchange: Exchange) -> None:
+        """Tell every observer."""
+        for observer in self._observers:
+            self._tell(observer, observer.first_output, exchange)
+
+    def ended(self, exchange: Exchange) -> None:
+        """Tell every observer."""
+        for observer in self._observers:
+            self._tell(observer, observer.ended, exchange)
+
+    @staticmethod
+    def _tell(observer: Observer, hear: Callable[[Exchange], None], exchange: Exchange) -> None:
+        try:
+            hear(exchange)
+        except Exception:
+            _log.exception("observer broke", plugin=observer.name, request_id=exchange.id)
+
+
+class _Watched:
+    """A sink that remembers whether anything passed through it."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.touched = False
+
+    @property
+    def paused(self) -> bool:
+        return self._sink.paused
+
+    @property
+    def opened(self) -> bool:
+        return self._sink.opened
+
+    async def resumed(self) -> None:
+        await self._sink.resumed()
+
+    def open(self, headers: Mapping[str, str]) -> None:
+        self.touched = True
+        self._sink.open(headers)
+
+    def feed(self, batch: Sequence[Frame]) -> None:
+        self.touched = True
+        self._sink.feed(batch)
+
+    def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        self.touched = True
+        self._sink.finish(status, body, headers)
+
+    def end(self) -> None:
+        self._sink.end()

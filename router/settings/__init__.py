@@ -1,0 +1,1 @@
+"""Configuration: declared once in ``schema``, read from file and environment by ``load``."""

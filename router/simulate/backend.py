@@ -1,0 +1,159 @@
+"""What the simulated dialects share: the models they serve, their errors, their streams."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+import orjson
+from aiohttp import web
+
+from router.simulate import brain
+from router.simulate.dialogue import Plan, Question
+from router.simulate.fields import BadRequest, Fields, parse_object
+from router.simulate.sample import SchemaError
+
+__all__ = [
+    "BACKEND",
+    "LOADED_FOR",
+    "Backend",
+    "Dialect",
+    "answer",
+    "error_middleware",
+    "json_answer",
+    "new_id",
+    "read_fields",
+    "stream",
+]
+
+LOADED_FOR: Final = timedelta(minutes=5)
+"""How long a model stays in memory after its last use, where nothing else is asked for."""
+
+Dialect = Literal["responses", "chat", "ollama"]
+
+_log: Final = logging.getLogger(__name__)
+_WRITE_TIMEOUT: Final = 600.0
+_BODY_TIMEOUT: Final = 60.0
+
+
+@dataclass(slots=True)
+class Backend:
+    """One simulated backend. ``pace`` is the pause between the pieces of a stream, in seconds.
+
+    ``loaded`` holds the models in memory with the time at which they would leave it; only
+    Ollama tells about it.
+    """
+
+    dialect: Dialect
+    models: tuple[str, ...]
+    pace: float
+    started: int
+    loaded: dict[str, datetime] = field(default_factory=dict)
+
+    def use(self, model: str, lifetime: timedelta = LOADED_FOR) -> None:
+        """Bring a served model into memory for that long; no time at all takes it out."""
+        self.loaded[model] = datetime.now(UTC) + lifetime
+
+    def resolve(self, model: str) -> str:
+        """The served name of ``model``; raises BadRequest (404) where it is not served.
+
+        As with Ollama, its ``:latest`` may be left out.
+        """
+        for name in (model, f"{model}:latest"):
+            if name in self.models and (name == model or self.dialect == "ollama"):
+                return name
+        raise BadRequest(
+            f"The model '{model}' does not exist; served here: {', '.join(self.models)}.",
+            param="model",
+            code="model_not_found",
+            status=404,
+        )
+
+
+BACKEND: Final = web.AppKey("backend", Backend)
+
+
+def new_id(prefix: str) -> str:
+    """A fresh id, such as ``resp_`` and 48 hexadecimal digits."""
+    return prefix + secrets.token_hex(24)
+
+
+async def read_fields(request: web.Request) -> Fields:
+    """The request's JSON object; raises BadRequest where it is none or does not arrive."""
+    try:
+        async with asyncio.timeout(_BODY_TIMEOUT):
+            return parse_object(await request.read())
+    except TimeoutError:
+        raise BadRequest("The body did not arrive in time.", status=408) from None
+
+
+def answer(question: Question) -> Plan:
+    """Ask the brain; a schema that it cannot fill is the caller's error."""
+    try:
+        return brain.answer(question)
+    except SchemaError as error:
+        raise BadRequest(f"Invalid JSON Schema: {error}.", code="invalid_json_schema") from error
+
+
+def json_answer(body: Any, status: int = 200) -> web.Response:
+    """A JSON response."""
+    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")
+
+
+async def stream(
+    request: web.Request, content_type: str, pieces: Iterable[bytes]
+) -> web.StreamResponse:
+    """Answer piece after piece with a pause after each; a slow reader slows it down.
+
+    A client that leaves ends the stream. Raises TimeoutError where it only stopped reading; the
+    server then closes the connection.
+    """
+    pace = request.app[BACKEND].pace
+    response = web.StreamResponse(
+        headers={"Content-Type": content_type, "Cache-Control": "no-cache"}
+    )
+    await response.prepare(request)
+    try:
+        for piece in pieces:
+            async with asyncio.timeout(_WRITE_TIMEOUT):
+                await response.write(piece)
+            if pace:
+                await asyncio.sleep(pace)
+        await response.write_eof()
+    except ConnectionError:
+        _log.debug("%s: the client left before the end", request.path)
+    return response
+
+
+@web.middleware
+async def error_middleware(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Give every error the envelope of its API: OpenAI's under ``/v1``, else Ollama's."""
+    try:
+        return await handler(request)
+    except BadRequest as error:
+        return _error(request, error)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        message = f"{request.method} {request.path}: {error.reason}"
+        return _error(request, BadRequest(message, status=error.status))
+
+
+def _error(request: web.Request, error: BadRequest) -> web.Response:
+    backend = request.app[BACKEND]
+    if backend.dialect == "ollama" and not request.path.startswith("/v1/"):
+        return json_answer({"error": error.message}, error.status)
+    envelope = {
+        "message": error.message,
+        "type": "invalid_request_error",
+        "param": error.param,
+        "code": error.code,
+    }
+    return json_answer({"error": envelope}, error.status)

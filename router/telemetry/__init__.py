@@ -1,0 +1,1 @@
+"""Logs, metrics and the tasks that are owned."""

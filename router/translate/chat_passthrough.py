@@ -1,0 +1,114 @@
+"""Chat Completions passed on to clients of Chat Completions: read only as far as is needed to
+count tokens, to notice a broken stream and to end it properly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from router.errors import RouterError, UpstreamError, UpstreamFailure
+from router.translate import usage as tokens
+from router.translate.reader import load_object, not_a_stream, upstream_message
+from router.wire.frame import Frame
+from router.wire.sse import EventTooLarge, SSEDecoder
+
+__all__ = ["ChatPassthrough"]
+
+_DONE: Final = b"[DONE]"
+
+
+class ChatPassthrough:
+    """A ``Reader`` that changes nothing, but leaves out the usage chunk nobody asked for."""
+
+    def __init__(self, *, wants_usage: bool) -> None:
+        self.error: UpstreamError | None = None
+        self.usage: dict[str, Any] | None = None
+        self._wants_usage = wants_usage
+        self._decoder = SSEDecoder()
+        self._has_output = False
+        self._finished = False
+        self._ended = False
+
+    @property
+    def has_output(self) -> bool:
+        """See ``Reader.has_output``."""
+        return self._has_output
+
+    @property
+    def ended(self) -> bool:
+        """See ``Reader.ended``."""
+        return self._ended
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """See ``Reader.feed``."""
+        frames: list[Frame] = []
+        if self.error is not None or self._ended:
+            return frames
+        try:
+            for event in self._decoder.decode(data):
+                self._event(event, frames)
+        except EventTooLarge as exc:
+            self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
+        except UpstreamFailure as exc:
+            self.error = exc
+        return frames
+
+    def finish(self) -> list[Frame]:
+        """See ``Reader.finish``."""
+        if self._ended or self.error is not None:
+            return []
+        if not self._finished:
+            self.error = UpstreamFailure("The endpoint's stream ended before the answer did.")
+            return []
+        return self.salvage()
+
+    def salvage(self) -> list[Frame]:
+        """See ``Reader.salvage``: all choices had their finish reason, the marker is missing."""
+        if not self._finished or self._ended:
+            return []
+        self._ended = True
+        return [Frame("", _DONE)]
+
+    def whole(self, body: bytes) -> bytes:
+        """See ``Reader.whole``."""
+        completion = load_object(body, "a chat completion")
+        if completion.get("error"):
+            raise UpstreamFailure(upstream_message(completion["error"]))
+        if not isinstance(completion.get("choices"), list):
+            raise UpstreamFailure("The endpoint sent a chat completion without choices.")
+        self._count(completion)
+        return body
+
+    def whole_as_stream(self, body: bytes) -> list[Frame]:
+        """See ``Reader.whole_as_stream``."""
+        raise not_a_stream()
+
+    def fail(self, error: RouterError) -> list[Frame]:
+        """See ``Reader.fail``: an error event, as OpenAI's own streams end when they break."""
+        self._ended = True
+        return [Frame("", orjson.dumps(error.envelope()))]
+
+    def _event(self, data: bytes, frames: list[Frame]) -> None:
+        if data.strip() == _DONE:
+            self._ended = True
+            frames.append(Frame("", _DONE))
+            return
+        chunk = load_object(data, "a stream event")
+        if chunk.get("error"):
+            raise UpstreamFailure(upstream_message(chunk["error"]))
+        self._count(chunk)
+        choices = chunk.get("choices")
+        if choices:
+            self._has_output = True
+            self._finished = self._finished or any(
+                isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
+            )
+        elif chunk.get("usage") and not self._wants_usage:
+            return
+        frames.append(Frame("", data, chunk))
+
+    def _count(self, chunk: dict[str, Any]) -> None:
+        if isinstance(chunk.get("usage"), dict):
+            self.usage = tokens.from_chat(chunk["usage"])

@@ -1,0 +1,156 @@
+"""The response under construction, shared by every attempt at answering it.
+
+A draft knows what never changes between two snapshots of a response (id, creation time, the echo
+of the request) and what must go on when another endpoint takes over: the sequence number, and
+whether ``response.created`` has already gone out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from router.translate.states import State, advance
+from router.wire.frame import Frame
+
+__all__ = ["Draft", "IdFactory", "output_text"]
+
+_TERMINAL = {
+    "completed": "response.completed",
+    "incomplete": "response.incomplete",
+    "failed": "response.failed",
+}
+
+_MUTED = Frame("", b"{}")
+
+IdFactory = Callable[[str], str]
+"""Makes a fresh id with the given prefix: ``new_id("msg_")``."""
+
+
+def output_text(output: list[dict[str, Any]]) -> str:
+    """The text of every message in ``output``, joined: OpenAI's SDK calls it ``output_text``."""
+    return "".join(
+        part["text"]
+        for item in output
+        if item.get("type") == "message"
+        for part in item.get("content") or ()
+        if part.get("type") == "output_text" and isinstance(part.get("text"), str)
+    )
+
+
+class Draft:
+    """One response, from its first event to its last.
+
+    ``echo`` holds the fields that repeat the request (see ``router.wire.responses.echo_fields``),
+    ``created_at`` is in unix seconds, ``now`` the clock for ``completed_at``. ``muted`` is for an
+    answer in one piece: the states are kept, but no event is written.
+    """
+
+    __slots__ = (
+        "created_at",
+        "delivered",
+        "echo",
+        "id",
+        "muted",
+        "new_id",
+        "now",
+        "sequence",
+        "state",
+    )
+
+    def __init__(
+        self,
+        *,
+        echo: Mapping[str, Any],
+        new_id: IdFactory,
+        now: Callable[[], int],
+        muted: bool = False,
+    ) -> None:
+        self.id = new_id("resp_")
+        self.created_at = now()
+        self.echo = echo
+        self.new_id = new_id
+        self.now = now
+        self.sequence = 0
+        self.state = State.NEW
+        self.delivered = False
+        self.muted = muted
+
+    def snapshot(self, status: str, **changes: Any) -> dict[str, Any]:
+        """The Response object in this status; ``changes`` are the fields that differ."""
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created_at,
+            "status": status,
+            "completed_at": None,
+            "error": None,
+            "incomplete_details": None,
+            **self.echo,
+            "output": [],
+            "output_text": "",
+            "usage": None,
+            **changes,
+        }
+
+    def finished(
+        self,
+        status: str,
+        output: list[dict[str, Any]],
+        usage: dict[str, Any] | None,
+        **changes: Any,
+    ) -> dict[str, Any]:
+        """The final Response object with its output, text and usage."""
+        return self.snapshot(
+            status,
+            completed_at=self.now() if status == "completed" else None,
+            output=output,
+            output_text=output_text(output),
+            usage=usage,
+            **changes,
+        )
+
+    def event(self, kind: str, fields: Mapping[str, Any]) -> Frame:
+        """The next event, numbered."""
+        if self.muted:
+            return _MUTED
+        sequence = self.sequence
+        self.sequence = sequence + 1
+        return Frame(kind, orjson.dumps({"type": kind, "sequence_number": sequence, **fields}))
+
+    def open(self, snapshot: dict[str, Any] | None = None) -> list[Frame]:
+        """``response.created`` and ``response.in_progress``; nothing when they were made before.
+
+        ``snapshot`` is the Response object they carry, where an endpoint has sent one.
+        """
+        if self.state is not State.NEW:
+            return []
+        self.advance(State.OPENED)
+        if self.muted:
+            return []
+        fields = {"response": snapshot or self.snapshot("in_progress")}
+        return [
+            self.event("response.created", fields),
+            self.event("response.in_progress", fields),
+        ]
+
+    def end(self, response: dict[str, Any]) -> Frame:
+        """The terminal event for this final Response object."""
+        self.advance(State.ENDED)
+        return self.event(_TERMINAL[response["status"]], {"response": response})
+
+    def advance(self, state: State) -> None:
+        """Go to another state of the table; raise IllegalTransition."""
+        self.state = advance(self.state, state)
+
+    def rewind(self) -> None:
+        """Forget what an attempt made that never reached the client.
+
+        What has been delivered stays: after ``response.created`` went out, the next attempt goes
+        on with the next number.
+        """
+        if not self.delivered:
+            self.sequence = 0
+            self.state = State.NEW

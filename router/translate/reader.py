@@ -1,0 +1,89 @@
+"""What every dialect's reader does: bytes of an endpoint's answer in, response events out.
+
+A reader never raises for what an endpoint sends. It returns the events it could make and keeps
+the failure in ``error``, so that nothing that came before the fault is lost, and the same bytes
+give the same events however they were split over reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import orjson
+
+from router.errors import RouterError, UpstreamError, UpstreamFailure
+from router.wire.frame import Frame
+
+__all__ = ["Reader", "load_object", "not_a_stream", "upstream_message"]
+
+
+class Reader(Protocol):
+    """Turns one endpoint's answer into the events, or the body, that the client gets."""
+
+    error: UpstreamError | None
+    """Why the answer cannot go on; the frames returned beside it are still good."""
+    usage: dict[str, Any] | None
+    """A Responses ``usage`` object, once the endpoint has reported one."""
+
+    @property
+    def has_output(self) -> bool:
+        """Whether output has begun: from here on no other endpoint can take over."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal event is among the frames given out."""
+        ...
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The events made by the bytes of one read."""
+        ...
+
+    def finish(self) -> list[Frame]:
+        """The events made by the end of the body; an answer cut short leaves ``error``."""
+        ...
+
+    def salvage(self) -> list[Frame]:
+        """The terminal event, when the answer was complete but for its end marker; else nothing.
+
+        Asked for when the connection breaks or stalls.
+        """
+        ...
+
+    def whole(self, body: bytes) -> bytes:
+        """The client's body for an answer in one piece; raises UpstreamError."""
+        ...
+
+    def whole_as_stream(self, body: bytes) -> list[Frame]:
+        """The events for an answer that came in one piece although a stream was asked for.
+
+        Raises UpstreamError, also where the dialect cannot do that.
+        """
+        ...
+
+    def fail(self, error: RouterError) -> list[Frame]:
+        """The events that tell the client, in mid-stream, that nothing more will come."""
+        ...
+
+
+def load_object(data: bytes, what: str) -> dict[str, Any]:
+    """Decode a JSON object that an endpoint sent; raises UpstreamFailure, naming ``what``."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as exc:
+        raise UpstreamFailure(f"The endpoint sent {what} that is not valid JSON.") from exc
+    if not isinstance(value, dict):
+        raise UpstreamFailure(f"The endpoint sent {what} that is not a JSON object.")
+    return value
+
+
+def not_a_stream() -> UpstreamFailure:
+    """For a reader that cannot make a stream of an answer in one piece."""
+    return UpstreamFailure("The endpoint answered a streaming request with a single JSON body.")
+
+
+def upstream_message(error: Any) -> str:
+    """The text of an endpoint's ``error`` value: an object with a message, or a string."""
+    if isinstance(error, dict):
+        error = error.get("message")
+    return error if isinstance(error, str) and error else "The endpoint reported an error."

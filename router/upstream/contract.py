@@ -1,0 +1,121 @@
+"""What an endpoint's adapter and its transport promise to the pipeline."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from router.exchange import Exchange
+from router.settings.schema import EndpointSettings
+from router.translate.draft import Draft
+from router.translate.reader import Reader
+
+__all__ = ["Adapter", "Answer", "Call", "Transport", "UpstreamRequest", "account_of"]
+
+
+def account_of(endpoint: EndpointSettings) -> str:
+    """A short mark of the account behind an endpoint: its URL and key, hashed.
+
+    Encrypted reasoning is readable only to the account that issued it.
+    """
+    key = endpoint.api_key.get_secret_value() if endpoint.api_key is not None else ""
+    text = f"{endpoint.url}\0{key}".encode()
+    return hashlib.blake2s(text, digest_size=6, person=b"account").hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRequest:
+    """A POST to an endpoint. ``path`` is relative to the endpoint's URL."""
+
+    path: str
+    body: bytes
+    stream: bool
+
+
+class Answer(Protocol):
+    """An endpoint's answer whose head has arrived, with status 200."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The HTTP headers, looked up without regard to case."""
+        ...
+
+    async def read(self) -> bytes:
+        """Everything that has arrived since the last read, at least one byte; empty at the end.
+
+        Raises UpstreamTimeout past the idle or total deadline, UpstreamFailure when the
+        connection breaks. Only the time spent in here counts against the idle deadline.
+        """
+        ...
+
+    async def body(self) -> bytes:
+        """The rest, whole. Raises like ``read``, and UpstreamFailure past a size limit."""
+        ...
+
+    async def settle(self) -> None:
+        """Wait a moment for the end of a body whose content is complete, to keep the connection."""
+        ...
+
+    def close(self) -> None:
+        """Done with it. What has not been read is cut off: the endpoint notices at once."""
+        ...
+
+
+class Transport(Protocol):
+    """The pooled connections to one endpoint."""
+
+    async def send(self, request: UpstreamRequest) -> Answer:
+        """Send and wait for the head.
+
+        Raises UpstreamUnavailable when no connection can be made, UpstreamTimeout past the first
+        byte or total deadline, UpstreamFailure when the connection breaks, and for a status other
+        than 200 the UpstreamError that it means.
+        """
+        ...
+
+    async def get(self, path: str, timeout: float) -> tuple[int, bytes]:
+        """Status and body of a GET that must be over in ``timeout`` seconds. Raises like ``send``.
+
+        ``path`` is relative to the endpoint's URL.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+@dataclass(slots=True)
+class Call:
+    """One attempt at an answer: what to send, and what reads it."""
+
+    request: UpstreamRequest
+    reader: Reader
+    notes: dict[str, str] = field(default_factory=dict)
+    """Headers for the client's answer: what was not sent, or dropped."""
+
+
+class Adapter(Protocol):
+    """How one dialect is spoken. Pure but for its endpoint's settings."""
+
+    def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
+        """Translate a Responses request. Raises InvalidRequest for what cannot be expressed."""
+        ...
+
+    def chat(self, exchange: Exchange, model: str) -> Call:
+        """Pass a Chat Completions request on."""
+        ...
+
+    def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
+        """The endpoint's own token counter, where the dialect has one."""
+        ...
+
+    def models_path(self) -> str:
+        """Where the endpoint lists its models."""
+        ...
+
+    def model_names(self, listing: Any) -> list[str]:
+        """The names in that list; raises UpstreamFailure when it is not one."""
+        ...

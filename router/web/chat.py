@@ -1,0 +1,54 @@
+"""Chat Completions, passed through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from router.errors import InvalidRequest
+from router.exchange import Exchange
+from router.plugin import Proceed
+from router.web.front import Front
+from router.wire.responses import parse_object
+
+__all__ = ["ChatApi"]
+
+
+class ChatApi:
+    """Handlers under ``/v1/chat/completions``. ``answer`` is the core of the chain."""
+
+    def __init__(self, front: Front, answer: Proceed) -> None:
+        self._front = front
+        self._answer = answer
+
+    async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /chat/completions. What a field means is for the endpoint to judge."""
+        body = parse_object(await self._front.body(request))
+        _check(body)
+        exchange.body = body
+        exchange.model = body["model"]
+        exchange.stream = bool(body.get("stream"))
+        return await self._front.run(request, exchange, self._answer)
+
+
+def _check(body: dict[str, Any]) -> None:
+    """Check the fields that the router itself reads."""
+    for name, kind, what in (
+        ("model", str, "a string"),
+        ("messages", list, "an array"),
+        ("stream", bool, "a boolean"),
+        ("stream_options", dict, "an object"),
+    ):
+        value = body.get(name)
+        if value is None:
+            if name in ("model", "messages"):
+                raise InvalidRequest(
+                    f"Missing required parameter: '{name}'.",
+                    code="missing_required_parameter",
+                    param=name,
+                )
+        elif not isinstance(value, kind) or value == "":
+            raise InvalidRequest(
+                f"Invalid type for '{name}': expected {what}.", code="invalid_type", param=name
+            )

@@ -1,0 +1,247 @@
+"""Where requests come in: admission, the exchange's own task, and how it ends.
+
+Every API route goes through ``Front.handle``: an exchange is made from the head, the guards are
+asked, and whatever goes wrong leaves in the one error envelope. What runs longer than a look-up
+runs as a task that the front owns, so that a client's disconnect interrupts nothing but the work
+for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from router.errors import PayloadTooLarge, RouterError, ShuttingDown
+from router.exchange import (
+    ClientGone,
+    Exchange,
+    Operation,
+    Outcome,
+    Sink,
+    internal_error,
+)
+from router.plugin import Chain, Proceed
+from router.settings.schema import Server
+from router.telemetry.log import get_logger
+from router.telemetry.tasks import Tasks
+from router.web.reply import HttpReply
+from router.wire.frame import Frame
+
+__all__ = ["Front", "Handler", "json_response"]
+
+Handler = Callable[[web.Request, Exchange], Awaitable[web.StreamResponse]]
+
+_log = get_logger("router.web")
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_SWEEP_SECONDS: Final = 1.0
+_ABORT_SECONDS: Final = 5.0
+
+
+def json_response(value: object, status: int = 200) -> web.Response:
+    """A JSON answer."""
+    return web.Response(
+        status=status, body=orjson.dumps(value), headers={"Content-Type": "application/json"}
+    )
+
+
+class Front:
+    """Admits requests to one application and runs them to their end."""
+
+    def __init__(self, chain: Chain, server: Server) -> None:
+        self._chain = chain
+        self._keepalive = server.keepalive_interval
+        self.max_body = int(server.max_body_mb * 1024 * 1024)
+        self._tasks = Tasks()
+        self._watch = Tasks()
+        self._running: dict[asyncio.Task[None], tuple[Exchange, web.Request]] = {}
+        self.draining = False
+
+    def route(
+        self, operation: Operation, template: str, handler: Handler
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """An aiohttp handler that admits the request before ``handler`` sees it."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            exchange = _exchange(request, operation, template)
+            try:
+                return await self._handled(request, exchange, handler)
+            except RouterError as error:
+                return self._refused(exchange, error)
+            except web.HTTPRequestEntityTooLarge:
+                limit = f"{self.max_body / 1024 / 1024:g} MiB"
+                return self._refused(
+                    exchange, PayloadTooLarge(f"The request body exceeds the limit of {limit}.")
+                )
+            except (asyncio.CancelledError, ConnectionError):
+                self._end(exchange, Outcome.CANCELLED)
+                raise
+            except Exception:
+                _log.exception("handler failed", request_id=exchange.id, route=exchange.route)
+                return self._refused(exchange, internal_error(exchange))
+
+        return handle
+
+    async def _handled(
+        self, request: web.Request, exchange: Exchange, handler: Handler
+    ) -> web.StreamResponse:
+        if self.draining:
+            raise ShuttingDown(
+                "The router is shutting down; try again.", headers={"Retry-After": "1"}
+            )
+        await self._chain.admit(exchange)
+        response = await handler(request, exchange)
+        if not response.prepared:
+            response.headers["X-Request-Id"] = exchange.id
+        if exchange.outcome is None:
+            exchange.status = response.status
+            self._end(exchange, Outcome.OK)
+        return response
+
+    async def body(self, request: web.Request) -> bytes:
+        """The request's body; raises PayloadTooLarge past ``server.max_body_mb``."""
+        if request.content_length is not None and request.content_length > self.max_body:
+            raise web.HTTPRequestEntityTooLarge(self.max_body, request.content_length)
+        # Read here and not by aiohttp, so that the limit holds in a foreign application too.
+        pieces = []
+        size = 0
+        while piece := await request.content.readany():
+            pieces.append(piece)
+            size += len(piece)
+            if size > self.max_body:
+                raise web.HTTPRequestEntityTooLarge(self.max_body, size)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def run(
+        self, request: web.Request, exchange: Exchange, core: Proceed
+    ) -> web.StreamResponse:
+        """Run the exchange through the chain to ``core`` in a task of its own, and answer."""
+        self._chain.started(exchange)
+        reply = HttpReply(request, {"X-Request-Id": exchange.id}, self._keepalive)
+        task = self._tasks.spawn(self._run(exchange, reply, core), exchange.id)
+        self._running[task] = (exchange, request)
+        task.add_done_callback(self._forget)
+        try:
+            return await reply.respond()
+        except (asyncio.CancelledError, ConnectionError):
+            task.cancel()
+            raise
+        finally:
+            reply.close()
+
+    async def _run(self, exchange: Exchange, reply: HttpReply, core: Proceed) -> None:
+        outcome = Outcome.FAILED
+        try:
+            await self._chain.run(exchange, reply, core)
+            outcome = exchange.outcome or Outcome.OK
+            exchange.status = 200
+        except RouterError as error:
+            outcome = self._answer_error(exchange, reply, error)
+        except ClientGone:
+            outcome = Outcome.CANCELLED
+        except asyncio.CancelledError:
+            outcome = Outcome.CANCELLED
+            if exchange.abort is None:
+                raise
+            outcome = self._answer_error(exchange, reply, exchange.abort)
+        except Exception:
+            _log.exception("exchange failed", request_id=exchange.id)
+            outcome = self._answer_error(exchange, reply, internal_error(exchange))
+        finally:
+            reply.end()
+            self._end(exchange, outcome)
+
+    def _answer_error(self, exchange: Exchange, sink: Sink, error: RouterError) -> Outcome:
+        exchange.error_code = error.code
+        exchange.status = error.status
+        if sink.opened:
+            # Only a plugin gets here: the pipeline ends its streams itself.
+            sink.feed([_error_event(error)])
+            return Outcome.FAILED
+        headers = {**exchange.notes, **error.headers}
+        if exchange.attempts:
+            headers["X-Switchyard-Attempts"] = str(exchange.attempts)
+        sink.finish(error.status, orjson.dumps(error.envelope()), headers)
+        return _outcome(error)
+
+    def _refused(self, exchange: Exchange, error: RouterError) -> web.Response:
+        exchange.error_code = error.code
+        exchange.status = error.status
+        self._end(exchange, _outcome(error))
+        response = json_response(error.envelope(), error.status)
+        response.headers.update(error.headers)
+        response.headers["X-Request-Id"] = exchange.id
+        return response
+
+    def _end(self, exchange: Exchange, outcome: Outcome) -> None:
+        if exchange.finished is None:
+            exchange.outcome = outcome
+            exchange.finished = time.monotonic()
+            self._chain.ended(exchange)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+
+    def start(self) -> None:
+        """Begin to look for clients that left."""
+        self._watch.spawn(self._sweep(), "sweep for clients that left")
+
+    async def _sweep(self) -> None:
+        """Cancel exchanges whose client is gone, for servers that do not cancel handlers."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            for task, (_, request) in list(self._running.items()):
+                if request.transport is None or request.transport.is_closing():
+                    task.cancel()
+
+    async def drain(self, timeout: float) -> None:
+        """Refuse new requests, give running ones ``timeout`` seconds, then end them.
+
+        A stream that is ended this way closes with ``response.failed``.
+        """
+        self.draining = True
+        if not await self._tasks.wait(timeout):
+            for task, (exchange, _) in list(self._running.items()):
+                exchange.abort = ShuttingDown("The router is shutting down.")
+                task.cancel()
+            await self._tasks.wait(_ABORT_SECONDS)
+
+    async def stop(self) -> None:
+        """End everything that still runs."""
+        await self._watch.close()
+        await self._tasks.close()
+
+
+def _error_event(error: RouterError) -> Frame:
+    return Frame.of(
+        {
+            "type": "error",
+            "code": error.code,
+            "message": error.message,
+            "param": error.param,
+            "sequence_number": 0,
+        }
+    )
+
+
+def _outcome(error: RouterError) -> Outcome:
+    return Outcome.REFUSED if error.status < 500 else Outcome.FAILED
+
+
+def _exchange(request: web.Request, operation: Operation, template: str) -> Exchange:
+    given = request.headers.get("X-Request-Id", "")
+    return Exchange(
+        id=given if _REQUEST_ID.fullmatch(given) else "req_" + os.urandom(12).hex(),
+        operation=operation,
+        route=template,
+        method=request.method,
+        headers=request.headers,
+        remote=request.remote,
+        started=time.monotonic(),
+    )

@@ -1,0 +1,38 @@
+"""The list of models: everything that some endpoint serves, each once."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from aiohttp import web
+
+from router.endpoints.registry import Registry
+from router.errors import ModelNotFound
+from router.exchange import Exchange
+from router.web.front import json_response
+
+__all__ = ["ModelsApi"]
+
+
+class ModelsApi:
+    """Handlers under ``/v1/models``."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._created = int(time.time())
+
+    async def index(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """GET /models."""
+        models = [self._model(name) for name in self._registry.public_models()]
+        return json_response({"object": "list", "data": models})
+
+    async def get(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """GET /models/{id}; ids may contain slashes."""
+        name = request.match_info["id"]
+        if not self._registry.known_model(name):
+            raise ModelNotFound(f"The model '{name[:200]}' does not exist here.", param="model")
+        return json_response(self._model(name))
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self._created, "owned_by": "switchyard"}

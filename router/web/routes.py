@@ -1,0 +1,72 @@
+"""The route table: every path that is served, in one place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from router.errors import MethodNotAllowed, NotFound
+from router.exchange import Exchange, Operation
+from router.web.chat import ChatApi
+from router.web.front import Front, Handler
+from router.web.models import ModelsApi
+from router.web.responses import ResponsesApi
+from router.web.service import Service
+
+__all__ = ["PREFIXES", "add_routes"]
+
+PREFIXES: Final = ("/v1", "/api/v1")
+
+
+def add_routes(
+    app: web.Application,
+    front: Front,
+    responses: ResponsesApi,
+    chat: ChatApi,
+    models: ModelsApi,
+    service: Service,
+    *,
+    metrics_need_key: bool,
+) -> None:
+    """Add every route to ``app``, and the answer to every other path."""
+    api: list[tuple[str, str, Operation, Handler]] = [
+        ("POST", "/responses", Operation.RESPONSES, responses.create),
+        ("POST", "/responses/input_tokens", Operation.INPUT_TOKENS, responses.input_tokens),
+        ("GET", "/responses/{id}", Operation.STORED_RESPONSES, responses.stored),
+        ("DELETE", "/responses/{id}", Operation.STORED_RESPONSES, responses.stored),
+        ("POST", "/responses/{id}/cancel", Operation.STORED_RESPONSES, responses.stored),
+        ("GET", "/responses/{id}/input_items", Operation.STORED_RESPONSES, responses.stored),
+        ("POST", "/chat/completions", Operation.CHAT, chat.create),
+        ("GET", "/models", Operation.MODELS, models.index),
+        ("GET", "/models/{id:.+}", Operation.MODELS, models.get),
+    ]
+    for prefix in PREFIXES:
+        for method, path, operation, handler in api:
+            template = prefix + path
+            app.router.add_route(method, template, front.route(operation, template, handler))
+    app.router.add_get("/health", service.health)
+    app.router.add_get("/ready", service.ready)
+    if metrics_need_key:
+        guarded = front.route(Operation.OTHER, "/metrics", service.metrics_with_key)
+        app.router.add_get("/metrics", guarded)
+    else:
+        app.router.add_get("/metrics", service.metrics)
+    app.router.add_route("*", "/{path:.*}", front.route(Operation.OTHER, "other", unknown_route))
+
+
+async def unknown_route(request: web.Request, exchange: Exchange) -> web.StreamResponse:
+    """Every path and method that is not in the table."""
+    allowed: set[str] = set()
+    for resource in request.match_info.apps[-1].router.resources():
+        if resource.canonical == "/{path}":
+            continue
+        match, methods = await resource.resolve(request)
+        allowed |= methods if match is None else set()
+    if allowed:
+        raise MethodNotAllowed(
+            f"{request.method} is not allowed for {request.path}; it takes "
+            f"{', '.join(sorted(allowed))}.",
+            headers={hdrs.ALLOW: ", ".join(sorted(allowed))},
+        )
+    raise NotFound(f"Unknown request URL: {request.method} {request.path[:200]}.")

@@ -1,0 +1,48 @@
+"""For the people who run it: liveness, readiness, metrics."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from router.endpoints.registry import Registry
+from router.exchange import Exchange
+from router.telemetry.metrics import Metrics
+from router.web.front import Front, json_response
+
+__all__ = ["Service"]
+
+
+class Service:
+    """Handlers for ``/health``, ``/ready`` and ``/metrics``."""
+
+    def __init__(self, front: Front, registry: Registry, metrics: Metrics) -> None:
+        self._front = front
+        self._registry = registry
+        self._metrics = metrics
+
+    async def health(self, request: web.Request) -> web.StreamResponse:
+        """GET /health: the process is alive."""
+        return json_response({"status": "ok"})
+
+    async def ready(self, request: web.Request) -> web.StreamResponse:
+        """GET /ready: 200 when some endpoint can serve, else 503 and why."""
+        endpoints = {
+            endpoint.name: endpoint.probed.is_set() and endpoint.answers
+            for endpoint in self._registry.endpoints
+        }
+        if self._front.draining:
+            return json_response({"status": "draining", "endpoints": endpoints}, 503)
+        if not any(endpoints.values()):
+            return json_response({"status": "no endpoint answers", "endpoints": endpoints}, 503)
+        return json_response({"status": "ready", "endpoints": endpoints})
+
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
+        """GET /metrics, in the form that the scraper asks for."""
+        body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def metrics_with_key(
+        self, request: web.Request, exchange: Exchange
+    ) -> web.StreamResponse:
+        """GET /metrics behind the guards (``metrics.require_key``)."""
+        return await self.metrics(request)
