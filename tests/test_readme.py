@@ -1,0 +1,88 @@
+"""What the README shows works as it is printed, but for the port."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from router.settings.load import parse_settings
+
+_ROOT = Path(__file__).parent.parent
+_README = (_ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", _README, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[int]:
+    """The port of a running demo."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "router", "demo", "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=_ROOT,
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            assert process.poll() is None, "the demo ended"
+            with socket.socket() as client:
+                if client.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert time.monotonic() < deadline, "the demo does not listen"
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_curl_lines(demo: int) -> None:
+    curls = [block for block in _blocks("sh") if block.startswith("curl")]
+    outputs = [_run(["sh", "-ec", b.replace(":8080", f":{demo}")]) for b in curls]
+    assert len(outputs) == 3
+    assert '"output_text":"hello from the yard"' in outputs[0]
+    assert "event: response.completed" in outputs[1]
+    assert '"id":"sim-native"' in outputs[2]
+    assert "switchyard_requests_total{" in outputs[2]
+
+
+def test_python_lines(demo: int) -> None:
+    (snippet,) = _blocks("python")
+    output = _run([sys.executable, "-c", snippet.replace(":8080", f":{demo}")])
+    assert output == "hello from Python\n1, 2, 3, 4, 5\n"
+
+
+def test_the_configuration_shown_is_valid() -> None:
+    (text,) = _blocks("yaml")
+    environ = {"TEAM_A_KEY": "key-of-team-a", "OPENAI_API_KEY": "key-of-the-account"}
+    settings = parse_settings(text, source="README.md", environ=environ)
+    assert [endpoint.name for endpoint in settings.endpoints] == ["openai", "vllm", "box-1"]
+
+
+def test_the_settings_explained_exist() -> None:
+    from router.settings.schema import Balance, EndpointSettings, Server
+
+    models = {"server": Server, "endpoints[]": EndpointSettings, "balance": Balance}
+    named = re.findall(r"^\| `([a-z\[\]]+)\.(\w+)`", _README, re.MULTILINE)
+    assert len(named) >= 6
+    for section, field in named:
+        assert field in models[section].model_fields, f"{section}.{field}"
