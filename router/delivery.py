@@ -54,8 +54,10 @@ class Delivery:
         self._held: list[Frame] = []
         self.notes: dict[str, str] = {}
         """Headers that the current attempt adds to the answer."""
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(keepalive_interval, self._open_early)
+        self._timer: asyncio.TimerHandle | None = None
+        if exchange.stream:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(keepalive_interval, self._open_early)
 
     @property
     def has_output(self) -> bool:
@@ -94,7 +96,8 @@ class Delivery:
 
     def close(self) -> None:
         """Drop the timer."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _open_early(self) -> None:
         if self._sink.opened:
@@ -106,7 +109,7 @@ class Delivery:
             self._sink.feed(frames)
 
     def _open(self) -> None:
-        self._timer.cancel()
+        self.close()
         self._held = []
         if self._job.draft is not None:
             self._job.draft.delivered = True

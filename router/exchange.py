@@ -82,8 +82,9 @@ class Exchange:
 
     ``caller`` is the name of the key that was presented (``default`` in open mode); it is what
     objects belong to. Times are of ``time.monotonic``, in seconds. ``notes`` are headers for the
-    answer. ``abort`` is why the router itself ends the exchange before its time. ``usage`` is a
-    Responses ``usage`` object, whatever the endpoint speaks.
+    answer. ``running`` says that a task of its own works on it and ends it, ``abort`` why the
+    router itself ends it before its time. ``usage`` is a Responses ``usage`` object, whatever the
+    endpoint speaks.
     """
 
     __slots__ = (
@@ -104,6 +105,7 @@ class Exchange:
         "outcome",
         "remote",
         "route",
+        "running",
         "started",
         "status",
         "stream",
@@ -133,6 +135,7 @@ class Exchange:
         self.model: str | None = None
         self.stream = False
         self.endpoint: str | None = None
+        self.running = False
         self.attempts = 0
         self.abort: RouterError | None = None
         self.first_output: float | None = None

@@ -64,36 +64,8 @@ class Pipeline:
         if exchange.operation is Operation.INPUT_TOKENS:
             await self._count_tokens(exchange, sink)
             return
-        job = self._response_job(exchange)
-        if exchange.operation is Operation.CHAT:
-            job = self._chat_job(exchange)
-        await _Run(self, exchange, sink, job).go()
-
-    def _response_job(self, exchange: Exchange) -> Job:
-        draft = Draft(
-            echo=echo_fields(exchange.body, model=exchange.model or ""),
-            new_id=new_id,
-            now=_now,
-            muted=not exchange.stream,
-        )
-
-        def prepare(adapter: Adapter, model: str) -> Call:
-            return adapter.respond(exchange, model, draft)
-
-        def fail(error: RouterError) -> list[Frame]:
-            failed = draft.finished("failed", [], None, error=error.response_error())
-            return [*draft.open(), draft.end(failed)]
-
-        return Job(prepare, fail, draft)
-
-    def _chat_job(self, exchange: Exchange) -> Job:
-        def prepare(adapter: Adapter, model: str) -> Call:
-            return adapter.chat(exchange, model)
-
-        def fail(error: RouterError) -> list[Frame]:
-            return [Frame("", orjson.dumps(error.envelope()))]
-
-        return Job(prepare, fail)
+        make_job = _chat_job if exchange.operation is Operation.CHAT else _response_job
+        await _Run(self, exchange, sink, make_job(exchange)).go()
 
     async def _count_tokens(self, exchange: Exchange, sink: Sink) -> None:
         """Ask an endpoint that can count; estimate, and say so, where none can."""
@@ -122,6 +94,34 @@ class Pipeline:
     def _send_count(exchange: Exchange, sink: Sink, count: int, notes: dict[str, str]) -> None:
         body = {"object": "response.input_tokens", "input_tokens": count}
         sink.finish(200, orjson.dumps(body), answer_headers(exchange, notes))
+
+
+def _response_job(exchange: Exchange) -> Job:
+    draft = Draft(
+        echo=echo_fields(exchange.body, model=exchange.model or ""),
+        new_id=new_id,
+        now=_now,
+        muted=not exchange.stream,
+    )
+
+    def prepare(adapter: Adapter, model: str) -> Call:
+        return adapter.respond(exchange, model, draft)
+
+    def fail(error: RouterError) -> list[Frame]:
+        failed = draft.finished("failed", [], None, error=error.response_error())
+        return [*draft.open(), draft.end(failed)]
+
+    return Job(prepare, fail, draft)
+
+
+def _chat_job(exchange: Exchange) -> Job:
+    def prepare(adapter: Adapter, model: str) -> Call:
+        return adapter.chat(exchange, model)
+
+    def fail(error: RouterError) -> list[Frame]:
+        return [Frame("", orjson.dumps(error.envelope()))]
+
+    return Job(prepare, fail)
 
 
 class _Run:
@@ -250,6 +250,7 @@ class _Run:
                 raise reader.error
             if self._sink.paused:
                 await self._sink.resumed()
+        self._exchange.usage = reader.usage
         self._sink.end()
         await answer.settle()
 

@@ -29,7 +29,7 @@ class ChatAdapter:
         body, unsent = chat_body(exchange.body, model=model, stream=exchange.stream)
         request = UpstreamRequest("/chat/completions", orjson.dumps(body), exchange.stream)
         reader = ChatReader(draft, machine_options(exchange.body))
-        return Call(request, reader, unsent_notes(unsent))
+        return Call(request, reader, unsent_notes(exchange.body, unsent))
 
     def chat(self, exchange: Exchange, model: str) -> Call:
         """See ``Adapter.chat``."""

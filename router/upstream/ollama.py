@@ -32,7 +32,7 @@ class OllamaAdapter:
         )
         request = UpstreamRequest("/api/chat", orjson.dumps(body), exchange.stream)
         options = machine_options(exchange.body, forced_call=mode.forced)
-        return Call(request, OllamaReader(draft, options), unsent_notes(mode.unsent))
+        return Call(request, OllamaReader(draft, options), unsent_notes(exchange.body, mode.unsent))
 
     def chat(self, exchange: Exchange, model: str) -> Call:
         """See ``Adapter.chat``: Ollama serves Chat Completions itself."""

@@ -21,6 +21,16 @@ def machine_options(body: dict[str, Any], *, forced_call: bool = False) -> Machi
     )
 
 
-def unsent_notes(unsent: tuple[str, ...]) -> dict[str, str]:
-    """The header that names what was accepted but not sent to the endpoint."""
-    return {"X-Switchyard-Unsent": ", ".join(unsent)} if unsent else {}
+def unsent_notes(body: dict[str, Any], unsent: tuple[str, ...]) -> dict[str, str]:
+    """The headers that say what was accepted but not sent to a translated endpoint: the names in
+    ``unsent``, and encrypted reasoning, which only the account that issued it can read.
+    """
+    notes = {"X-Switchyard-Unsent": ", ".join(unsent)} if unsent else {}
+    items = body.get("input")
+    if isinstance(items, list) and (lost := sum(_is_encrypted(item) for item in items)):
+        notes["X-Switchyard-Reasoning-Dropped"] = str(lost)
+    return notes
+
+
+def _is_encrypted(item: dict[str, Any]) -> bool:
+    return item.get("type") == "reasoning" and bool(item.get("encrypted_content"))

@@ -18,6 +18,7 @@ from typing import Final
 import orjson
 from aiohttp import web
 
+from router.delivery import answer_headers
 from router.errors import PayloadTooLarge, RouterError, ShuttingDown
 from router.exchange import (
     ClientGone,
@@ -80,7 +81,8 @@ class Front:
                     exchange, PayloadTooLarge(f"The request body exceeds the limit of {limit}.")
                 )
             except (asyncio.CancelledError, ConnectionError):
-                self._end(exchange, Outcome.CANCELLED)
+                if not exchange.running:
+                    self._end(exchange, Outcome.CANCELLED)
                 raise
             except Exception:
                 _log.exception("handler failed", request_id=exchange.id, route=exchange.route)
@@ -99,7 +101,7 @@ class Front:
         response = await handler(request, exchange)
         if not response.prepared:
             response.headers["X-Request-Id"] = exchange.id
-        if exchange.outcome is None:
+        if not exchange.running:
             exchange.status = response.status
             self._end(exchange, Outcome.OK)
         return response
@@ -122,6 +124,7 @@ class Front:
         self, request: web.Request, exchange: Exchange, core: Proceed
     ) -> web.StreamResponse:
         """Run the exchange through the chain to ``core`` in a task of its own, and answer."""
+        exchange.running = True
         self._chain.started(exchange)
         reply = HttpReply(request, {"X-Request-Id": exchange.id}, self._keepalive)
         task = self._tasks.spawn(self._run(exchange, reply, core), exchange.id)
@@ -164,9 +167,7 @@ class Front:
             # Only a plugin gets here: the pipeline ends its streams itself.
             sink.feed([_error_event(error)])
             return Outcome.FAILED
-        headers = {**exchange.notes, **error.headers}
-        if exchange.attempts:
-            headers["X-Switchyard-Attempts"] = str(exchange.attempts)
+        headers = answer_headers(exchange, error.headers)
         sink.finish(error.status, orjson.dumps(error.envelope()), headers)
         return _outcome(error)
 

@@ -1,6 +1,6 @@
 """Runs a command pinned to one core and bound to its parent's life (Linux).
 
-    python -m tests.bench.child CORE PARENT_PID COMMAND...
+    python child.py CORE PARENT_PID COMMAND...
 
 The kernel kills the command when the parent ends, even if the parent was killed outright.
 """

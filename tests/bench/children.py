@@ -20,7 +20,7 @@ from .load import fetch
 __all__ = ["BenchError", "Child", "Children", "free_port"]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_PACKAGE: Final = __package__ or "tests.bench"
+_WRAPPER: Final = Path(__file__).with_name("child.py")
 _READY_LIMIT: Final = 30.0
 _END_LIMIT: Final = 5.0
 
@@ -103,7 +103,7 @@ class Children:
     ) -> Child:
         """Run ``python COMMAND...`` on ``core``, from the root of the project."""
         log = self._logs / f"{name}.log"
-        wrapper = [sys.executable, "-m", f"{_PACKAGE}.child", str(core), str(os.getpid())]
+        wrapper = [sys.executable, str(_WRAPPER), str(core), str(os.getpid())]
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [*wrapper, sys.executable, *command],

@@ -32,6 +32,7 @@ _WHOLE: Final = Shape(64, 0)
 _PACED: Final = Shape(64, 20)
 _UNPACED: Final = Shape(64, 0)
 _SHORT: Final = Shape(2, 2)
+_HELD: Final = Shape(64, 100)
 
 _SLACK: Final = 30.0
 _SETTLE: Final = 0.1
@@ -40,21 +41,20 @@ _MOSTLY_QUIET: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long each measurement takes, in seconds, streams per client, deltas."""
+    """How long each measurement takes, in seconds or streams per client."""
 
     whole_seconds: float
     paced_each: int
     unpaced_seconds: float
     first_seconds: float
-    held_deltas: int
 
     @classmethod
     def quick(cls) -> Plan:
-        return cls(0.35, 1, 0.3, 0.25, 32)
+        return cls(0.35, 1, 0.3, 0.25)
 
     @classmethod
     def full(cls) -> Plan:
-        return cls(1.0, 2, 0.8, 0.6, 64)
+        return cls(1.0, 2, 0.8, 0.6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,12 @@ class Bench:
     async def held(self, target: Target) -> Values:
         """How much resident memory grows with many slow streams open at once."""
         self._still_there(target)
-        requests = self._make(Shape(self.plan.held_deltas, 100), True)
+        requests, calls = (
+            self._make(_HELD, True),
+            await self._calls(target),
+        )
         before, peak = self._resident(target), 0
-        limit = self.plan.held_deltas * 0.1 + _SLACK
+        limit = _HELD.deltas * _HELD.delay_ms / 1000 + _SLACK
         async with Load(
             ("127.0.0.1", target.port), requests, HELD_STREAMS, sample_every=20
         ) as load:
@@ -172,7 +175,7 @@ class Bench:
                 raise self._endless(target, "held streams", limit) from None
             finally:
                 running.cancel()
-        self._check(target, "held streams", result)
+        await self._check(target, "held streams", result, calls)
         if not peak:
             raise BenchError(
                 f"{target.name}: {HELD_STREAMS} streams were never open at the same time; "
@@ -210,9 +213,7 @@ class Bench:
             wall, core, proxies, own = (
                 now - then for now, then in zip(self._clocks(target), before, strict=True)
             )
-        self._check(target, what, result)
-        if (made := await self._calls(target) - calls) < result.answers:
-            self.failures[f"{target.name}, {what}: {made} upstream calls, more answers"] += 1
+        await self._check(target, what, result, calls)
         return result, {"cpu_s": own, "foreign_share": max(0.0, core - proxies) / wall}
 
     def _clocks(self, target: Target) -> tuple[float, float, float, float]:
@@ -224,7 +225,8 @@ class Bench:
             procfs.cpu_seconds(target.child.pid),
         )
 
-    def _check(self, target: Target, what: str, result: Result) -> None:
+    async def _check(self, target: Target, what: str, result: Result, calls: int) -> None:
+        """Note what is wrong; ``calls`` is how many upstream calls there had been before."""
         for failure in result.failures:
             self.failures[f"{target.name}, {what}: {failure}"] += 1
         checker = target.checker
@@ -232,6 +234,8 @@ class Bench:
             check = checker.stream if sample.request.stream else checker.body
             if fault := check(sample.body, sample.request.shape):
                 self.failures[f"{target.name}, {what}: {fault}"] += 1
+        if (made := await self._calls(target) - calls) < result.answers:
+            self.failures[f"{target.name}, {what}: {made} upstream calls, more answers"] += 1
         if not result.answers:
             first = result.failures[0] if result.failures else "none came"
             raise BenchError(

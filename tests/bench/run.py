@@ -76,6 +76,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--rounds must be between 1 and 20")
     if options.json is not None and not options.json.absolute().parent.is_dir():
         parser.error(f"--json: there is no directory {options.json.parent}")
+    if options.json is not None and options.json.is_dir():
+        parser.error(f"--json: {options.json} is a directory")
     return options
 
 
@@ -161,7 +163,7 @@ class _Run:
             await self._round(number, bench, proxies)
 
     async def _round(self, number: int, bench: Bench, proxies: Sequence[Target]) -> None:
-        """Each measurement of all targets in turn, forwards and backwards: a machine drifts."""
+        """Each measurement of all targets in turn, backwards too: a machine drifts."""
         steps: dict[str, tuple[Measure, Sequence[Target]]] = {
             "whole": (partial(bench.quiet, bench.whole), self._targets),
             "paced": (partial(bench.quiet, bench.paced), proxies),
@@ -171,7 +173,7 @@ class _Run:
         for name, (measure, targets) in steps.items():
             if name not in self._options.measurements:
                 continue
-            if name == "paced":  # its length is fixed; every other round goes backwards
+            if name in ("paced", "unpaced"):  # long enough: only every other round is backwards
                 await self._each(number, targets[:: 1 if number % 2 else -1], measure)
             else:
                 await self._each(2 * number, targets, measure)
