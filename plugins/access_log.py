@@ -16,6 +16,14 @@ class AccessLog(Observer):
 
     name = "access_log"
 
+    def __init__(self) -> None:
+        self._log = _log
+
+    async def start(self) -> None:
+        """See ``Plugin.start``."""
+        # Bound once: unbound, it would be made anew for every line.
+        self._log = _log.bind()
+
     def ended(self, exchange: Exchange) -> None:
         """See ``Observer.ended``. Durations are in milliseconds."""
         finished = exchange.finished or exchange.started
@@ -40,4 +48,4 @@ class AccessLog(Observer):
             fields["output_tokens"] = exchange.usage.get("output_tokens")
         if exchange.error_code is not None:
             fields["error"] = exchange.error_code
-        _log.info("request", **fields)
+        self._log.info("request", **fields)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 from collections.abc import Iterable
 
 from router.errors import AuthenticationFailed
@@ -17,14 +18,17 @@ __all__ = ["ApiKeys"]
 class ApiKeys(Guard):
     """Admits requests that carry one of the configured keys as a bearer token.
 
-    Keys are kept as digests only. The digest of what was presented is looked up, so that the time
-    it takes says nothing about a key, and is then compared in constant time.
+    Keys are kept as digests under a secret of this process, and what was presented is looked up
+    by its digest: nobody can predict that, so the time the look-up takes says nothing about a key.
     """
 
     name = "api_keys"
 
     def __init__(self, keys: Iterable[ApiKey]) -> None:
-        self._names = {_digest(key.key.get_secret_value()): key.name for key in keys}
+        self._secret = os.urandom(32)
+        self._keys = {
+            (digest := self._digest(key.key.get_secret_value())): (digest, key.name) for key in keys
+        }
 
     async def admit(self, exchange: Exchange) -> None:
         """See ``Guard.admit``: sets ``exchange.caller`` to the key's name."""
@@ -34,15 +38,13 @@ class ApiKeys(Guard):
                 "No API key was given. Send it as 'Authorization: Bearer KEY'.",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        presented = _digest(token.strip())
-        for digest in (presented,) if presented in self._names else ():
-            if hmac.compare_digest(digest, presented):
-                exchange.caller = self._names[digest]
-                return
-        raise AuthenticationFailed(
-            "Incorrect API key provided.", headers={"WWW-Authenticate": "Bearer"}
-        )
+        presented = self._digest(token.strip())
+        digest, caller = self._keys.get(presented, (b"", ""))
+        if not hmac.compare_digest(digest, presented):
+            raise AuthenticationFailed(
+                "Incorrect API key provided.", headers={"WWW-Authenticate": "Bearer"}
+            )
+        exchange.caller = caller
 
-
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+    def _digest(self, key: str) -> bytes:
+        return hashlib.blake2b(key.encode("utf-8", "surrogateescape"), key=self._secret).digest()

@@ -103,7 +103,7 @@ def _serve(args: argparse.Namespace) -> int:
     settings = _settings(args.config, host=args.host, port=args.port)
     from router import serve
 
-    with _listening_on(settings.server.host, settings.server.port):
+    with _usable(args.config), _listening_on(settings.server.host, settings.server.port):
         return serve.run(settings)
 
 
@@ -123,7 +123,11 @@ def _simulate(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     import asyncio
 
+    from router.app import load_plugins
+
     settings = _settings(args.config)
+    with _usable(args.config):
+        load_plugins(settings)
     count = len(settings.endpoints)
     print(f"{args.config} is valid; asking {count} endpoint{'s' if count > 1 else ''}", flush=True)
     results = asyncio.run(_probe_all(settings))
@@ -146,6 +150,17 @@ def _settings(path: Path, host: str | None = None, port: int | None = None) -> S
         return load_settings(path, environ)
     except SettingsError as exc:
         raise _UserError(str(exc)) from None
+
+
+@contextlib.contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    """Explain settings that are valid but cannot be used, as a plugin that is not there."""
+    from router.settings.load import SettingsError
+
+    try:
+        yield
+    except SettingsError as exc:
+        raise _UserError("\n".join(f"{path}: {mistake}" for mistake in exc.mistakes)) from None
 
 
 @contextlib.contextmanager

@@ -9,12 +9,13 @@ output.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from router.errors import RouterError
-from router.exchange import Exchange, Sink
+from router.exchange import ClientGone, Exchange, Sink
 from router.translate.draft import Draft
 from router.translate.reader import Reader
 from router.upstream.contract import Adapter, Call
@@ -106,7 +107,8 @@ class Delivery:
         frames = self._held or (draft.open() if draft is not None else [])
         self._open()
         if frames:
-            self._sink.feed(frames)
+            with contextlib.suppress(ClientGone):  # whoever feeds it next is told again
+                self._sink.feed(frames)
 
     def _open(self) -> None:
         self.close()

@@ -8,6 +8,7 @@ wrong before the sink was opened is raised as a RouterError; afterwards the stre
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -221,48 +222,55 @@ class _Run:
 
     async def _attempt(self, target: Target) -> None:
         exchange = self._exchange
-        call = self._job.prepare(target.endpoint.adapter, target.model)
         exchange.endpoint = target.endpoint.name
-        exchange.attempts += 1
-        self._delivery.notes = call.notes
-        answer = await target.endpoint.transport.send(call.request)
+        answer, reader = await self._send(target)
         try:
             if exchange.stream:
-                self._reader = call.reader
-                await self._stream(answer, call.reader)
+                await self._stream(answer, reader)
             else:
-                body = call.reader.whole(await answer.body())
-                self._sink.finish(200, body, answer_headers(exchange, call.notes))
+                body = reader.whole(await answer.body())
+                self._sink.finish(200, body, answer_headers(exchange, self._delivery.notes))
         finally:
-            exchange.usage = call.reader.usage
+            exchange.usage = reader.usage
             answer.close()
         target.endpoint.answers = True
         self._metrics.attempts.labels(target.endpoint.name, "ok").inc()
 
+    async def _send(self, target: Target) -> tuple[Answer, Reader]:
+        """Make the call; what was sent is let go of before the answer is waited through."""
+        call = self._job.prepare(target.endpoint.adapter, target.model)
+        self._exchange.attempts += 1
+        self._delivery.notes = call.notes
+        return await target.endpoint.transport.send(call.request), call.reader
+
     async def _stream(self, answer: Answer, reader: Reader) -> None:
+        self._reader = reader
         if answer.headers.get("Content-Type", "").startswith("application/json"):
             self._delivery.push(reader.whole_as_stream(await answer.body()), reader)
         while not reader.ended:
-            frames = await self._read(answer, reader)
-            if frames:
-                self._delivery.push(frames, reader)
-            if reader.error is not None:
-                raise reader.error
+            try:
+                data = await answer.read()
+            except UpstreamError:
+                frames = reader.salvage()
+                if not frames and reader.error is None:
+                    raise
+                self._deliver(frames, reader)
+                break
+            self._deliver(reader.feed(data) if data else reader.finish(), reader)
             if self._sink.paused:
                 await self._sink.resumed()
         self._exchange.usage = reader.usage
         self._sink.end()
-        await answer.settle()
+        # The answer is complete: who is cancelled from here on has nothing to undo or to tell.
+        with contextlib.suppress(asyncio.CancelledError):
+            await answer.settle()
 
-    async def _read(self, answer: Answer, reader: Reader) -> list[Frame]:
-        try:
-            data = await answer.read()
-        except UpstreamError:
-            frames = reader.salvage()
-            if not frames:
-                raise
-            return frames
-        return reader.feed(data) if data else reader.finish()
+    def _deliver(self, frames: list[Frame], reader: Reader) -> None:
+        """Push a batch; its frames are not kept beyond it."""
+        if frames:
+            self._delivery.push(frames, reader)
+        if reader.error is not None:
+            raise reader.error
 
 
 def _input_tokens(body: bytes) -> int | None:

@@ -14,11 +14,12 @@ built once per configuration and frozen: a stream that began on it ends on it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from router.errors import InternalError, RouterError
-from router.exchange import Exchange, Sink
+from router.exchange import ClientGone, Exchange, Outcome, Sink
 from router.telemetry.log import get_logger
 from router.wire.frame import Frame
 
@@ -29,18 +30,26 @@ Proceed = Callable[[Exchange, Sink], Awaitable[None]]
 
 _log = get_logger("router.plugin")
 _P = TypeVar("_P", bound="Plugin")
+_STOP_SECONDS: Final = 10.0
 
 
 class Plugin:
-    """What every plugin has. ``name`` stands in logs."""
+    """What every plugin has. ``name`` stands in logs; the class's own where it is not set."""
 
     name: str = ""
+
+    def __init_subclass__(cls, **arguments: object) -> None:
+        super().__init_subclass__(**arguments)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
 
     async def start(self) -> None:
         """Make ready; called once, before the first exchange."""
 
     async def stop(self) -> None:
-        """Let go of everything; called once, also when ``start`` failed halfway."""
+        """Let go of everything, in 10 seconds; called once, also when ``start`` failed or was
+        never called because an earlier plugin's did.
+        """
 
 
 class Guard(Plugin):
@@ -55,7 +64,11 @@ class Interceptor(Plugin):
     """May answer instead of the rest of the chain, or change what passes."""
 
     async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
-        """Answer into ``sink``, or ``await proceed(exchange, sink)`` with this or another sink."""
+        """Answer into ``sink``, or ``await proceed(exchange, sink)`` with this or another sink.
+
+        When it returns, the answer must be whole: ``finish``, or ``open`` to ``end``. Raise
+        RouterError to refuse; ClientGone, which a sink raises, must be let through.
+        """
         raise NotImplementedError
 
 
@@ -97,7 +110,8 @@ class Chain:
         """Stop every plugin, the last first; an error in one does not spare the others."""
         for plugin in reversed(self.plugins):
             try:
-                await plugin.stop()
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await plugin.stop()
             except Exception:
                 _log.exception("plugin did not stop cleanly", plugin=plugin.name)
 
@@ -136,13 +150,20 @@ class Chain:
 
         try:
             await interceptor.intercept(exchange, watched, proceed)
+            watched.check_complete()
         except Exception as exc:
-            if isinstance(exc, RouterError) or exc in inner:
+            passes = isinstance(exc, RouterError | ClientGone) or any(exc is e for e in inner)
+            if passes and not watched.complete:
                 raise
             _log.exception("interceptor broke", plugin=interceptor.name, request_id=exchange.id)
-            if watched.touched:
+            if watched.complete:
+                # The client has its answer: nothing can be added to it or taken back.
+                exchange.outcome = Outcome.FAILED
+                exchange.error_code = InternalError.default_code
+            elif watched.touched:
                 raise InternalError(f"The plugin '{interceptor.name}' failed.") from exc
-            await self._step(index + 1, exchange, sink, core)
+            else:
+                await self._step(index + 1, exchange, sink, core)
 
     def started(self, exchange: Exchange) -> None:
         """Tell every observer."""
@@ -168,11 +189,18 @@ class Chain:
 
 
 class _Watched:
-    """A sink that remembers whether anything passed through it."""
+    """A sink that remembers what passed through it.
+
+    ``touched``: an answer has begun, here or further down the chain. ``complete``: it is whole.
+    """
+
+    __slots__ = ("_open", "_sink", "complete", "touched")
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self._open = False
         self.touched = False
+        self.complete = False
 
     @property
     def paused(self) -> bool:
@@ -186,16 +214,32 @@ class _Watched:
         await self._sink.resumed()
 
     def open(self, headers: Mapping[str, str]) -> None:
-        self.touched = True
+        self._begin(stream=False)
+        self.touched = self._open = True
         self._sink.open(headers)
 
     def feed(self, batch: Sequence[Frame]) -> None:
-        self.touched = True
+        self._begin(stream=True)
         self._sink.feed(batch)
 
     def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        self._begin(stream=False)
         self.touched = True
         self._sink.finish(status, body, headers)
+        self.complete = True
 
     def end(self) -> None:
+        self._begin(stream=True)
         self._sink.end()
+        self.complete = True
+
+    def check_complete(self) -> None:
+        if not self.complete:
+            raise RuntimeError("it returned before its answer was whole")
+
+    def _begin(self, *, stream: bool) -> None:
+        """Refuse what the contract of a sink does not allow, before any of it gets out."""
+        if self.complete:
+            raise RuntimeError("it sent more after the end of its answer")
+        if stream is not self._open:
+            raise RuntimeError("it fed a stream that it had not opened, or opened one twice")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import orjson
+
 from router.endpoints.prober import list_models
 from router.errors import UpstreamError, UpstreamModelMissing, UpstreamRejected
 from router.settings.schema import EndpointSettings
 from router.upstream.adapters import make_adapter
 from router.upstream.contract import UpstreamRequest
-from router.upstream.transport import HttpTransport
+from router.upstream.http1 import HttpTransport
 
 __all__ = ["ProbeResult", "probe"]
 
@@ -50,6 +52,10 @@ async def _takes(transport: HttpTransport, path: str) -> bool:
     """Whether the path exists: an empty request is refused as such, not as unknown."""
     try:
         answer = await transport.send(UpstreamRequest(path, b"{}", stream=True))
+        try:
+            return not _is_error(await answer.body())
+        finally:
+            answer.close()
     except UpstreamRejected:
         return True
     except UpstreamModelMissing as error:
@@ -57,5 +63,12 @@ async def _takes(transport: HttpTransport, path: str) -> bool:
         return "model" in error.message.lower() and "HTTP 404" not in error.message
     except UpstreamError:
         return False
-    answer.close()
-    return True
+
+
+def _is_error(body: bytes) -> bool:
+    """Some answer an unknown path with status 200 and say in the body that it is none."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(value, dict) and bool(value.get("error"))

@@ -223,6 +223,21 @@ def wait_for(port: int, process: subprocess.Popen[str]) -> str:
     return f"nobody listens; the process ended with {process.returncode}"
 
 
+@pytest.mark.parametrize("name", ["serve", "check"])
+def test_plugins_that_are_not_there(name: str, tmp_path: Path) -> None:
+    file = config(tmp_path, 'name: a, url: "http://127.0.0.1:1", dialect: chat')
+    with Path(file).open("a") as settings:
+        settings.write('plugins: ["nowhere.to_be:found", "router.plugin:Nothing"]\n')
+    with command(name, "--config", file) as process:
+        out, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 1
+    assert err.splitlines() == [
+        f"{file}: plugins[0]: nowhere.to_be:found: there is no module 'nowhere'; is it installed?",
+        f"{file}: plugins[1]: router.plugin:Nothing: the module 'router.plugin' has no 'Nothing'",
+    ]
+    assert out == ""
+
+
 def test_check_shows_what_each_endpoint_speaks_and_serves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from router.settings.load import parse_settings
 
@@ -81,7 +82,11 @@ def test_the_configuration_shown_is_valid() -> None:
 def test_the_settings_explained_exist() -> None:
     from router.settings.schema import Balance, EndpointSettings, Server
 
-    models = {"server": Server, "endpoints[]": EndpointSettings, "balance": Balance}
+    models: dict[str, type[BaseModel]] = {
+        "server": Server,
+        "endpoints[]": EndpointSettings,
+        "balance": Balance,
+    }
     named = re.findall(r"^\| `([a-z\[\]]+)\.(\w+)`", _README, re.MULTILINE)
     assert len(named) >= 6
     for section, field in named:

@@ -16,51 +16,78 @@ class Catalogue:
     """What is configured and what was discovered, as one answer to "do you serve this?".
 
     ``known`` is false until the endpoint has listed its models once; what it listed stays when it
-    goes down.
+    goes down. Ollama's ``:latest`` may be left out or added anywhere.
     """
 
     def __init__(self, endpoint: EndpointSettings) -> None:
-        self._aliases = dict(endpoint.aliases)
         self._latest = endpoint.dialect == "ollama"
-        configured = endpoint.models
-        self.discovers = configured is None
-        names = configured or ()
+        self._aliases = dict(endpoint.aliases)
+        self.discovers = endpoint.models is None
+        names = endpoint.models or ()
         self._patterns = tuple(name for name in names if any(c in name for c in "*?["))
-        self._names = tuple(name for name in names if name not in self._patterns)
-        self._discovered: tuple[str, ...] = ()
+        self._names = self._by_key(name for name in names if name not in self._patterns)
+        self._discovered: dict[str, str] = {}
         self.known = False
 
     def update(self, listed: Iterable[str]) -> bool:
         """Take over what the endpoint lists now; True when that changes anything."""
-        discovered = tuple(dict.fromkeys(listed))
+        discovered = self._by_key(listed)
         changed = discovered != self._discovered or not self.known
         self._discovered, self.known = discovered, True
         return changed
 
     def resolve(self, model: str) -> str | None:
         """The endpoint's own name for a model that a client asks for; None when not served."""
-        name = self._aliases.get(model, model)
-        if name in self._names:
-            return name
-        listed = self._listed(name)
-        if self.discovers:
-            return listed or (name if model in self._aliases and not self.known else None)
-        if any(fnmatchcase(name, pattern) for pattern in self._patterns):
-            return listed or name
-        return None
+        target = self._aliases.get(model)
+        if target is None:
+            return self._own(model)
+        # An alias is as good as a configured model, until an endpoint that is asked denies it.
+        return self._own(target) or (None if self.discovers and self.known else target)
 
     def public_names(self) -> list[str]:
         """The names to list to clients: configured, discovered and allowed, and aliases."""
-        names = dict.fromkeys(self._names)
-        for name in self._discovered:
-            if self.discovers or any(fnmatchcase(name, p) for p in self._patterns):
-                names[name] = None
-        names.update(dict.fromkeys(self._aliases))
-        return list(names)
+        own = {**self._names, **self._allowed()}
+        names = dict.fromkeys([*own.values(), *self._aliases])
+        return [name for name in names if self.resolve(name) is not None]
 
-    def _listed(self, name: str) -> str | None:
-        if name in self._discovered:
-            return name
-        if self._latest and name + _LATEST in self._discovered:
-            return name + _LATEST
+    def known_names(self) -> set[str]:
+        """Every name, the clients' or the endpoint's, that is more than a match of a pattern."""
+        own = {**self._names, **self._allowed()}
+        aliases = {name for alias in self._aliases.items() for name in alias}
+        return {*own, *own.values(), *aliases}
+
+    @property
+    def serves_any(self) -> bool:
+        """Whether there is any name that it would take."""
+        return bool(self._patterns or self.public_names())
+
+    def _own(self, name: str) -> str | None:
+        key = self._key(name)
+        if key in self._names:
+            return self._names[key]
+        listed = self._discovered.get(key)
+        if self.discovers or self._admits(name, listed):
+            return listed or (None if self.discovers else name)
         return None
+
+    def _allowed(self) -> dict[str, str]:
+        """What was discovered and may be used beside what is configured, by key."""
+        return {
+            key: name
+            for key, name in self._discovered.items()
+            if key not in self._names and (self.discovers or self._admits(key, name))
+        }
+
+    def _admits(self, *names: str | None) -> bool:
+        return any(
+            fnmatchcase(name, pattern) for name in names if name for pattern in self._patterns
+        )
+
+    def _by_key(self, names: Iterable[str]) -> dict[str, str]:
+        by_key: dict[str, str] = {}
+        for name in names:
+            by_key.setdefault(self._key(name), name)
+        return by_key
+
+    def _key(self, name: str) -> str:
+        return name.removesuffix(_LATEST) if self._latest else name

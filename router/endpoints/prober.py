@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import uniform
+from typing import Final
 
 import orjson
 
@@ -19,11 +20,17 @@ from router.upstream.contract import Adapter, Transport
 __all__ = ["Listing", "Prober", "list_models"]
 
 _log = get_logger("router.prober")
+_KEY_REFUSED: Final = frozenset({401, 403})
+_MAX_MODELS: Final = 10_000
+_MAX_NAME: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What an endpoint said: its models, or why there are none. ``latency`` is in seconds."""
+    """What an endpoint said: its models, or why there are none. ``latency`` is in seconds.
+
+    ``answered``: it is up and takes the router's key, whether it lists models or not.
+    """
 
     models: tuple[str, ...]
     error: str | None
@@ -39,9 +46,12 @@ async def list_models(adapter: Adapter, transport: Transport, timeout: float) ->
     answered = False
     try:
         status, body = await transport.get(adapter.models_path(), timeout)
-        answered = status < 500
+        # A redirect is no answer: requests are not sent after it.
+        answered = (status < 300 or 400 <= status < 500) and status not in _KEY_REFUSED
         if status == 200:
-            models = tuple(adapter.model_names(orjson.loads(body)))
+            models = _usable(adapter.model_names(orjson.loads(body)))
+        elif status in _KEY_REFUSED:
+            error = f"HTTP {status} for {adapter.models_path()}: it refuses the api_key"
         else:
             error = f"HTTP {status} for {adapter.models_path()}"
     except orjson.JSONDecodeError:
@@ -51,6 +61,12 @@ async def list_models(adapter: Adapter, transport: Transport, timeout: float) ->
     except UpstreamError as exc:
         answered, error = False, exc.message
     return Listing(models, error, answered, time.monotonic() - began)
+
+
+def _usable(names: list[str]) -> tuple[str, ...]:
+    """What of a list of models can be asked for by name; its length is bounded."""
+    usable = [name for name in names if 0 < len(name) <= _MAX_NAME]
+    return tuple(usable[:_MAX_MODELS])
 
 
 class Prober:
@@ -80,7 +96,12 @@ class Prober:
     async def _watch(self, endpoint: Endpoint) -> None:
         while True:
             endpoint.probe_now.clear()
-            await self._probe(endpoint)
+            try:
+                await self._probe(endpoint)
+            except Exception:
+                # One bad answer must not be the last that is heard of an endpoint.
+                _log.exception("probe failed", endpoint=endpoint.name)
+                self._registry.probed(endpoint)
             pause = self._interval * uniform(0.9, 1.1)
             try:
                 async with asyncio.timeout(pause):
@@ -99,7 +120,7 @@ class Prober:
         if listing.answered != endpoint.answers or not endpoint.probed.is_set():
             self._say(endpoint, listing)
         endpoint.answers = listing.answered
-        endpoint.probed.set()
+        self._registry.probed(endpoint)
         self._told(endpoint)
 
     @staticmethod
@@ -108,7 +129,7 @@ class Prober:
             _log.info("endpoint answers", endpoint=endpoint.name, models=len(listing.models))
         else:
             _log.warning(
-                "endpoint lists no models" if listing.answered else "endpoint does not answer",
+                "endpoint lists no models" if listing.answered else "endpoint cannot be used",
                 endpoint=endpoint.name,
                 error=listing.error,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from random import random
 from typing import Final
@@ -12,14 +12,16 @@ from typing import Final
 from router.balance.policy import Candidate, least_loaded
 from router.endpoints.catalogue import Catalogue
 from router.endpoints.slots import SlotKey, Slots
-from router.errors import ModelNotFound, UpstreamUnavailable
+from router.errors import ModelNotFound, RouterError, UpstreamUnavailable
 from router.settings.schema import Balance, EndpointSettings
 from router.upstream.contract import Adapter, Transport, account_of
 
 __all__ = ["Endpoint", "Registry", "Target"]
 
 _NAMED_IN_ERRORS: Final = 20
+_SHOWN_OF_NAME: Final = 200
 _MAX_REMEMBERED: Final = 4096
+_MAX_NAME_REMEMBERED: Final = 256
 
 
 class Endpoint:
@@ -44,6 +46,11 @@ class Endpoint:
         self.answers = False
         self.probe_now.set()
 
+    @property
+    def ready(self) -> bool:
+        """Whether it was asked, answered, and has anything to serve."""
+        return self.probed.is_set() and self.answers and self.catalogue.serves_any
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -59,13 +66,16 @@ class Target:
 
 
 class Registry:
-    """Finds and reserves an endpoint for a model."""
+    """Finds and reserves an endpoint for a model.
+
+    ``slots_changed(slot, in_flight)`` is told how many requests an endpoint works on for a model.
+    """
 
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
         balance: Balance,
-        slots_changed: Callable[[SlotKey, int, int], None],
+        slots_changed: Callable[[SlotKey, int], None],
     ) -> None:
         self.endpoints = tuple(endpoints)
         self.slots = Slots(balance.queue_size, balance.queue_timeout, slots_changed)
@@ -73,14 +83,29 @@ class Registry:
             (endpoint.settings.timeouts.connect for endpoint in endpoints), default=0.0
         )
         self._targets: dict[str, tuple[Target, ...]] = {}
+        self._known: frozenset[str] | None = None
+        self._news = asyncio.Event()
 
     def catalogue_changed(self) -> None:
-        """Forget which targets were found: an endpoint serves something else now."""
+        """Forget what was found: an endpoint serves something else now."""
         self._targets.clear()
+        self._known = None
+
+    def probed(self, endpoint: Endpoint) -> None:
+        """A probe of this endpoint is over: who waits for the first one looks again."""
+        if not endpoint.probed.is_set():
+            endpoint.probed.set()
+            self._news.set()
+            self._news = asyncio.Event()
 
     def known_model(self, model: str) -> bool:
-        """Whether some endpoint lists or configures this very name (not only by a pattern)."""
-        return any(model in e.catalogue.public_names() for e in self.endpoints)
+        """Whether some endpoint lists or configures this very name (not only by a pattern).
+
+        It may be a client's name for the model or the endpoint's own.
+        """
+        if self._known is None:
+            self._known = frozenset().union(*(e.catalogue.known_names() for e in self.endpoints))
+        return model in self._known
 
     def public_models(self) -> list[str]:
         """Every model there is to list, each once, in the order of the configuration."""
@@ -92,23 +117,22 @@ class Registry:
     async def targets(self, model: str) -> tuple[Target, ...]:
         """Who serves this model.
 
-        Waits for the first probe when nobody is known to. Raises ModelNotFound, or
-        UpstreamUnavailable when an endpoint that might serve it has never answered.
+        Waits while nobody is known to and an endpoint has not been probed yet. Raises
+        ModelNotFound, or UpstreamUnavailable when an endpoint that might serve it has never
+        listed its models.
         """
         found = self._find(model)
-        if found:
-            return found
-        unprobed = [e.probed.wait() for e in self.endpoints if not e.probed.is_set()]
-        if unprobed:
-            try:
+        if not found and not self._all_probed():
+            with suppress(TimeoutError):  # who has not answered by then is named below
                 async with asyncio.timeout(self._first_probe_seconds):
-                    await asyncio.gather(*unprobed)
-            except TimeoutError:
-                pass  # who has not answered by now is named below
-            found = self._find(model)
-            if found:
-                return found
-        raise self._not_found(model)
+                    while not (found := self._find(model)) and not self._all_probed():
+                        await self._news.wait()
+        if not found:
+            raise self._not_found(model)
+        return found
+
+    def _all_probed(self) -> bool:
+        return all(endpoint.probed.is_set() for endpoint in self.endpoints)
 
     @asynccontextmanager
     async def reserve(
@@ -116,8 +140,8 @@ class Registry:
     ) -> AsyncIterator[Target]:
         """Take a slot at the best of these targets, waiting for one if need be.
 
-        One of the ``preferred`` wins if it answers and has a free slot. Raises Overloaded. The
-        slot is given back whatever happens inside.
+        One of them that is ``preferred`` wins if it answers and has a free slot. Raises
+        Overloaded. The slot is given back whatever happens inside.
         """
         target = await self._take(targets, preferred)
         try:
@@ -126,7 +150,8 @@ class Registry:
             self.slots.give_back(target.slot)
 
     async def _take(self, targets: Sequence[Target], preferred: Sequence[Target]) -> Target:
-        for group in ([t for t in preferred if t.endpoint.answers], targets):
+        first = [t for t in preferred if t.endpoint.answers and t in targets]
+        for group in (first, targets):
             best = least_loaded((self._candidate(target) for target in group), random)
             if best is not None:
                 self.slots.take(best.key.slot)
@@ -152,23 +177,25 @@ class Registry:
                 for endpoint in self.endpoints
                 if (name := endpoint.catalogue.resolve(model)) is not None
             )
-            if found and len(self._targets) < _MAX_REMEMBERED:
+            rememberable = len(model) <= _MAX_NAME_REMEMBERED
+            if found and rememberable and len(self._targets) < _MAX_REMEMBERED:
                 self._targets[model] = found
         return found
 
-    def _not_found(self, model: str) -> Exception:
+    def _not_found(self, model: str) -> RouterError:
+        shown = model[:_SHOWN_OF_NAME]
         silent = [e.name for e in self.endpoints if e.catalogue.discovers and not e.catalogue.known]
         if silent:
             return UpstreamUnavailable(
-                f"No endpoint is known to serve the model '{model}', and not all could be asked: "
-                f"{', '.join(silent)} did not answer.",
+                f"No endpoint is known to serve the model '{shown}', but these have not listed "
+                f"their models yet: {', '.join(silent)}.",
                 headers={"Retry-After": "5"},
             )
         served = self.public_models()
-        listed = ", ".join(served[:_NAMED_IN_ERRORS]) or "none"
-        more = (
-            f" and {len(served) - _NAMED_IN_ERRORS} more" if len(served) > _NAMED_IN_ERRORS else ""
-        )
+        listed = ", ".join(name[:_SHOWN_OF_NAME] for name in served[:_NAMED_IN_ERRORS]) or "none"
+        more = len(served) - _NAMED_IN_ERRORS
         return ModelNotFound(
-            f"The model '{model[:200]}' does not exist here. Served: {listed}{more}.", param="model"
+            f"The model '{shown}' does not exist here. Served: {listed}"
+            f"{f' and {more} more' if more > 0 else ''}.",
+            param="model",
         )

@@ -19,10 +19,13 @@ SlotKey = tuple[str, str]
 
 
 class Slots:
-    """Counts what is in flight. ``changed(key, in_flight, waiting)`` is told of every change."""
+    """Counts what is in flight. ``changed(key, in_flight)`` is told of every change.
+
+    ``queue_size`` requests may wait, each for ``queue_timeout`` seconds.
+    """
 
     def __init__(
-        self, queue_size: int, queue_timeout: float, changed: Callable[[SlotKey, int, int], None]
+        self, queue_size: int, queue_timeout: float, changed: Callable[[SlotKey, int], None]
     ) -> None:
         self._queue_size = queue_size
         self._queue_timeout = queue_timeout
@@ -42,7 +45,7 @@ class Slots:
     def take(self, key: SlotKey) -> None:
         """Take a slot that is known to be free."""
         count = self._in_flight[key] = self._in_flight.get(key, 0) + 1
-        self._changed(key, count, len(self._waiters))
+        self._changed(key, count)
 
     def give_back(self, key: SlotKey) -> None:
         """Return a slot, to the first waiter that can use it."""
@@ -51,14 +54,13 @@ class Slots:
             if key in keys and not future.done():
                 self._waiters.remove(entry)
                 future.set_result(key)
-                self._changed(key, self.in_flight(key), len(self._waiters))
                 return
         count = self._in_flight[key] - 1
         if count:
             self._in_flight[key] = count
         else:
             del self._in_flight[key]
-        self._changed(key, count, len(self._waiters))
+        self._changed(key, count)
 
     async def wait(self, keys: Iterable[SlotKey]) -> SlotKey:
         """Stand in the queue for a slot of any of these; it is then taken.

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from typing import Any, Final, cast
 
 import orjson
 import structlog
-from structlog.typing import FilteringBoundLogger
+from structlog.typing import EventDict, FilteringBoundLogger
 
 __all__ = ["configure", "get_logger"]
 
@@ -35,17 +36,17 @@ def configure(level: str, form: str) -> None:
     """
     if form == "auto":
         form = "console" if sys.stderr.isatty() else "json"
-    shared: list[Any] = [
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
+    shared: list[Any] = [_Stamp(), structlog.processors.format_exc_info]
     factory: Any
     if form == "json":
-        shared.append(structlog.processors.JSONRenderer(serializer=_dump))
+        shared.append(_render)
         factory = structlog.BytesLoggerFactory(file=sys.stderr.buffer)
     else:
-        shared.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
+        # The plain traceback: others show local variables, and there are prompts in them.
+        console = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+        shared += [_one_line, console]
         factory = structlog.PrintLoggerFactory(file=sys.stderr)
     structlog.configure(
         processors=shared,
@@ -55,5 +56,31 @@ def configure(level: str, form: str) -> None:
     )
 
 
-def _dump(value: Any, **_: Any) -> bytes:
-    return orjson.dumps(value, default=repr, option=orjson.OPT_NON_STR_KEYS)
+class _Stamp:
+    """Adds the level and the time (UTC, ISO 8601). The date is written out once a second."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._date = ""
+
+    def __call__(self, logger: Any, method: str, event: EventDict) -> EventDict:
+        now = time.time()
+        second = int(now)
+        if second != self._second:
+            self._date = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._second = second
+        event["level"] = method
+        event["timestamp"] = f"{self._date}.{int((now - second) * 1e6):06}Z"
+        return event
+
+
+def _render(logger: Any, method: str, event: EventDict) -> bytes:
+    return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _one_line(logger: Any, method: str, event: EventDict) -> EventDict:
+    """Keep what others sent from writing lines, or to the terminal, of its own making."""
+    for name, value in event.items():
+        if isinstance(value, str) and name != "exception" and not value.isprintable():
+            event[name] = "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
+    return event

@@ -6,20 +6,30 @@ whatever else a client may send is counted as ``other``. Durations are in second
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import choose_encoder
 
-from router.exchange import Exchange
+from router.errors import UpstreamError
+from router.exchange import Exchange, Operation, Outcome
 
 __all__ = ["OTHER", "Metrics"]
+
+_Key = tuple[Operation, str | None, str, Outcome | None, int]
 
 OTHER: Final = "other"
 _SECONDS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800,
 )  # fmt: skip
-_MAX_SLOTS: Final = 1000
+_MAX_MODELS: Final = 1000
+_MAX_BOUND: Final = 10_000
+_MAX_TOKENS: Final = 10**9
+_REJECTED: Final = "rejected"
+_RESULTS: Final = frozenset(
+    {"ok", *(kind.default_code for kind in UpstreamError.__subclasses__() if kind.default_code)}
+)
 _WHERE: Final = ("operation", "endpoint", "model")
 
 
@@ -61,11 +71,13 @@ class Metrics:
             ("endpoint", "model"),
             registry=registry,
         )
-        self.attempts = Counter(
-            "switchyard_upstream_attempts",
-            "Attempts at an endpoint, by result (ok, or the error's code).",
-            ("endpoint", "result"),
-            registry=registry,
+        self.attempts = _Attempts(
+            Counter(
+                "switchyard_upstream_attempts",
+                "Attempts at an endpoint, by result (ok, or the error's code).",
+                ("endpoint", "result"),
+                registry=registry,
+            )
         )
         self.queued = Gauge(
             "switchyard_queue_depth", "Requests waiting for a free slot.", registry=registry
@@ -78,66 +90,141 @@ class Metrics:
         )
         info = Info("switchyard_build", "The version that runs.", registry=registry)
         info.info({"version": version})
-        self._children: dict[tuple[str, str, str, str, int], _Bound] = {}
-        self._gauges: dict[tuple[str, str], Gauge] = {}
+        self._bound: dict[_Key, _Bound] = {}
+        self._slots: dict[tuple[str, str], _SlotGauge] = {}
+        self._models: set[str] = {"", OTHER}
 
     def record(self, exchange: Exchange, model: str) -> None:
-        """Count a finished exchange; ``model`` is a known name, or ``other``."""
-        outcome = exchange.outcome.value if exchange.outcome else "failed"
-        endpoint = exchange.endpoint or ""
-        key = (exchange.operation.value, endpoint, model, outcome, exchange.status)
-        bound = self._children.get(key)
+        """Count a finished exchange; ``model`` is a known name, ``other``, or empty for none."""
+        outcome = exchange.outcome
+        key = (exchange.operation, exchange.endpoint, model, outcome, exchange.status)
+        bound = self._bound.get(key)
         if bound is None:
-            bound = self._children[key] = _Bound(self, key)
+            labels = (
+                exchange.operation.value,
+                exchange.endpoint or "",
+                self._label(model),
+                outcome.value if outcome else Outcome.FAILED.value,
+                str(exchange.status),
+            )
+            bound = _Bound(self, *labels)
+            if len(self._bound) < _MAX_BOUND:
+                self._bound[key] = bound
         bound.record(exchange)
 
-    def slots_changed(self, slot: tuple[str, str], in_flight: int, waiting: int) -> None:
-        """A slot of (endpoint, model) was taken or given back; ``waiting`` stand in the queue."""
-        gauge = self._gauges.get(slot)
+    def slots_changed(self, slot: tuple[str, str], in_flight: int, *, known: bool) -> None:
+        """An endpoint works on so many requests for a model; ``known``: it may be a label."""
+        gauge = self._slots.get(slot)
         if gauge is None:
-            if len(self._gauges) >= _MAX_SLOTS:
-                slot = (slot[0], OTHER)
-            gauge = self._gauges[slot] = self.in_flight.labels(*slot)
-        gauge.set(in_flight)
-        self.queued.set(waiting)
+            endpoint, model = slot
+            label = self._label(model) if known else OTHER
+            gauge = self._slots[slot] = _SlotGauge(self.in_flight, endpoint, label)
+        gauge.child.inc(in_flight - gauge.in_flight)
+        gauge.in_flight = in_flight
+        if not in_flight and gauge.shared:
+            del self._slots[slot]  # of these names there may be any number
+
+    def queue_depth(self, waiting: Callable[[], int]) -> None:
+        """``waiting`` tells how many requests stand in the queue, whenever it is asked."""
+        self.queued.set_function(waiting)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The body and content type of a scrape that sent this ``Accept`` header."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
+    def _label(self, model: str) -> str:
+        """The model as a label: endpoints may list ever new names, but labels stay bounded."""
+        if model not in self._models:
+            if len(self._models) >= _MAX_MODELS:
+                return OTHER
+            self._models.add(model)
+        return model
+
+
+class _Attempts:
+    """The counter of attempts, its children looked up once."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._children: dict[tuple[str, str], Counter] = {}
+
+    def labels(self, endpoint: str, result: str) -> Counter:
+        """The counter of one result; codes that an endpoint made up are all ``rejected``."""
+        if result not in _RESULTS:
+            result = _REJECTED
+        child = self._children.get((endpoint, result))
+        if child is None:
+            child = self._children[endpoint, result] = self._counter.labels(endpoint, result)
+        return child
+
+
+class _SlotGauge:
+    """What of a gauge is due to one slot; all unknown models share one gauge."""
+
+    __slots__ = ("child", "in_flight", "shared")
+
+    def __init__(self, gauge: Gauge, endpoint: str, label: str) -> None:
+        self.child = gauge.labels(endpoint, label)
+        self.shared = label == OTHER
+        self.in_flight = 0
+
 
 class _Bound:
     """The children of one label set, looked up once."""
 
-    def __init__(self, metrics: Metrics, key: tuple[str, str, str, str, int]) -> None:
-        operation, endpoint, model, outcome, status = key
-        self._requests = metrics.requests.labels(operation, endpoint, model, outcome, str(status))
-        self._duration = metrics.duration.labels(operation, endpoint, model)
-        self._first_output = metrics.first_output.labels(operation, endpoint, model)
-        self._tokens = {
-            (kind, provenance): metrics.tokens.labels(endpoint, model, kind, provenance)
-            for kind in ("input", "cached", "output", "reasoning")
-            for provenance in ("reported", "estimated")
-            if endpoint
-        }
+    __slots__ = ("_count", "_duration", "_first_output", "_metrics", "_tokens", "_where")
+
+    def __init__(
+        self, metrics: Metrics, operation: str, endpoint: str, model: str, outcome: str, status: str
+    ) -> None:
+        self._metrics = metrics
+        self._where = where = (operation, endpoint, model)
+        self._count = metrics.requests.labels(*where, outcome, status)
+        self._duration = metrics.duration.labels(*where)
+        self._first_output: Histogram | None = None
+        self._tokens = _Tokens(metrics.tokens, endpoint, model)
 
     def record(self, exchange: Exchange) -> None:
-        self._requests.inc()
+        self._count.inc()
         if exchange.finished is not None:
             self._duration.observe(exchange.finished - exchange.started)
         if exchange.first_output is not None:
+            if self._first_output is None:
+                self._first_output = self._metrics.first_output.labels(*self._where)
             self._first_output.observe(exchange.first_output - exchange.started)
-        usage = exchange.usage
-        if usage is None or not self._tokens:
+        if exchange.usage is not None:
+            self._tokens.record(exchange.usage)
+
+
+class _Tokens:
+    """The token counters of an endpoint and model."""
+
+    __slots__ = ("_children", "_counter", "_where")
+
+    def __init__(self, counter: Counter, endpoint: str, model: str) -> None:
+        self._counter = counter
+        self._where = (endpoint, model)
+        self._children: dict[tuple[str, bool], Counter] = {}
+
+    def record(self, usage: dict[str, Any]) -> None:
+        estimated = bool(usage.get("estimated"))
+        self._add("input", estimated, usage.get("input_tokens"))
+        self._add("output", estimated, usage.get("output_tokens"))
+        details = usage.get("input_tokens_details")
+        if type(details) is dict:
+            self._add("cached", estimated, details.get("cached_tokens"))
+        details = usage.get("output_tokens_details")
+        if type(details) is dict:
+            self._add("reasoning", estimated, details.get("reasoning_tokens"))
+
+    def _add(self, kind: str, estimated: bool, count: Any) -> None:
+        # An endpoint's numbers are whatever it sent.
+        if type(count) is not int or not 0 < count <= _MAX_TOKENS:
             return
-        provenance = "estimated" if usage.get("estimated") else "reported"
-        counts = {
-            "input": usage.get("input_tokens"),
-            "cached": (usage.get("input_tokens_details") or {}).get("cached_tokens"),
-            "output": usage.get("output_tokens"),
-            "reasoning": (usage.get("output_tokens_details") or {}).get("reasoning_tokens"),
-        }
-        for kind, count in counts.items():
-            if isinstance(count, int | float) and count > 0:
-                self._tokens[kind, provenance].inc(count)
+        child = self._children.get((kind, estimated))
+        if child is None:
+            provenance = "estimated" if estimated else "reported"
+            child = self._counter.labels(*self._where, kind, provenance)
+            self._children[kind, estimated] = child
+        child.inc(count)

@@ -10,7 +10,7 @@ import orjson
 
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.translate import usage as tokens
-from router.translate.reader import load_object, not_a_stream, upstream_message
+from router.translate.reader import check_reported, load_object, not_a_stream
 from router.wire.frame import Frame
 from router.wire.sse import EventTooLarge, SSEDecoder
 
@@ -28,7 +28,8 @@ class ChatPassthrough:
         self._wants_usage = wants_usage
         self._decoder = SSEDecoder()
         self._has_output = False
-        self._finished = False
+        self._unfinished: set[int] = set()
+        self._finished: set[int] = set()
         self._ended = False
 
     @property
@@ -49,6 +50,8 @@ class ChatPassthrough:
         try:
             for event in self._decoder.decode(data):
                 self._event(event, frames)
+                if self.ended:
+                    break
         except EventTooLarge as exc:
             self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
         except UpstreamFailure as exc:
@@ -57,16 +60,14 @@ class ChatPassthrough:
 
     def finish(self) -> list[Frame]:
         """See ``Reader.finish``."""
-        if self._ended or self.error is not None:
-            return []
-        if not self._finished:
+        frames = self.salvage()
+        if not self._ended and self.error is None:
             self.error = UpstreamFailure("The endpoint's stream ended before the answer did.")
-            return []
-        return self.salvage()
+        return frames
 
     def salvage(self) -> list[Frame]:
         """See ``Reader.salvage``: all choices had their finish reason, the marker is missing."""
-        if not self._finished or self._ended:
+        if self._ended or self.error is not None or self._unfinished or not self._finished:
             return []
         self._ended = True
         return [Frame("", _DONE)]
@@ -74,8 +75,7 @@ class ChatPassthrough:
     def whole(self, body: bytes) -> bytes:
         """See ``Reader.whole``."""
         completion = load_object(body, "a chat completion")
-        if completion.get("error"):
-            raise UpstreamFailure(upstream_message(completion["error"]))
+        check_reported(completion)
         if not isinstance(completion.get("choices"), list):
             raise UpstreamFailure("The endpoint sent a chat completion without choices.")
         self._count(completion)
@@ -87,6 +87,8 @@ class ChatPassthrough:
 
     def fail(self, error: RouterError) -> list[Frame]:
         """See ``Reader.fail``: an error event, as OpenAI's own streams end when they break."""
+        if self._ended:
+            return []
         self._ended = True
         return [Frame("", orjson.dumps(error.envelope()))]
 
@@ -96,19 +98,31 @@ class ChatPassthrough:
             frames.append(Frame("", _DONE))
             return
         chunk = load_object(data, "a stream event")
-        if chunk.get("error"):
-            raise UpstreamFailure(upstream_message(chunk["error"]))
+        check_reported(chunk)
         self._count(chunk)
         choices = chunk.get("choices")
         if choices:
             self._has_output = True
-            self._finished = self._finished or any(
-                isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
-            )
+            self._follow(choices)
         elif chunk.get("usage") and not self._wants_usage:
             return
-        frames.append(Frame("", data, chunk))
+        # An event that came in several data lines goes out in one: in JSON a line feed is blank.
+        frames.append(Frame("", data.replace(b"\n", b" "), chunk))
+
+    def _follow(self, choices: Any) -> None:
+        if not isinstance(choices, list):
+            raise UpstreamFailure("The endpoint sent a chat chunk whose choices are malformed.")
+        for choice in choices:
+            if isinstance(choice, dict):
+                index = choice.get("index")
+                index = index if isinstance(index, int) else 0
+                if choice.get("finish_reason"):
+                    self._finished.add(index)
+                    self._unfinished.discard(index)
+                elif index not in self._finished:
+                    self._unfinished.add(index)
 
     def _count(self, chunk: dict[str, Any]) -> None:
-        if isinstance(chunk.get("usage"), dict):
-            self.usage = tokens.from_chat(chunk["usage"])
+        usage = chunk.get("usage")
+        if usage:
+            self.usage = tokens.from_chat(usage) or self.usage

@@ -9,22 +9,20 @@ import orjson
 from router.errors import UpstreamFailure
 from router.translate import usage as tokens
 from router.translate.machine import ResponseMachine
-from router.translate.reader import load_object, upstream_message
+from router.translate.reader import arguments_text, check_reported, load_object
 from router.wire.frame import Frame
 from router.wire.sse import EventTooLarge, SSEDecoder
 
-__all__ = ["ChatReader", "logprob_entries"]
+__all__ = ["ChatReader", "logprob_entries", "text_or_none"]
 
 _DONE: Final = b"[DONE]"
-_REASONING_KEYS: Final = ("reasoning_content", "reasoning")
 
 
 class ChatReader(ResponseMachine):
     """Reads ``chat.completion.chunk`` events, or one ``chat.completion``."""
 
     _decoder: SSEDecoder
-    _calls: dict[int, tuple[int, str | None]]
-    _next_key: int
+    _calls: _CallKeys
 
     def feed(self, data: bytes) -> list[Frame]:
         """See ``Reader.feed``."""
@@ -43,8 +41,7 @@ class ChatReader(ResponseMachine):
     def whole(self, body: bytes) -> bytes:
         """See ``Reader.whole``."""
         completion = load_object(body, "a chat completion")
-        if completion.get("error"):
-            raise UpstreamFailure(upstream_message(completion["error"]))
+        check_reported(completion)
         choices = completion.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             raise UpstreamFailure("The endpoint sent a chat completion without choices.")
@@ -52,15 +49,15 @@ class ChatReader(ResponseMachine):
         if not isinstance(message, dict):
             raise UpstreamFailure("The endpoint sent a chat completion without a message.")
         self._delta(message, choices[0].get("logprobs"))
-        self._usage(completion.get("usage"))
-        self.finished_with(choices[0].get("finish_reason") or "stop")
+        self.usage = tokens.from_chat(completion.get("usage"))
+        reason = choices[0].get("finish_reason")
+        self.finished_with(reason if isinstance(reason, str) else "stop")
         return orjson.dumps(self.complete())
 
     def start(self) -> None:
         """See ``ResponseMachine.start``."""
         self._decoder = SSEDecoder()
-        self._calls = {}
-        self._next_key = 0
+        self._calls = _CallKeys()
 
     def _event(self, event: bytes) -> None:
         if event.strip() == _DONE:
@@ -69,9 +66,12 @@ class ChatReader(ResponseMachine):
             self.complete()
             return
         chunk = load_object(event, "a stream event")
-        if chunk.get("error"):
-            raise UpstreamFailure(upstream_message(chunk["error"]))
-        self._usage(chunk.get("usage"))
+        if "error" in chunk or chunk.get("object") == "error":
+            check_reported(chunk)
+        usage = chunk.get("usage")
+        if usage:
+            # Where every chunk has a usage it is cumulative: the last one counts.
+            self.usage = tokens.from_chat(usage) or self.usage
         choices = chunk.get("choices")
         if not choices:
             return
@@ -81,23 +81,22 @@ class ChatReader(ResponseMachine):
         delta = choice.get("delta")
         if isinstance(delta, dict):
             self._delta(delta, choice.get("logprobs"))
-        if choice.get("finish_reason"):
-            self.finished_with(str(choice["finish_reason"]))
+        reason = choice.get("finish_reason")
+        if reason:
+            self.finished_with(reason if isinstance(reason, str) else "stop")
 
     def _delta(self, delta: dict[str, Any], logprobs: Any) -> None:
-        for key in _REASONING_KEYS:
-            text = delta.get(key)
-            if isinstance(text, str) and text:
-                self.reasoning(text)
-                break
+        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+        if reasoning and isinstance(reasoning, str):
+            self.reasoning(reasoning)
         content = delta.get("content")
         if isinstance(content, list):
-            content = "".join(p.get("text") or "" for p in content if isinstance(p, dict))
-        if isinstance(content, str) and content:
+            content = "".join(map(_part_text, content))
+        if content and isinstance(content, str):
             wanted = self.wants_logprobs and isinstance(logprobs, dict)
             self.text(content, logprob_entries(logprobs.get("content")) if wanted else None)
         refusal = delta.get("refusal")
-        if isinstance(refusal, str) and refusal:
+        if refusal and isinstance(refusal, str):
             self.refusal(refusal)
         calls = delta.get("tool_calls")
         if calls:
@@ -112,55 +111,125 @@ class ChatReader(ResponseMachine):
             if not isinstance(call, dict):
                 raise UpstreamFailure("The endpoint sent a tool call that is not an object.")
             function = call.get("function") or call.get("custom") or {}
-            call_id = call.get("id") or None
-            name = function.get("name") or None
-            key = self._key(call.get("index"), call_id, name)
-            arguments = function.get("arguments", function.get("input"))
-            if isinstance(arguments, dict):
-                arguments = orjson.dumps(arguments).decode()
-            self.call(key, call_id, name, arguments if isinstance(arguments, str) else "")
+            if not isinstance(function, dict):
+                raise UpstreamFailure("The endpoint sent a tool call without a function.")
+            call_id, name = text_or_none(call.get("id")), text_or_none(function.get("name"))
+            fragment = arguments_text(function.get("arguments", function.get("input")))
+            index = call.get("index")
+            if not isinstance(index, int):
+                key = self._calls.unnumbered(call_id, name)
+            elif self._begins_anew(index, call_id, name, fragment):
+                key = self._calls.new(index, call_id)
+            else:
+                key = self._calls.numbered(index, call_id, name)
+            self.call(key, call_id, name, fragment)
 
-    def _key(self, index: Any, call_id: str | None, name: str | None) -> int:
-        """The number of the call a fragment belongs to.
-
-        Usually that is ``index``; some servers leave it out, or give every parallel call the
-        index 0 and tell them apart by their ids.
+    def _begins_anew(
+        self, index: int, call_id: str | None, name: str | None, fragment: str
+    ) -> bool:
+        """Whether another call comes under the same index, with no id to tell: a name again,
+        and arguments again, after whole arguments.
         """
-        if not isinstance(index, int):
-            goes_on = call_id is None and name is None and bool(self._calls)
-            index = max(self._calls) if goes_on else len(self._calls)
-        known = self._calls.get(index)
-        if known is None or (call_id and name and known[1] and call_id != known[1]):
-            known = (self._next_key, call_id)
-            self._next_key += 1
-            self._calls[index] = known
-        return known[0]
+        if call_id is not None or name is None or not fragment.strip():
+            return False
+        return self.call_is_whole(self._calls.at(index))
 
-    def _usage(self, usage: Any) -> None:
-        # Where every chunk has a usage it is cumulative: the last one counts.
-        if isinstance(usage, dict):
-            self.usage = tokens.from_chat(usage)
+
+class _CallKeys:
+    """Tells which call a fragment belongs to.
+
+    Usually that is its ``index``; some servers leave it out, or give every parallel call the
+    index 0 and tell them apart by their ids. Calls are numbered anew, in order of appearance.
+    """
+
+    __slots__ = ("_by_id", "_by_index", "_count", "_last")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._last: int | None = None
+        self._by_id: dict[str, int] = {}
+        self._by_index: dict[int, tuple[int, str | None]] = {}
+
+    def at(self, index: int) -> int:
+        """The call that last had this index; -1 where there is none."""
+        return self._by_index.get(index, (-1, None))[0]
+
+    def new(self, index: int | None, call_id: str | None) -> int:
+        """The key of a call that begins here."""
+        key = self._last = self._count
+        self._count += 1
+        if call_id is not None:
+            self._by_id[call_id] = key
+        if index is not None:
+            self._by_index[index] = (key, call_id)
+        return key
+
+    def numbered(self, index: int, call_id: str | None, name: str | None) -> int:
+        """The key of a call with an index.
+
+        Another id under the same index is another call only where a name comes with it: some
+        servers invent a new id for every fragment.
+        """
+        known = self._by_index.get(index)
+        if known is None:
+            return self.new(index, call_id)
+        key, known_id = known
+        if call_id is not None and known_id is None:
+            self._by_index[index] = (key, call_id)
+            self._by_id.setdefault(call_id, key)
+        elif call_id is not None and call_id != known_id:
+            if call_id in self._by_id:
+                key = self._by_id[call_id]
+                self._by_index[index] = (key, call_id)
+            elif name is not None:
+                return self.new(index, call_id)
+        self._last = key
+        return key
+
+    def unnumbered(self, call_id: str | None, name: str | None) -> int:
+        """The key of a call without an index: by its id, or else the one begun last."""
+        if call_id is not None and call_id in self._by_id:
+            self._last = self._by_id[call_id]
+        elif call_id is not None or name is not None or self._last is None:
+            return self.new(None, call_id)
+        return self._last
+
+
+def text_or_none(value: Any) -> str | None:
+    """``value`` where it is a string with something in it."""
+    return value if isinstance(value, str) and value else None
+
+
+def _part_text(part: Any) -> str:
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 def logprob_entries(content: Any) -> list[dict[str, Any]]:
-    """Log probabilities in the form of the Responses API."""
-    if not isinstance(content, list):
+    """Log probabilities in the form of the Responses API; what is malformed is left out."""
+    return [
+        {
+            **_logprob(entry),
+            "top_logprobs": [_logprob(top) for top in _tokens(entry.get("top_logprobs"))],
+        }
+        for entry in _tokens(content)
+    ]
+
+
+def _tokens(entries: Any) -> list[dict[str, Any]]:
+    if not isinstance(entries, list):
         return []
-    return [_logprob(entry) for entry in content if isinstance(entry, dict)]
+    return [e for e in entries if isinstance(e, dict) and isinstance(e.get("token"), str)]
 
 
 def _logprob(entry: dict[str, Any]) -> dict[str, Any]:
+    token, logprob, octets = entry["token"], entry.get("logprob"), entry.get("bytes")
     return {
-        "token": entry.get("token", ""),
-        "logprob": entry.get("logprob", 0.0),
-        "bytes": entry.get("bytes") or list(str(entry.get("token", "")).encode()),
-        "top_logprobs": [
-            {
-                "token": top.get("token", ""),
-                "logprob": top.get("logprob", 0.0),
-                "bytes": top.get("bytes") or list(str(top.get("token", "")).encode()),
-            }
-            for top in entry.get("top_logprobs") or ()
-            if isinstance(top, dict)
-        ],
+        "token": token,
+        "logprob": logprob if isinstance(logprob, int | float) else 0.0,
+        "bytes": octets if _is_bytes(octets) else list(token.encode()),
     }
+
+
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(v) is int for v in value)

@@ -8,7 +8,7 @@ whether ``response.created`` has already gone out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -25,19 +25,33 @@ _TERMINAL = {
 
 _MUTED = Frame("", b"{}")
 
+_CONSTANT: Final = ("instructions", "tools")
+"""What an endpoint may word differently from the echo, but no two snapshots may."""
+
+_OPENING_EVENTS: Final = 2
+
 IdFactory = Callable[[str], str]
 """Makes a fresh id with the given prefix: ``new_id("msg_")``."""
 
 
-def output_text(output: list[dict[str, Any]]) -> str:
-    """The text of every message in ``output``, joined: OpenAI's SDK calls it ``output_text``."""
+def output_text(output: list[Any]) -> str:
+    """The text of every message in ``output``, joined: OpenAI's SDK calls it ``output_text``.
+
+    What is no item, or no part, has no text.
+    """
     return "".join(
         part["text"]
         for item in output
-        if item.get("type") == "message"
-        for part in item.get("content") or ()
-        if part.get("type") == "output_text" and isinstance(part.get("text"), str)
+        if isinstance(item, dict) and item.get("type") == "message"
+        for part in _list(item.get("content"))
+        if isinstance(part, dict)
+        and part.get("type") == "output_text"
+        and isinstance(part.get("text"), str)
     )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 class Draft:
@@ -49,6 +63,7 @@ class Draft:
     """
 
     __slots__ = (
+        "_born",
         "created_at",
         "delivered",
         "echo",
@@ -57,6 +72,7 @@ class Draft:
         "new_id",
         "now",
         "sequence",
+        "shown",
         "state",
     )
 
@@ -69,8 +85,10 @@ class Draft:
         muted: bool = False,
     ) -> None:
         self.id = new_id("resp_")
-        self.created_at = now()
+        self._born = now()
+        self.created_at = self._born
         self.echo = echo
+        self.shown: dict[str, Any] = {}
         self.new_id = new_id
         self.now = now
         self.sequence = 0
@@ -89,6 +107,7 @@ class Draft:
             "error": None,
             "incomplete_details": None,
             **self.echo,
+            **self.shown,
             "output": [],
             "output_text": "",
             "usage": None,
@@ -123,14 +142,17 @@ class Draft:
     def open(self, snapshot: dict[str, Any] | None = None) -> list[Frame]:
         """``response.created`` and ``response.in_progress``; nothing when they were made before.
 
-        ``snapshot`` is the Response object they carry, where an endpoint has sent one.
+        ``snapshot`` is the Response object they carry, where an endpoint has sent one. Its
+        constant fields are kept in ``shown``: every later snapshot has to repeat them.
         """
         if self.state is not State.NEW:
             return []
         self.advance(State.OPENED)
         if self.muted:
             return []
-        fields = {"response": snapshot or self.snapshot("in_progress")}
+        opening = snapshot or self.snapshot("in_progress")
+        self.shown = {name: opening[name] for name in _CONSTANT if name in opening}
+        fields = {"response": opening}
         return [
             self.event("response.created", fields),
             self.event("response.in_progress", fields),
@@ -148,9 +170,14 @@ class Draft:
     def rewind(self) -> None:
         """Forget what an attempt made that never reached the client.
 
-        What has been delivered stays: after ``response.created`` went out, the next attempt goes
-        on with the next number.
+        What has been delivered stays. That can only be the two opening events: past the first
+        output no other attempt is made.
         """
-        if not self.delivered:
+        if self.delivered and self.state is not State.NEW:
+            self.sequence = _OPENING_EVENTS
+            self.state = State.OPENED
+        else:
             self.sequence = 0
             self.state = State.NEW
+            self.created_at = self._born
+            self.shown = {}

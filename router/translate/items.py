@@ -7,7 +7,8 @@ the list it was given; ``close`` returns the finished item, equal to the one in
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar, Final
 
 import orjson
 
@@ -17,6 +18,8 @@ from router.wire.frame import Frame
 __all__ = ["CallItem", "CustomCallItem", "ItemWriter", "ReasoningItem", "RefusalItem", "TextItem"]
 
 Item = dict[str, Any]
+
+_LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
 
 
 class ItemWriter:
@@ -219,9 +222,9 @@ class CallItem(ItemWriter):
         self.name = name
 
     @property
-    def arguments_so_far(self) -> str:
-        """The JSON text received so far, complete or not."""
-        return self.text
+    def received(self) -> list[str]:
+        """The fragments of the arguments so far."""
+        return self.pieces
 
     def new(self) -> Item:
         return self._call("in_progress", "")
@@ -230,7 +233,7 @@ class CallItem(ItemWriter):
         return self._call(status, self.text)
 
     def close(self, status: str) -> Item:
-        if not self.pieces:
+        if not any(piece.strip() for piece in self.pieces):
             # No arguments at all mean an empty object; a done event needs a delta before it.
             self.delta("{}")
         return super().close(status)
@@ -268,8 +271,8 @@ class CustomCallItem(CallItem):
         self._arguments: list[str] = []
 
     @property
-    def arguments_so_far(self) -> str:
-        return "".join(self._arguments)
+    def received(self) -> list[str]:
+        return self._arguments
 
     def delta(self, text: str) -> None:
         self._arguments.append(text)
@@ -285,13 +288,11 @@ class CustomCallItem(CallItem):
         self._inside("response.custom_tool_call_input.done", input=item["input"])
 
     def _input(self) -> str:
-        arguments = self.arguments_so_far
-        try:
-            value = orjson.loads(arguments)
-        except orjson.JSONDecodeError:
-            return arguments
-        if isinstance(value, dict) and isinstance(value.get("input"), str):
-            return str(value["input"])
+        arguments = "".join(self._arguments)
+        for text in _completions(arguments):
+            value = _json(text)
+            if isinstance(value, dict) and isinstance(value.get("input"), str):
+                return str(value["input"])
         return arguments
 
     def _call(self, status: str, arguments: str) -> Item:
@@ -303,3 +304,20 @@ class CustomCallItem(CallItem):
             "name": self.name,
             "input": arguments,
         }
+
+
+def _completions(text: str) -> Iterator[str]:
+    """``text``, and what it may have been going to be: where a limit cut it off within a string,
+    what there is of the string counts, less half an escape.
+    """
+    yield text
+    yield text + "}"
+    for cut in range(_LONGEST_ESCAPE):
+        yield text[: len(text) - cut] + '"}'
+
+
+def _json(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None

@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
-
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.translate import usage as tokens
 from router.translate.draft import Draft
 from router.translate.output import OutputBuilder
+from router.translate.reader import arguments_text, load_object
 from router.translate.states import State
 from router.translate.think import ThinkSplitter
 from router.wire.frame import Frame
@@ -59,6 +58,7 @@ class ResponseMachine:
         self._options = options
         self._output = OutputBuilder(draft, options.custom_tools)
         self._think = ThinkSplitter()
+        self._held_logprobs: list[dict[str, Any]] = []
         self._forced: list[str] = []
         self.start()
 
@@ -73,15 +73,15 @@ class ResponseMachine:
 
     def reasoning(self, text: str) -> None:
         """A piece of the model's reasoning."""
+        self._say_held()
         self._say("reasoning", text)
 
     def text(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         """A piece of the answer; reasoning in ``<think>`` tags is taken out of it."""
-        reasoning, text = self._think.split(text)
-        if reasoning:
-            self._say("reasoning", reasoning)
-        if not text:
-            return
+        if not self._think.settled:
+            text, logprobs = self._without_thinking(text, logprobs)
+            if not text:
+                return
         if self._options.forced_call:
             self._forced.append(text)
         else:
@@ -89,10 +89,16 @@ class ResponseMachine:
 
     def refusal(self, text: str) -> None:
         """A piece of a refusal."""
+        self._say_held()
         self._say("refusal", text)
+
+    def call_is_whole(self, key: int) -> bool:
+        """Whether the arguments of this tool call have all come."""
+        return self._output.has_whole(key)
 
     def call(self, key: int, call_id: str | None, name: str | None, fragment: str) -> None:
         """A fragment of a tool call."""
+        self._say_held()
         self._open()
         self._output.call(key, call_id, name, fragment)
 
@@ -134,7 +140,7 @@ class ResponseMachine:
 
     def salvage_into(self) -> bool:
         """Complete an answer whose finish reason has arrived; False when it has not."""
-        if self.finish_reason is None or self.final is not None:
+        if self.finish_reason is None or self.final is not None or self.error is not None:
             return False
         try:
             self.complete()
@@ -158,7 +164,9 @@ class ResponseMachine:
 
     def fail(self, error: RouterError) -> list[Frame]:
         """See ``Reader.fail``: ``response.failed`` with the output so far."""
-        frames = self.draft.open()
+        if self.draft.state is State.ENDED:
+            return []
+        frames = [*self.take(), *self.draft.open()]
         self.final = self.draft.finished(
             "failed", self._output.partial(), self.usage, error=error.response_error()
         )
@@ -178,14 +186,36 @@ class ResponseMachine:
     def _open(self) -> None:
         self._output.out.extend(self.draft.open())
 
-    def _flush_text(self) -> None:
-        reasoning, text = self._think.flush()
+    def _without_thinking(
+        self, piece: str, logprobs: list[dict[str, Any]] | None
+    ) -> tuple[str, list[dict[str, Any]]]:
+        """What of this piece is answer; reasoning in ``<think>`` tags is said as such."""
+        entries = [*self._held_logprobs, *(logprobs or ())]
+        reasoning, text = self._think.split(piece)
         if reasoning:
             self._say("reasoning", reasoning)
-        if text and not self._options.forced_call:
-            self._say("text", text)
+        self._held_logprobs = [] if reasoning or text else entries
+        return text, _ending(entries, text) if self._think.thought else entries
+
+    def _say_held(self) -> None:
+        """Something else begins: what looked like a tag was none. White space goes on waiting."""
+        if self._think.held.strip():
+            reasoning, text = self._think.flush()
+            if reasoning:
+                self._say("reasoning", reasoning)
+            elif not self._options.forced_call:
+                self._say("text", text, self._held_logprobs)
+                self._held_logprobs = []
+            else:
+                self._forced.append(text)
+
+    def _flush_text(self) -> None:
+        self._say_held()
+        _, blank = self._think.flush()
+        if blank and not self._options.forced_call and not self._output.started:
+            self._say("text", blank, self._held_logprobs)
         if self._options.forced_call and not self._output_has_call():
-            self._forced_call("".join(self._forced) + text)
+            self._forced_call("".join(self._forced))
 
     def _output_has_call(self) -> bool:
         return any(item["type"] != "reasoning" for item in self._output.partial())
@@ -193,12 +223,22 @@ class ResponseMachine:
     def _forced_call(self, text: str) -> None:
         """Write the tool call that the endpoint was made to answer with as JSON text."""
         try:
-            value = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            value = None
-        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+            call = load_object(text.encode(), "a tool call")
+        except UpstreamFailure:
+            call = {}
+        name, arguments = call.get("name"), call.get("arguments")
+        if not isinstance(name, str) or not isinstance(arguments, dict | str | None):
             if self.finish_reason in _INCOMPLETE:
                 return  # cut by the limit before the call was complete
             raise UpstreamFailure("The endpoint did not answer with the tool call it was told to.")
-        arguments = value.get("arguments")
-        self._output.call(0, None, value["name"], orjson.dumps(arguments or {}).decode())
+        self._output.call(0, None, name, arguments_text(arguments))
+
+
+def _ending(entries: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """The entries at the end whose tokens make up ``text``, or no more than it."""
+    room = len(text)
+    for index in range(len(entries) - 1, -1, -1):
+        room -= len(entries[index]["token"])
+        if room < 0:
+            return entries[index + 1 :]
+    return entries

@@ -3,7 +3,7 @@
 Events pass as they came. What is changed: response ids are the router's, the fields that say what
 the client asked (``store``, ``previous_response_id``, ``metadata`` …) echo the client, sequence
 numbers go on where another endpoint's events came before, encrypted reasoning is marked with the
-account that issued it, and the endpoint's own keep-alive events are left out. A frame that needs
+account that issued it, and the endpoint's own keep-alive events are left out. An event that needs
 none of this is passed on byte by byte.
 """
 
@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamRateLimited
+from router.translate import usage as tokens
 from router.translate.draft import Draft, output_text
 from router.translate.reader import load_object, not_a_stream, upstream_message
 from router.translate.states import State
@@ -26,10 +27,26 @@ ACCOUNT_MARK: Final = "swy1."
 """What a marked ``encrypted_content`` begins with: ``swy1.ACCOUNT.BLOB``."""
 
 _ECHOED: Final = ("background", "metadata", "previous_response_id", "store")
-_CONSTANT: Final = ("instructions", "tools")
 _OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
-_TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_TERMINAL: Final = {
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+}
+_BLANK: Final[dict[str, Any]] = {
+    "status": "in_progress",
+    "completed_at": None,
+    "error": None,
+    "incomplete_details": None,
+    "output": [],
+    "usage": None,
+}
+"""What an opening snapshot says, whatever the endpoint put there."""
+
 _ENDPOINT_ERRORS: Final = frozenset({"server_error", "rate_limit_exceeded"})
+_NEVER_INCOMPLETE: Final = frozenset({"web_search_call", "image_generation_call"})
+_FIRST_SECOND: Final = 1_000_000_000
+_LAST_SECOND: Final = 100_000_000_000
 _DELTAS: Final = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
@@ -65,6 +82,7 @@ class NativeReader:
         self._snapshot: dict[str, Any] | None = None
         self._items: list[dict[str, Any]] = []
         self._item: dict[str, Any] | None = None
+        self._parts: list[dict[str, Any]] = []
         self._pieces: list[str] = []
         self._piece_kind = ""
         self._has_output = False
@@ -113,10 +131,12 @@ class NativeReader:
             raise UpstreamFailure(
                 upstream_message(error) if error else "The endpoint sent a response without output."
             )
-        self._raise_if_failed(response)
-        self.final = self._ours(response, final=True)
-        self.usage = self.final.get("usage")
-        return orjson.dumps(self.final)
+        status = response.get("status") or "completed"
+        if status not in list(_TERMINAL.values()):
+            raise UpstreamFailure("The endpoint sent a response that is not finished.")
+        if status == "failed":
+            self._raise_if_endpoints_fault(response)
+        return orjson.dumps(self._finish_with(response, status))
 
     def whole_as_stream(self, body: bytes) -> list[Frame]:
         """See ``Reader.whole_as_stream``."""
@@ -125,46 +145,44 @@ class NativeReader:
     def fail(self, error: RouterError) -> list[Frame]:
         """See ``Reader.fail``: ``response.failed`` with the output so far."""
         draft = self.draft
+        if draft.state is State.ENDED:
+            return []
         frames = draft.open()
-        changes = {
+        output = self._partial()
+        self.final = {
+            **(self._snapshot or draft.snapshot("failed")),
             "status": "failed",
             "error": error.response_error(),
-            "output": (output := self._partial()),
+            "output": output,
             "output_text": output_text(output),
-            "usage": None,
         }
-        base = self._snapshot or draft.snapshot("failed")
-        self.final = {**base, **changes}
         return [*frames, draft.end(self.final)]
 
     def _event(self, data: bytes, frames: list[Frame]) -> None:
         event = load_object(data, "a stream event")
         kind = event.get("type")
-        if not isinstance(kind, str):
-            if event.get("error"):
-                raise UpstreamFailure(upstream_message(event["error"]))
-            raise UpstreamFailure("The endpoint sent a stream event without a type.")
-        if kind == "keepalive":
-            return
-        if kind == "error":
-            raise _stream_error(event)
+        if not isinstance(kind, str) or kind not in _DELTAS or event.get("error"):
+            if kind == "keepalive":
+                return
+            kind = _kind_of(event)
+            if kind in _OPENING:
+                self._open(event["response"], frames)
+                return
         draft = self.draft
-        response = event.get("response")
-        if kind in _OPENING and isinstance(response, dict):
-            self._open(response, frames)
-            return
         if draft.state is State.NEW:
             frames.extend(draft.open())
-        if isinstance(response, dict):
-            changed = self._lifecycle(kind, event, response)
-        else:
-            self._has_output = True
-            changed = self._follow(kind, event)
+        changed = self._follow(kind, event)
         if event.get("sequence_number") != draft.sequence:
             event["sequence_number"] = draft.sequence
             changed = True
+        if "response_id" in event:
+            event["response_id"] = draft.id
+            changed = True
         draft.sequence += 1
-        frames.append(Frame.of(event) if changed else Frame(kind, data, event))
+        if changed or b"\n" in data:  # an event that came in several data lines goes out in one
+            frames.append(Frame.of(event))
+        else:
+            frames.append(Frame(kind, data, event))
 
     def _open(self, response: dict[str, Any], frames: list[Frame]) -> None:
         """The first of an endpoint's opening events makes the router's two; the rest is silence.
@@ -173,45 +191,58 @@ class NativeReader:
         """
         draft = self.draft
         created_at = response.get("created_at")
-        if draft.state is State.NEW and isinstance(created_at, int | float):
+        if (
+            draft.state is State.NEW
+            and isinstance(created_at, int | float)
+            and _FIRST_SECOND <= created_at <= _LAST_SECOND
+        ):
             draft.created_at = int(created_at)
-        self._snapshot = self._ours({**response, "status": "in_progress"}, final=False)
+        self._snapshot = self._ours({**response, **_BLANK})
         if draft.state is State.NEW:
             frames.extend(draft.open(self._snapshot))
 
-    def _lifecycle(self, kind: str, event: dict[str, Any], response: dict[str, Any]) -> bool:
-        """Rewrite the response inside an event; always a change."""
-        if kind not in _TERMINAL:
-            event["response"] = self._ours(response, final=False)
-            return True
-        if not self._has_output:
-            self._raise_if_failed(response)
-        event["response"] = self.final = self._ours(response, final=True)
-        self.usage = self.final.get("usage")
+    def _lifecycle(self, kind: str, event: dict[str, Any], response: dict[str, Any]) -> None:
+        """Rewrite the response inside an event."""
+        status = _TERMINAL.get(kind)
+        if status is None:
+            self._has_output = True
+            event["response"] = self._ours(response)
+            return
+        if status == "failed" and not self._has_output:
+            self._raise_if_endpoints_fault(response)
+        event["response"] = self._finish_with(response, status)
         self.draft.advance(State.ENDED)
-        return True
 
-    def _ours(self, response: dict[str, Any], *, final: bool) -> dict[str, Any]:
+    def _finish_with(self, response: dict[str, Any], status: str) -> dict[str, Any]:
+        """The final Response object. Some servers leave out of it what they streamed."""
+        final = self._ours({**response, "status": status})
+        output = final["output"] = final["output"] or list(self._items)
+        final["output_text"] = output_text(output)
+        if status == "completed" and final.get("completed_at") is None:
+            final["completed_at"] = self.draft.now()
+        final["usage"] = self.usage = tokens.from_response(final.get("usage"))
+        if status == "failed" and not isinstance(final.get("error"), dict):
+            final["error"] = UpstreamFailure(upstream_message(None)).response_error()
+        self.final = final
+        return final
+
+    def _ours(self, response: dict[str, Any]) -> dict[str, Any]:
         """An endpoint's Response object as the router's own."""
         draft = self.draft
-        merged = {**draft.snapshot(str(response.get("status"))), **response}
+        merged = {**draft.snapshot("in_progress"), **response, **draft.shown}
         merged["id"] = draft.id
         merged["created_at"] = draft.created_at
         for name in _ECHOED:
             merged[name] = draft.echo[name]
-        if draft.delivered:
-            for name in _CONSTANT:
+        for name in ("conversation", "prompt"):
+            merged.pop(name, None)
+            if name in draft.echo:
                 merged[name] = draft.echo[name]
-        if "conversation" not in draft.echo:
-            merged.pop("conversation", None)
-        output = merged.get("output")
-        if isinstance(output, list):
-            for item in output:
-                self._seal(item)
-            merged["output_text"] = output_text(output) if final else ""
-        usage = merged.get("usage")
-        if isinstance(usage, dict) and isinstance(usage.get("input_tokens_details"), dict):
-            usage["input_tokens_details"].setdefault("cache_write_tokens", 0)
+        output = merged["output"]
+        merged["output"] = list(output) if isinstance(output, list) else []
+        for item in merged["output"]:
+            self._seal(item)
+        merged["output_text"] = ""
         return merged
 
     def _seal(self, item: Any) -> bool:
@@ -226,48 +257,77 @@ class NativeReader:
         """Keep what is needed for ``fail``; True when the event had to be changed."""
         piece = _DELTAS.get(kind)
         if piece is not None:
+            self._has_output = True
             delta = event.get("delta")
             if isinstance(delta, str):
                 self._piece_kind = piece
                 self._pieces.append(delta)
             return False
+        response = event.get("response")
+        if isinstance(response, dict):
+            self._lifecycle(kind, event, response)
+            return True
+        self._has_output = True
+        return self._follow_item(kind, event)
+
+    def _follow_item(self, kind: str, event: dict[str, Any]) -> bool:
+        item = event.get("item")
         if kind == "response.output_item.added":
-            self._item = event.get("item")
+            self._item = item if isinstance(item, dict) else None
+            self._parts, self._pieces = [], []
+        elif kind == "response.content_part.done":
+            part = event.get("part")
+            if isinstance(part, dict):
+                self._parts.append(part)
             self._pieces = []
-            return self._seal(self._item)
-        if kind == "response.output_item.done":
-            item = event.get("item")
-            changed = self._seal(item)
+        elif kind == "response.output_item.done":
             if isinstance(item, dict):
                 self._items.append(item)
             self._item = None
-            return changed
-        return False
+        return self._seal(item)
 
     def _partial(self) -> list[dict[str, Any]]:
-        item = self._item
-        if not isinstance(item, dict):
+        """The items so far, the open one marked as broken off."""
+        if self._item is None:
             return list(self._items)
+        item = dict(self._item)
+        kind = item.get("type")
+        if "status" in item:
+            item["status"] = "failed" if kind in _NEVER_INCOMPLETE else "incomplete"
         text = "".join(self._pieces)
-        item = dict(item)
-        if item.get("type") != "reasoning":
-            item["status"] = "incomplete"
-        if item.get("type") == "message" and text:
-            part: dict[str, Any] = {"type": "refusal", "refusal": text}
-            if self._piece_kind == "text":
-                part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-            item["content"] = [part]
-        elif self._piece_kind in item:
+        if kind == "message":
+            item["content"] = [*self._parts, *self._open_part(text)]
+        elif text and self._piece_kind in item:
             item[self._piece_kind] = text
         return [*self._items, item]
 
-    def _raise_if_failed(self, response: dict[str, Any]) -> None:
-        """An answer that failed at the endpoint before any output may succeed at another."""
+    def _open_part(self, text: str) -> list[dict[str, Any]]:
+        if not text:
+            return []
+        if self._piece_kind == "refusal":
+            return [{"type": "refusal", "refusal": text}]
+        return [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+
+    def _raise_if_endpoints_fault(self, response: dict[str, Any]) -> None:
+        """An answer that failed at the endpoint before any output may succeed at another; one
+        that failed by the request's fault is passed on.
+        """
         error = response.get("error")
-        if response.get("status") != "failed" or not isinstance(error, dict):
-            return
-        if error.get("code") in _ENDPOINT_ERRORS:
+        code = error.get("code") if isinstance(error, dict) else None
+        if not isinstance(code, str) or code in _ENDPOINT_ERRORS:
             raise _error_of(error)
+
+
+def _kind_of(event: dict[str, Any]) -> str:
+    """The event's type; raises UpstreamError for an error, and for what is no event."""
+    kind = event.get("type")
+    if kind == "error" or event.get("error"):
+        raise _stream_error(event)
+    if not isinstance(kind, str) or not kind or not kind.isprintable():
+        raise UpstreamFailure("The endpoint sent a stream event without a type.")
+    if (kind in _OPENING or kind in _TERMINAL) and not isinstance(event.get("response"), dict):
+        raise UpstreamFailure(f"The endpoint sent '{kind}' without a response.")
+    return kind
 
 
 def _stream_error(event: dict[str, Any]) -> UpstreamError:

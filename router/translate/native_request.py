@@ -86,7 +86,7 @@ def _reasoning(item: dict[str, Any], account: str) -> tuple[dict[str, Any] | Non
     """The reasoning item as this account can read it, and whether another account's was lost."""
     blob = item.get("encrypted_content")
     item = {k: v for k, v in item.items() if k not in ("id", "encrypted_content", "status")}
-    item.setdefault("summary", [])
+    item["summary"] = item.get("summary") or []
     if isinstance(blob, str) and blob:
         issuer, plain = unseal(blob)
         if issuer is None or issuer == account:

@@ -8,9 +8,9 @@ import orjson
 
 from router.errors import UpstreamFailure
 from router.translate import usage as tokens
-from router.translate.chat_reader import logprob_entries
+from router.translate.chat_reader import logprob_entries, text_or_none
 from router.translate.machine import ResponseMachine
-from router.translate.reader import load_object, upstream_message
+from router.translate.reader import arguments_text, load_object, upstream_message
 from router.wire.frame import Frame
 from router.wire.ndjson import NDJSONDecoder
 from router.wire.sse import EventTooLarge
@@ -75,10 +75,10 @@ class OllamaReader(ResponseMachine):
             self._message(message, line.get("logprobs"))
         if line.get("done"):
             self.usage = tokens.from_ollama(line)
-            reason = line.get("done_reason") or "stop"
+            reason = text_or_none(line.get("done_reason")) or "stop"
             if reason in _UNFINISHED:
                 raise UpstreamFailure(f"The endpoint gave no answer: it only did a '{reason}'.")
-            self.finished_with(str(reason))
+            self.finished_with(reason)
             self.complete()
 
     def _message(self, message: dict[str, Any], logprobs: Any) -> None:
@@ -97,9 +97,10 @@ class OllamaReader(ResponseMachine):
             function = call.get("function") if isinstance(call, dict) else None
             if not isinstance(function, dict):
                 raise UpstreamFailure("The endpoint sent a tool call without a function.")
-            arguments = function.get("arguments")
-            if not isinstance(arguments, str):
-                arguments = orjson.dumps(arguments if arguments is not None else {}).decode()
+            call_id, name = text_or_none(call.get("id")), text_or_none(function.get("name"))
+            if name is None:
+                raise UpstreamFailure("The endpoint sent a tool call without a name.")
             # Ollama sends every call whole; its ``function.index`` repeats between lines.
-            self.call(self._calls, call.get("id") or None, function.get("name"), arguments)
+            arguments = arguments_text(function.get("arguments")) or "{}"
+            self.call(self._calls, call_id, name, arguments)
             self._calls += 1

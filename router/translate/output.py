@@ -3,8 +3,8 @@
 A model may mix reasoning, text, refusals and several tool calls, and the fragments of parallel
 calls may alternate, but items never overlap on the wire: one item is open and streamed live, what
 comes for others meanwhile waits in the order of first appearance. Text and reasoning close as
-soon as something else begins; a call closes once its arguments are complete JSON and another
-item waits, else at the end.
+soon as something else begins; a call closes once its arguments are a whole JSON object and
+another item waits, else at the end.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ __all__ = ["MAX_WAITING_CHARS", "OutputBuilder"]
 MAX_WAITING_CHARS: Final = 16 * 1024 * 1024
 """How much may wait behind the open item before the stream is given up."""
 
+_WAITING_COST: Final = 4096
+"""What a waiting item counts beside its text, so that empty ones are bounded, too."""
+
 _MESSAGES: Final = {"reasoning": ReasoningItem, "text": TextItem, "refusal": RefusalItem}
 
 
@@ -46,6 +49,16 @@ class _Waiting:
         self.name: str | None = None
         self.fragments: list[str] = []
         self.logprobs: list[dict[str, Any]] = []
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be begun: a call is announced with its name."""
+        return self.kind != "call" or bool(self.name)
+
+    @property
+    def cost(self) -> int:
+        """What it takes of ``MAX_WAITING_CHARS``."""
+        return _WAITING_COST + sum(map(len, self.fragments))
 
 
 class OutputBuilder:
@@ -68,8 +81,8 @@ class OutputBuilder:
 
     @property
     def started(self) -> bool:
-        """Whether any item was begun."""
-        return self._open is not None or bool(self.items) or bool(self._waiting)
+        """Whether any item was begun: one that waits for its name can still be taken back."""
+        return self._open is not None or bool(self.items)
 
     def say(self, kind: str, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         """A piece of ``reasoning``, ``text`` or ``refusal``."""
@@ -89,30 +102,40 @@ class OutputBuilder:
         if self._open_kind == "call" and self._open_key == key and self._open is not None:
             if fragment:
                 self._open.delta(fragment)
+                self._begin_what_can()
             return
         if key in self._closed_keys:
             return  # its arguments were complete: what may still come is white space
         waiting = self._find_call(key)
         if waiting is None:
-            waiting = _Waiting("call", key)
-            self._waiting.append(waiting)
+            waiting = self._wait("call", key)
         waiting.call_id = waiting.call_id or call_id
         waiting.name = waiting.name or name
         if fragment:
             waiting.fragments.append(fragment)
-            self._count(fragment)
-        if waiting is self._waiting[0] and waiting.name and self._close_if_complete():
-            self._begin_waiting(self._waiting.pop(0))
+            self._count(len(fragment))
+        self._begin_what_can()
+
+    def has_whole(self, key: int) -> bool:
+        """Whether the arguments of the call with this key are already a whole JSON object."""
+        if isinstance(self._open, CallItem) and self._open_key == key:
+            return _is_json_object(self._open.received)
+        waiting = self._find_call(key)
+        if waiting is not None:
+            return _is_json_object(waiting.fragments)
+        return key in self._closed_keys
 
     def close(self, status: str) -> None:
         """End every item; the one that is being written last gets ``status``.
 
-        Raises UpstreamFailure for a call that never got a name.
+        In an ``incomplete`` answer a call cut off before its name is left out; otherwise that
+        raises UpstreamFailure.
         """
         waiting, self._waiting = self._waiting, []
         for item in waiting:
-            self._finish_open("completed")
-            self._begin_waiting(item)
+            if item.is_ready or status != "incomplete":
+                self._finish_open(self._status_so_far(status))
+                self._begin_waiting(item)
         self._finish_open(status)
 
     def partial(self) -> list[dict[str, Any]]:
@@ -120,6 +143,18 @@ class OutputBuilder:
         if self._open is None:
             return list(self.items)
         return [*self.items, self._open.finished("incomplete")]
+
+    def _status_so_far(self, status: str) -> str:
+        """The status of the open item when others follow it in an answer with this status."""
+        item = self._open
+        if status != "incomplete" or not isinstance(item, CallItem) or not any(item.received):
+            return "completed"
+        return "completed" if _is_json_object(item.received) else "incomplete"
+
+    def _begin_what_can(self) -> None:
+        """Begin the items that wait, in their order, as far as they are ready."""
+        while self._waiting and self._waiting[0].is_ready and self._close_if_complete():
+            self._begin_waiting(self._waiting.pop(0))
 
     def _make_room(self) -> bool:
         """Close what is open so that another item can begin; False when it must wait."""
@@ -131,7 +166,7 @@ class OutputBuilder:
         return True
 
     def _close_if_complete(self) -> bool:
-        if isinstance(self._open, CallItem) and not _is_json_object(self._open):
+        if isinstance(self._open, CallItem) and not _is_json_object(self._open.received):
             return False
         self._finish_open("completed")
         return True
@@ -142,6 +177,7 @@ class OutputBuilder:
         item.open()
 
     def _begin_waiting(self, waiting: _Waiting) -> None:
+        self._waiting_chars -= waiting.cost
         if waiting.kind != "call":
             item: ItemWriter = _MESSAGES[waiting.kind](self.draft, len(self.items), self.out)
         else:
@@ -168,11 +204,16 @@ class OutputBuilder:
     def _wait_text(self, kind: str, text: str, logprobs: list[dict[str, Any]] | None) -> None:
         last = self._waiting[-1] if self._waiting else None
         if last is None or last.kind != kind:
-            last = _Waiting(kind, -1)
-            self._waiting.append(last)
+            last = self._wait(kind, -1)
         last.fragments.append(text)
         last.logprobs.extend(logprobs or ())
-        self._count(text)
+        self._count(len(text))
+
+    def _wait(self, kind: str, key: int) -> _Waiting:
+        waiting = _Waiting(kind, key)
+        self._waiting.append(waiting)
+        self._count(_WAITING_COST)
+        return waiting
 
     def _find_call(self, key: int) -> _Waiting | None:
         for waiting in self._waiting:
@@ -180,18 +221,18 @@ class OutputBuilder:
                 return waiting
         return None
 
-    def _count(self, text: str) -> None:
-        self._waiting_chars += len(text)
+    def _count(self, chars: int) -> None:
+        self._waiting_chars += chars
         if self._waiting_chars > MAX_WAITING_CHARS:
             raise UpstreamFailure("The endpoint sent more tool call data than can be held.")
 
 
-def _is_json_object(item: CallItem) -> bool:
-    text = item.arguments_so_far
-    if not text.rstrip().endswith("}"):
-        return False
+def _is_json_object(fragments: list[str]) -> bool:
+    last = next((text for text in map(str.rstrip, reversed(fragments)) if text), "")
+    if not last.endswith("}"):
+        return False  # most fragments end elsewhere: this spares putting them together
     try:
-        orjson.loads(text)
+        orjson.loads("".join(fragments))
     except orjson.JSONDecodeError:
         return False
     return True

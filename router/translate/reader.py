@@ -7,14 +7,27 @@ give the same events however they were split over reads.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.wire.frame import Frame
 
-__all__ = ["Reader", "load_object", "not_a_stream", "upstream_message"]
+__all__ = [
+    "MAX_DEPTH",
+    "Reader",
+    "arguments_text",
+    "check_reported",
+    "load_object",
+    "not_a_stream",
+    "upstream_message",
+]
+
+MAX_DEPTH: Final = 200
+"""How deeply an endpoint's JSON may be nested: what is read must also be written (orjson: 254)."""
+
+_MAX_MESSAGE: Final = 2000
 
 
 class Reader(Protocol):
@@ -62,7 +75,10 @@ class Reader(Protocol):
         ...
 
     def fail(self, error: RouterError) -> list[Frame]:
-        """The events that tell the client, in mid-stream, that nothing more will come."""
+        """The events that tell the client, in mid-stream, that nothing more will come.
+
+        None for an answer that has ended: nothing follows its terminal event.
+        """
         ...
 
 
@@ -74,7 +90,25 @@ def load_object(data: bytes, what: str) -> dict[str, Any]:
         raise UpstreamFailure(f"The endpoint sent {what} that is not valid JSON.") from exc
     if not isinstance(value, dict):
         raise UpstreamFailure(f"The endpoint sent {what} that is not a JSON object.")
+    if len(data) > 2 * MAX_DEPTH and _is_too_deep(data, value):
+        raise UpstreamFailure(f"The endpoint sent {what} that is nested too deeply.")
     return value
+
+
+def arguments_text(arguments: Any) -> str:
+    """The arguments of a call as JSON text; some endpoints send the object itself."""
+    if isinstance(arguments, str):
+        return arguments
+    return "" if arguments is None else orjson.dumps(arguments).decode()
+
+
+def check_reported(body: dict[str, Any]) -> None:
+    """Raise UpstreamFailure when a chat completion, or a chunk of one, reports an error."""
+    error = body.get("error")
+    if error:
+        raise UpstreamFailure(upstream_message(error))
+    if body.get("object") == "error":  # older vLLM: the error is the chunk itself
+        raise UpstreamFailure(upstream_message(body))
 
 
 def not_a_stream() -> UpstreamFailure:
@@ -86,4 +120,22 @@ def upstream_message(error: Any) -> str:
     """The text of an endpoint's ``error`` value: an object with a message, or a string."""
     if isinstance(error, dict):
         error = error.get("message")
-    return error if isinstance(error, str) and error else "The endpoint reported an error."
+    if isinstance(error, str) and error:
+        return error[:_MAX_MESSAGE]
+    return "The endpoint reported an error."
+
+
+def _is_too_deep(data: bytes, value: Any) -> bool:
+    if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+        return False
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True

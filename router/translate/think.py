@@ -1,7 +1,8 @@
 """Splits ``<think>…</think>`` at the beginning of a text from the answer that follows it.
 
 Only a tag at the very start counts (after white space): later on it is the model quoting. The tag
-may be cut between two pieces, so that as much as might still become one is held back.
+may be cut between two pieces, so that as much as might still become one is held back. The same
+text gives the same two parts however it was cut.
 """
 
 from __future__ import annotations
@@ -12,54 +13,74 @@ __all__ = ["ThinkSplitter"]
 
 _OPEN: Final = "<think>"
 _CLOSE: Final = "</think>"
+_MAX_BLANK: Final = 256
+"""So much white space at the start is no longer waiting for a tag."""
 
 
 class ThinkSplitter:
-    """``split(piece)`` gives ``(reasoning, text)``; ``flush()`` what was held back at the end."""
+    """``split(piece)`` gives ``(reasoning, text)``; ``flush()`` what was held back at the end.
 
-    __slots__ = ("_held", "_mode")
+    ``held`` is what waits for the next piece. ``settled`` says that only text can follow, which
+    then need not pass through here any more, ``thought`` that a tag was found.
+    """
+
+    __slots__ = ("_mode", "held", "settled", "thought")
 
     def __init__(self) -> None:
-        self._held = ""
         self._mode = "start"
+        self.held = ""
+        self.settled = False
+        self.thought = False
 
     def split(self, piece: str) -> tuple[str, str]:
         """Both parts of this piece, each possibly empty."""
-        if self._mode == "text":
+        if self.settled:
             return "", piece
+        piece, self.held = self.held + piece, ""
         if self._mode == "start":
-            self._held += piece
-            seen = self._held.lstrip()
-            if not seen.startswith(_OPEN):
-                if _OPEN.startswith(seen):
-                    return "", ""
-                piece, self._held, self._mode = self._held, "", "text"
-                return "", piece
-            self._mode, self._held, piece = "reasoning", "", seen[len(_OPEN) :].lstrip("\n")
+            return self._start(piece)
         if self._mode == "after":
             return "", self._answer(piece)
         return self._reasoning(piece)
 
     def flush(self) -> tuple[str, str]:
-        """What is left when the text ends."""
-        held, self._held = self._held, ""
-        return (held, "") if self._mode == "reasoning" else ("", held)
+        """What is held back, when the text ends or something else comes between."""
+        held, self.held = self.held, ""
+        if self._mode in ("opened", "reasoning"):
+            return held, ""
+        self.settled = self.settled or bool(held)
+        return "", held
+
+    def _start(self, piece: str) -> tuple[str, str]:
+        seen = piece.lstrip()
+        if seen.startswith(_OPEN):
+            self._mode, self.thought = "opened", True
+            return self._reasoning(seen[len(_OPEN) :])
+        if _OPEN.startswith(seen) and len(piece) <= _MAX_BLANK:
+            self.held = piece
+            return "", ""
+        self.settled = True
+        return "", piece
 
     def _reasoning(self, piece: str) -> tuple[str, str]:
-        piece = self._held + piece
+        if self._mode == "opened":
+            piece = piece.lstrip("\n")
+            if not piece:
+                return "", ""
+            self._mode = "reasoning"
         end = piece.find(_CLOSE)
         if end >= 0:
-            self._held, self._mode = "", "after"
+            self._mode = "after"
             return piece[:end], self._answer(piece[end + len(_CLOSE) :])
         keep = _overlap(piece, _CLOSE)
-        self._held = piece[len(piece) - keep :]
+        self.held = piece[len(piece) - keep :]
         return piece[: len(piece) - keep], ""
 
     def _answer(self, piece: str) -> str:
         """The answer's first piece, without the blank lines that templates put before it."""
         piece = piece.lstrip("\n")
         if piece:
-            self._mode = "text"
+            self.settled = True
         return piece
 
 

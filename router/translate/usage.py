@@ -9,12 +9,14 @@ __all__ = [
     "estimated_usage",
     "from_chat",
     "from_ollama",
+    "from_response",
     "prompt_chars",
     "response_usage",
 ]
 
 _CHARS_PER_TOKEN: Final = 4
 _NOT_TEXT: Final = frozenset({"id", "type", "role", "status", "encrypted_content", "file_data"})
+_MAX_COUNT: Final = 2**53 - 1
 _PROMPT: Final = ("instructions", "input", "tools", "messages")
 
 
@@ -31,15 +33,15 @@ def response_usage(
     }
 
 
-def from_chat(usage: dict[str, Any]) -> dict[str, Any]:
-    """The ``usage`` of a chat completion, as a Responses ``usage``."""
-    inputs = usage.get("prompt_tokens_details") or {}
-    outputs = usage.get("completion_tokens_details") or {}
-    return response_usage(
-        _count(usage.get("prompt_tokens")),
-        _count(usage.get("completion_tokens")),
-        cached=_count(inputs.get("cached_tokens") if isinstance(inputs, dict) else 0),
-        reasoning=_count(outputs.get("reasoning_tokens") if isinstance(outputs, dict) else 0),
+def from_chat(usage: Any) -> dict[str, Any] | None:
+    """The ``usage`` of a chat completion, as a Responses ``usage``; None when it has no counts."""
+    if not isinstance(usage, dict):
+        return None
+    return _counted(
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        cached=_detail(usage.get("prompt_tokens_details"), "cached_tokens"),
+        reasoning=_detail(usage.get("completion_tokens_details"), "reasoning_tokens"),
     )
 
 
@@ -48,9 +50,39 @@ def from_ollama(line: dict[str, Any]) -> dict[str, Any] | None:
 
     Ollama leaves ``prompt_eval_count`` out when the whole prompt was cached.
     """
-    if "eval_count" not in line and "prompt_eval_count" not in line:
+    return _counted(line.get("prompt_eval_count"), line.get("eval_count"))
+
+
+def from_response(usage: Any) -> dict[str, Any] | None:
+    """The ``usage`` of a Response object, with the details where they are missing.
+
+    None when it has no counts. Fields that are not known here are kept, and so is the endpoint's
+    own total.
+    """
+    if not isinstance(usage, dict):
         return None
-    return response_usage(_count(line.get("prompt_eval_count")), _count(line.get("eval_count")))
+    inputs = usage.get("input_tokens_details")
+    outputs = usage.get("output_tokens_details")
+    known = _counted(
+        usage.get("input_tokens"),
+        usage.get("output_tokens"),
+        cached=_detail(inputs, "cached_tokens"),
+        reasoning=_detail(outputs, "reasoning_tokens"),
+    )
+    if known is None:
+        return None
+    total = _count(usage.get("total_tokens"))
+    return {
+        **usage,
+        **known,
+        "input_tokens_details": {
+            **_object(inputs),
+            **known["input_tokens_details"],
+            "cache_write_tokens": _detail(inputs, "cache_write_tokens"),
+        },
+        "output_tokens_details": {**_object(outputs), **known["output_tokens_details"]},
+        "total_tokens": known["total_tokens"] if total is None else total,
+    }
 
 
 def estimate_tokens(chars: int) -> int:
@@ -70,8 +102,28 @@ def estimated_usage(input_chars: int, items: list[dict[str, Any]]) -> dict[str, 
     return usage
 
 
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+def _counted(
+    input_tokens: Any, output_tokens: Any, *, cached: int = 0, reasoning: int = 0
+) -> dict[str, Any] | None:
+    inputs, outputs = _count(input_tokens), _count(output_tokens)
+    if inputs is None and outputs is None:
+        return None
+    return response_usage(inputs or 0, outputs or 0, cached=cached, reasoning=reasoning)
+
+
+def _count(value: Any) -> int | None:
+    """A number of tokens; None for anything else, such as a number no answer can have."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 <= value <= _MAX_COUNT else None
+
+
+def _detail(details: Any, name: str) -> int:
+    return _count(_object(details).get(name)) or 0
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def prompt_chars(body: dict[str, Any]) -> int:
@@ -80,10 +132,15 @@ def prompt_chars(body: dict[str, Any]) -> int:
 
 
 def _chars(value: Any) -> int:
-    if isinstance(value, str):
-        return 0 if value.startswith("data:") else len(value)
-    if isinstance(value, dict):
-        return sum(_chars(v) for k, v in value.items() if k not in _NOT_TEXT)
-    if isinstance(value, list):
-        return sum(_chars(v) for v in value)
-    return 0
+    # Not recursive: a client's schema may be nested more deeply than Python's stack.
+    chars = 0
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, str):
+            chars += 0 if value.startswith("data:") else len(value)
+        elif isinstance(value, dict):
+            todo.extend(inner for name, inner in value.items() if name not in _NOT_TEXT)
+        elif isinstance(value, list):
+            todo.extend(value)
+    return chars

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,7 +21,10 @@ from router.errors import (
 __all__ = ["refusal"]
 
 _MAX_MESSAGE: Final = 2000
+_MAX_NAME: Final = 200
 _FAULT_OF_THE_REQUEST: Final = frozenset({400, 413, 415, 422})
+_RETRY_AFTER: Final = re.compile(r"[0-9A-Za-z ,:.+]{1,40}")
+"""Seconds or an HTTP date; anything else is not repeated."""
 
 
 def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
@@ -30,18 +34,16 @@ def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes)
     router's own credentials or the endpoint's health is not the client's to see in detail.
     """
     error = _error_object(body)
-    message = _message(error, body)
+    message = _message(error)
     if status == 429:
-        after = headers.get("Retry-After")
         return UpstreamRateLimited(
-            message or f"Endpoint '{endpoint}' limits its rate.",
-            headers={"Retry-After": after} if after else None,
+            message or f"Endpoint '{endpoint}' limits its rate.", headers=_retry_after(headers)
         )
     if status in _FAULT_OF_THE_REQUEST:
         return UpstreamRejected(
             message or f"Endpoint '{endpoint}' refused the request (HTTP {status}).",
-            code=_text(error, "code"),
-            param=_text(error, "param"),
+            code=_name(error, "code"),
+            param=_name(error, "param"),
         )
     if status in (401, 403):
         return UpstreamFailure(
@@ -56,28 +58,39 @@ def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes)
         return UpstreamTimeout(f"Endpoint '{endpoint}' timed out (HTTP {status}).")
     if status == 503:
         return UpstreamUnavailable(f"Endpoint '{endpoint}' is unavailable (HTTP 503).")
+    if 300 <= status < 400:
+        return UpstreamFailure(
+            f"Endpoint '{endpoint}' redirects (HTTP {status}), which is not followed; "
+            "put the final address in its url."
+        )
     return UpstreamFailure(f"Endpoint '{endpoint}' failed (HTTP {status}).")
 
 
+def _retry_after(headers: Mapping[str, str]) -> dict[str, str]:
+    after = headers.get("Retry-After", "").strip()
+    return {"Retry-After": after} if _RETRY_AFTER.fullmatch(after) else {}
+
+
 def _error_object(body: bytes) -> Any:
+    """What says why: OpenAI's ``error``, FastAPI's ``detail``, or an object that is the error."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
-    return value.get("error", value.get("detail")) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    return value.get("error") or value.get("detail") or value
 
 
-def _message(error: Any, body: bytes) -> str:
-    """The endpoint's own words: OpenAI's envelope, Ollama's string, FastAPI's detail."""
+def _message(error: Any) -> str:
+    """The endpoint's own words: OpenAI's envelope, Ollama's string, FastAPI's list."""
     if isinstance(error, dict):
         error = error.get("message")
     if isinstance(error, list):
         error = orjson.dumps(error).decode()
-    if isinstance(error, str):
-        return error[:_MAX_MESSAGE]
-    return ""
+    return error[:_MAX_MESSAGE] if isinstance(error, str) else ""
 
 
-def _text(error: Any, key: str) -> str | None:
+def _name(error: Any, key: str) -> str | None:
     value = error.get(key) if isinstance(error, dict) else None
-    return value if isinstance(value, str) else None
+    return value[:_MAX_NAME] if isinstance(value, str) else None

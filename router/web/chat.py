@@ -6,10 +6,11 @@ from typing import Any
 
 from aiohttp import web
 
-from router.errors import InvalidRequest
 from router.exchange import Exchange
 from router.plugin import Proceed
+from router.web.body import read_body
 from router.web.front import Front
+from router.wire.checks import missing, wrong_type
 from router.wire.responses import parse_object
 
 __all__ = ["ChatApi"]
@@ -24,7 +25,7 @@ class ChatApi:
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /chat/completions. What a field means is for the endpoint to judge."""
-        body = parse_object(await self._front.body(request))
+        body = parse_object(await read_body(request, self._front.max_body))
         _check(body)
         exchange.body = body
         exchange.model = body["model"]
@@ -41,14 +42,8 @@ def _check(body: dict[str, Any]) -> None:
         ("stream_options", dict, "an object"),
     ):
         value = body.get(name)
-        if value is None:
+        if value is None or (name == "model" and value == ""):
             if name in ("model", "messages"):
-                raise InvalidRequest(
-                    f"Missing required parameter: '{name}'.",
-                    code="missing_required_parameter",
-                    param=name,
-                )
-        elif not isinstance(value, kind) or value == "":
-            raise InvalidRequest(
-                f"Invalid type for '{name}': expected {what}.", code="invalid_type", param=name
-            )
+                raise missing(name)
+        elif type(value) is not kind:
+            raise wrong_type(name, what, value)

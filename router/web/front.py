@@ -19,7 +19,7 @@ import orjson
 from aiohttp import web
 
 from router.delivery import answer_headers
-from router.errors import PayloadTooLarge, RouterError, ShuttingDown
+from router.errors import RouterError, ShuttingDown
 from router.exchange import (
     ClientGone,
     Exchange,
@@ -43,6 +43,8 @@ _log = get_logger("router.web")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _SWEEP_SECONDS: Final = 1.0
 _ABORT_SECONDS: Final = 5.0
+_CLIENT_CLOSED_REQUEST: Final = 499
+"""The status that logs and metrics show, by custom, when nobody was there to get one."""
 
 
 def json_response(value: object, status: int = 200) -> web.Response:
@@ -75,15 +77,14 @@ class Front:
                 return await self._handled(request, exchange, handler)
             except RouterError as error:
                 return self._refused(exchange, error)
-            except web.HTTPRequestEntityTooLarge:
-                limit = f"{self.max_body / 1024 / 1024:g} MiB"
-                return self._refused(
-                    exchange, PayloadTooLarge(f"The request body exceeds the limit of {limit}.")
-                )
-            except (asyncio.CancelledError, ConnectionError):
+            except asyncio.CancelledError:
                 if not exchange.running:
                     self._end(exchange, Outcome.CANCELLED)
                 raise
+            except ConnectionError:  # the client left, perhaps while it sent its body
+                if not exchange.running:
+                    self._end(exchange, Outcome.CANCELLED)
+                return web.Response(status=_CLIENT_CLOSED_REQUEST)
             except Exception:
                 _log.exception("handler failed", request_id=exchange.id, route=exchange.route)
                 return self._refused(exchange, internal_error(exchange))
@@ -105,20 +106,6 @@ class Front:
             exchange.status = response.status
             self._end(exchange, Outcome.OK)
         return response
-
-    async def body(self, request: web.Request) -> bytes:
-        """The request's body; raises PayloadTooLarge past ``server.max_body_mb``."""
-        if request.content_length is not None and request.content_length > self.max_body:
-            raise web.HTTPRequestEntityTooLarge(self.max_body, request.content_length)
-        # Read here and not by aiohttp, so that the limit holds in a foreign application too.
-        pieces = []
-        size = 0
-        while piece := await request.content.readany():
-            pieces.append(piece)
-            size += len(piece)
-            if size > self.max_body:
-                raise web.HTTPRequestEntityTooLarge(self.max_body, size)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def run(
         self, request: web.Request, exchange: Exchange, core: Proceed
@@ -143,13 +130,13 @@ class Front:
         try:
             await self._chain.run(exchange, reply, core)
             outcome = exchange.outcome or Outcome.OK
-            exchange.status = 200
+            exchange.status = reply.status
         except RouterError as error:
             outcome = self._answer_error(exchange, reply, error)
         except ClientGone:
-            outcome = Outcome.CANCELLED
+            outcome = _client_left(exchange, reply)
         except asyncio.CancelledError:
-            outcome = Outcome.CANCELLED
+            outcome = _client_left(exchange, reply)
             if exchange.abort is None:
                 raise
             outcome = self._answer_error(exchange, reply, exchange.abort)
@@ -229,6 +216,11 @@ def _error_event(error: RouterError) -> Frame:
             "sequence_number": 0,
         }
     )
+
+
+def _client_left(exchange: Exchange, sink: Sink) -> Outcome:
+    exchange.status = 200 if sink.opened else _CLIENT_CLOSED_REQUEST
+    return Outcome.CANCELLED
 
 
 def _outcome(error: RouterError) -> Outcome:

@@ -8,7 +8,6 @@ from typing import Any
 from aiohttp import web
 
 from router.endpoints.registry import Registry
-from router.errors import ModelNotFound
 from router.exchange import Exchange
 from router.web.front import json_response
 
@@ -28,10 +27,9 @@ class ModelsApi:
         return json_response({"object": "list", "data": models})
 
     async def get(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
-        """GET /models/{id}; ids may contain slashes."""
+        """GET /models/{id}: any name a request may ask for; ids may contain slashes."""
         name = request.match_info["id"]
-        if not self._registry.known_model(name):
-            raise ModelNotFound(f"The model '{name[:200]}' does not exist here.", param="model")
+        await self._registry.targets(name)
         return json_response(self._model(name))
 
     def _model(self, name: str) -> dict[str, Any]:

@@ -8,13 +8,15 @@ with one write and without waking anybody.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from aiohttp import HttpVersion11, web
-from aiohttp.abc import AbstractStreamWriter
 
 from router.exchange import ClientGone
+from router.telemetry.tasks import Tasks
 from router.wire.frame import Frame
 from router.wire.sse import COMMENT
 
@@ -22,6 +24,16 @@ __all__ = ["HttpReply"]
 
 _STALLED_CLIENT_SECONDS: Final = 300.0
 """A client that takes nothing at all for so long is given up."""
+
+_MAX_PENDING: Final = 64 * 1024
+"""Bytes that may wait for the head to be written."""
+
+_MAX_UNSENT: Final = 128 * 1024
+"""Bytes that the kernel holds for a client that does not read them."""
+
+_POLL_SECONDS: Final = 0.01
+
+_CLIENT_CLOSED_REQUEST: Final = 499
 
 _SSE_HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -48,13 +60,15 @@ class HttpReply:
         self._done: asyncio.Future[None] | None = None
         self._pending: list[bytes] = []
         self._transport: asyncio.Transport | None = None
-        self._writer: AbstractStreamWriter | None = None
         self._chunked = True
         self._opened = False
         self._ended = False
         self._closed = False
         self._last_write = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._waits: Tasks | None = None
+        self.status = 200
+        """The HTTP status of the answer, once there is one."""
 
     @property
     def opened(self) -> bool:
@@ -64,21 +78,25 @@ class HttpReply:
     @property
     def paused(self) -> bool:
         """See ``Sink.paused``."""
-        return self._writer is not None and self._request.protocol.writing_paused
+        if self._transport is None:
+            return not self._closed and sum(map(len, self._pending)) > _MAX_PENDING
+        return self._request.protocol.writing_paused
 
     async def resumed(self) -> None:
         """See ``Sink.resumed``."""
-        if self._writer is None:
-            return
-        try:
-            async with asyncio.timeout(_STALLED_CLIENT_SECONDS):
-                await self._writer.drain()
-        except TimeoutError:
-            if self._transport is not None:
-                self._transport.abort()
-            raise ClientGone from None
-        except ConnectionError:
-            raise ClientGone from None
+        while self.paused:
+            transport = self._transport
+            if transport is None:
+                await asyncio.sleep(_POLL_SECONDS)  # the head is about to be written
+                continue
+            if transport.is_closing():
+                raise ClientGone
+            before = transport.get_write_buffer_size()
+            if not await self._drained(_STALLED_CLIENT_SECONDS):
+                if transport.get_write_buffer_size() < before:
+                    continue  # slow, but it reads
+                transport.abort()
+                raise ClientGone
 
     def open(self, headers: Mapping[str, str]) -> None:
         """See ``Sink.open``."""
@@ -98,6 +116,7 @@ class HttpReply:
         """See ``Sink.finish``."""
         if self._head.done():
             return  # nobody waits for it any more
+        self.status = status
         response = web.Response(
             status=status,
             body=body,
@@ -106,49 +125,69 @@ class HttpReply:
         self._head.set_result(response)
 
     def end(self) -> None:
-        """See ``Sink.end``."""
-        self._ended = True
+        """See ``Sink.end``. Without an answer before it the client is let go of."""
+        self._ended = self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._head.done():
+            self._head.set_result(None)
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
 
     async def respond(self) -> web.StreamResponse:
-        """What the HTTP handler does: wait for the answer and see it through."""
+        """What the HTTP handler does: wait for the answer and see it through.
+
+        The end of the body is left to aiohttp, which says nothing when the client is gone.
+        """
         response = await self._head
         if response is not None:
             return response
+        if not self._opened:
+            return web.Response(status=_CLIENT_CLOSED_REQUEST)
         stream = web.StreamResponse(headers=self._headers)
         if self._request.version >= HttpVersion11:
             stream.enable_chunked_encoding()
-        self._writer = await stream.prepare(self._request)
-        first, self._pending = self._pending, []
-        await stream.write(b"".join(first))
-        self._attach(stream)
-        try:
+        else:
+            stream.force_close()  # nothing else tells where the body ends
+        with contextlib.suppress(ConnectionError, ClientGone):
+            await stream.prepare(self._request)
+            self._attach(stream)
             if not self._ended:
                 self._done = self._loop.create_future()
                 await self._done
-        finally:
-            self.close()
-        await stream.write_eof()
+            await self.resumed()
+        self.close()
         return stream
 
     def close(self) -> None:
-        """Stop the keep-alive and let go of the connection."""
+        """Stop the keep-alive and let go of the connection.
+
+        It is cut off when the client has not taken what was written: closing it properly would
+        wait for that.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._transport = None
+        transport, self._transport = self._transport, None
         self._closed = True
+        if transport is not None and self._request.protocol.writing_paused:
+            transport.abort()
 
     def _attach(self, stream: web.StreamResponse) -> None:
         """From here on batches go straight to the transport."""
+        transport = self._request.transport
+        if transport is None:
+            raise ClientGone
+        _hold_little(transport)
         self._chunked = stream.chunked
-        self._transport = self._request.transport
-        late, self._pending = self._pending, []
-        if late:
-            self._write(b"".join(late))
+        self._transport = transport
         self._last_write = self._loop.time()
-        self._timer = self._loop.call_later(self._keepalive, self._tick)
+        first, self._pending = b"".join(self._pending), []
+        if first:
+            self._send(transport, first)
+        if not self._ended:
+            self._timer = self._loop.call_later(self._keepalive, self._tick)
 
     def _write(self, data: bytes) -> None:
         transport = self._transport
@@ -156,18 +195,50 @@ class HttpReply:
             raise ClientGone
         if transport is None:
             self._pending.append(data)
-            return
+        else:
+            self._send(transport, data)
+
+    def _send(self, transport: asyncio.Transport, data: bytes) -> None:
         self._last_write = self._loop.time()
         transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
+    async def _drained(self, seconds: float) -> bool:
+        """Wait until the client has read enough for more to be written; False when it has not.
+
+        In a task, since cancelling aiohttp's drain would cancel it for everybody.
+        """
+        if self._waits is None:
+            self._waits = Tasks()
+        if not self._waits:
+            self._waits.spawn(self._drain(), "wait for a slow client")
+        return await self._waits.wait(seconds)
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(ConnectionError):  # the next write will tell
+            await self._request.writer.drain()
+
     def _tick(self) -> None:
         """Fill silence. One timer per stream, set again only when it fires."""
-        silence = self._loop.time() - self._last_write
-        wait = self._keepalive - silence
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        wait = self._keepalive - (self._loop.time() - self._last_write)
         if wait <= 0:
             wait = self._keepalive
-            if not self.paused and self._transport is not None:
-                if self._transport.is_closing():
-                    return
-                self._write(COMMENT)
+            if not self.paused:
+                self._send(transport, COMMENT)
         self._timer = self._loop.call_later(wait, self._tick)
+
+
+def _hold_little(transport: asyncio.Transport) -> None:
+    """Have the kernel hold little unsent data, so that a slow client is seen to be one.
+
+    It could be megabytes otherwise, and the client would have to read a third of them before
+    there is any progress to see.
+    """
+    sock = transport.get_extra_info("socket")
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if option is None or sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    with contextlib.suppress(OSError):  # the connection was closed in this moment
+        sock.setsockopt(socket.IPPROTO_TCP, option, _MAX_UNSENT)

@@ -9,6 +9,7 @@ from aiohttp import web
 from router.errors import InvalidRequest, NotFound
 from router.exchange import Exchange
 from router.plugin import Proceed
+from router.web.body import read_body
 from router.web.front import Front
 from router.wire.responses import parse_create, parse_object, validate_create
 
@@ -17,6 +18,8 @@ __all__ = ["ResponsesApi"]
 _NO_STATE: Final = "Switchyard does not store responses yet"
 _TRUE: Final = frozenset({"true", "1"})
 _MAX_PAGE: Final = 100
+_SHOWN: Final = 200
+"""Characters of a client's value that an error repeats."""
 
 
 class ResponsesApi:
@@ -28,7 +31,7 @@ class ResponsesApi:
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses."""
-        body = parse_object(await self._front.body(request))
+        body = parse_object(await read_body(request, self._front.max_body))
         if request.query.get("stream", "").lower() in _TRUE:
             body["stream"] = True
         validate_create(body)
@@ -40,7 +43,7 @@ class ResponsesApi:
 
     async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/input_tokens."""
-        body = parse_create(await self._front.body(request))
+        body = parse_create(await read_body(request, self._front.max_body))
         _refuse_state(body)
         exchange.body = body
         exchange.model = body["model"]
@@ -50,26 +53,24 @@ class ResponsesApi:
         """Retrieve, delete, cancel and input items of a response: none is stored."""
         if request.path.endswith("/input_items"):
             _check_page(request)
-        raise NotFound(
-            f"Response with id '{request.match_info['id']}' not found. {_NO_STATE}, whatever "
-            "'store' says."
-        )
+        ident = request.match_info["id"][:_SHOWN]
+        raise NotFound(f"Response with id '{ident}' not found. {_NO_STATE}, whatever 'store' says.")
 
 
 def _refuse_state(body: dict[str, Any]) -> None:
     """Refuse, by name, what needs stored state."""
     if previous := body.get("previous_response_id"):
         raise InvalidRequest(
-            f"Previous response with id '{previous}' not found. {_NO_STATE}; send the whole "
-            "history as 'input'.",
+            f"Previous response with id '{previous[:_SHOWN]}' not found. {_NO_STATE}; send the "
+            "whole history as 'input'.",
             code="previous_response_not_found",
             param="previous_response_id",
         )
     if conversation := body.get("conversation"):
         ident = conversation.get("id") if isinstance(conversation, dict) else conversation
         raise NotFound(
-            f"Conversation with id '{ident}' not found. {_NO_STATE}, nor conversations; send the "
-            "whole history as 'input'."
+            f"Conversation with id '{str(ident)[:_SHOWN]}' not found. {_NO_STATE}, nor "
+            "conversations; send the whole history as 'input'."
         )
     if body.get("background"):
         raise InvalidRequest(
@@ -90,7 +91,7 @@ def _check_page(request: web.Request) -> None:
     """Refuse a bad page before the response is looked up."""
     limit = request.query.get("limit", "20")
     try:
-        count = int(limit)
+        count = int(limit[:_SHOWN])
     except ValueError:
         raise InvalidRequest(
             "Invalid 'limit': expected an integer.", code="invalid_type", param="limit"

@@ -8,6 +8,7 @@ from aiohttp import hdrs, web
 
 from router.errors import MethodNotAllowed, NotFound
 from router.exchange import Exchange, Operation
+from router.web.body import expect_later
 from router.web.chat import ChatApi
 from router.web.front import Front, Handler
 from router.web.models import ModelsApi
@@ -44,7 +45,8 @@ def add_routes(
     for prefix in PREFIXES:
         for method, path, operation, handler in api:
             template = prefix + path
-            app.router.add_route(method, template, front.route(operation, template, handler))
+            guarded = front.route(operation, template, handler)
+            app.router.add_route(method, template, guarded, expect_handler=expect_later)
     app.router.add_get("/health", service.health)
     app.router.add_get("/ready", service.ready)
     if metrics_need_key:
@@ -52,20 +54,20 @@ def add_routes(
         app.router.add_get("/metrics", guarded)
     else:
         app.router.add_get("/metrics", service.metrics)
-    app.router.add_route("*", "/{path:.*}", front.route(Operation.OTHER, "other", unknown_route))
+    unknown = front.route(Operation.OTHER, "other", unknown_route)
+    app.router.add_route("*", "/{path:.*}", unknown, expect_handler=expect_later)
 
 
 async def unknown_route(request: web.Request, exchange: Exchange) -> web.StreamResponse:
     """Every path and method that is not in the table."""
     allowed: set[str] = set()
     for resource in request.match_info.apps[-1].router.resources():
-        if resource.canonical == "/{path}":
-            continue
         match, methods = await resource.resolve(request)
-        allowed |= methods if match is None else set()
+        if match is None:  # the one that matches is this very handler's
+            allowed |= methods
     if allowed:
         raise MethodNotAllowed(
-            f"{request.method} is not allowed for {request.path}; it takes "
+            f"{request.method} is not allowed for {request.path[:200]}; it takes "
             f"{', '.join(sorted(allowed))}.",
             headers={hdrs.ALLOW: ", ".join(sorted(allowed))},
         )

@@ -26,14 +26,11 @@ class Service:
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
         """GET /ready: 200 when some endpoint can serve, else 503 and why."""
-        endpoints = {
-            endpoint.name: endpoint.probed.is_set() and endpoint.answers
-            for endpoint in self._registry.endpoints
-        }
+        endpoints = {endpoint.name: endpoint.ready for endpoint in self._registry.endpoints}
         if self._front.draining:
             return json_response({"status": "draining", "endpoints": endpoints}, 503)
         if not any(endpoints.values()):
-            return json_response({"status": "no endpoint answers", "endpoints": endpoints}, 503)
+            return json_response({"status": "no endpoint can serve", "endpoints": endpoints}, 503)
         return json_response({"status": "ready", "endpoints": endpoints})
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:

@@ -17,6 +17,8 @@ MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
 
 COMMENT: Final = b": keep-alive\n\n"
 
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
 
 class EventTooLarge(ValueError):
     """An event grew past ``MAX_EVENT_BYTES`` without its end."""
@@ -34,13 +36,15 @@ class SSEDecoder:
 
     ``decode(data)`` returns the data of every event completed by these bytes, as bytes. The
     names of events are not looked at: every protocol read here repeats them inside its JSON.
+    Events whose data is empty are dropped: some servers keep a connection alive with them.
     """
 
-    __slots__ = ("_carriage_return", "_tail")
+    __slots__ = ("_begun", "_carriage_return", "_tail")
 
     def __init__(self) -> None:
         self._tail = bytearray()
         self._carriage_return = False
+        self._begun = False
 
     def decode(self, data: bytes) -> list[bytes]:
         """Take the bytes of one read; raise EventTooLarge when an event never ends."""
@@ -60,20 +64,20 @@ class SSEDecoder:
         if rest:
             self._tail += rest
             self._check_size()
-        events = []
-        for block in blocks:
-            event = _data_of(block)
-            if event is not None:
-                events.append(event)
-        return events
+        if blocks and not self._begun:
+            self._begun = True
+            blocks[0] = blocks[0].removeprefix(_BYTE_ORDER_MARK)
+        return [event for block in blocks if (event := _data_of(block))]
 
     def _normalise(self, data: bytes) -> bytes:
-        """Turn CRLF and CR into LF; a CR at the end may be half of a CRLF."""
+        """Turn CRLF and CR into LF. A CR ends its line at once, so that nothing waits for a LF
+        that may never come; the LF of a CRLF split between two reads is dropped.
+        """
+        if not data:
+            return data
         if self._carriage_return:
-            data = b"\r" + data
+            data = data.removeprefix(b"\n")
         self._carriage_return = data.endswith(b"\r")
-        if self._carriage_return:
-            data = data[:-1]
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _check_size(self) -> None:
@@ -81,16 +85,14 @@ class SSEDecoder:
             raise EventTooLarge(f"an event exceeds {MAX_EVENT_BYTES} bytes")
 
 
-def _data_of(block: bytes) -> bytes | None:
-    """The joined data lines of one event, or None where it has none (a comment)."""
-    start = block.find(b"data: ")
-    if start >= 0 and (start == 0 or block[start - 1] == 10) and block.find(b"\n", start) < 0:
-        head = block[:start]
-        if b"data" not in head:
-            return block[start + 6 :]
+def _data_of(block: bytes) -> bytes:
+    """The joined data lines of one event; empty where it has none (a comment)."""
+    start = block.find(b"\n") + 1 if block.startswith(b"event:") else 0
+    if block.startswith(b"data: ", start) and block.find(b"\n", start) < 0:
+        return block[start + 6 :]
     lines = []
     for line in block.split(b"\n"):
         if line.startswith(b"data:"):
             value = line[5:]
             lines.append(value[1:] if value.startswith(b" ") else value)
-    return b"\n".join(lines) if lines else None
+    return b"\n".join(lines)

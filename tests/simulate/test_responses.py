@@ -18,7 +18,7 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from tests.simulate.conftest import Start
-from tests.simulate.order import Event, OrderError, check_order, parse_sse
+from tests.support.order import Event, OrderError, check_order, parse_sse
 
 WEATHER = {
     "type": "function",

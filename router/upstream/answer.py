@@ -1,0 +1,238 @@
+"""An endpoint's answer while it arrives.
+
+Its connection puts the pieces in and wakes whoever waits, once per network read; the reader takes
+everything there is at once. All that belongs to one answer lives here and dies with it, so that
+nothing of it can leak into the next one on the same connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import zlib
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, Protocol
+
+from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout
+from router.upstream.headers import Headers
+from router.upstream.inflate import CODINGS, Inflater
+
+__all__ = ["HIGH_WATER", "MAX_BODY_BYTES", "HttpAnswer", "Link"]
+
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+"""An answer in one piece may be this large, decompressed."""
+
+HIGH_WATER: Final = 256 * 1024
+"""Bytes that wait to be read before the connection stops receiving."""
+
+_SETTLE_SECONDS: Final = 0.25
+_FIRST_BYTE: Final = "the first byte (timeouts.first_byte)"
+_NEXT_PIECE: Final = "the next piece of the answer (timeouts.idle)"
+_WHOLE: Final = "the whole answer (timeouts.total)"
+
+
+class Link(Protocol):
+    """What an answer needs of its connection."""
+
+    def watch(self, due: float) -> None:
+        """Call the answer's ``expire`` at ``due``, in the loop's time, unless told anew."""
+        ...
+
+    def resume(self) -> None:
+        """Go on receiving, if that was stopped."""
+        ...
+
+    def finish(self) -> None:
+        """The answer is done with: keep the connection if that is safe, else cut it off."""
+        ...
+
+    def drop(self) -> None:
+        """Cut the connection off."""
+        ...
+
+
+class HttpAnswer:
+    """Implements ``router.upstream.contract.Answer``. At most one task reads it.
+
+    ``idle`` is in seconds, ``total`` a point in the loop's time. The connection fills ``status``,
+    ``fields`` (headers, lower-case names), ``pieces`` and ``size`` (what is unread, in bytes),
+    ``touched`` (a byte of the answer has arrived) and ``complete`` (its end has).
+    """
+
+    __slots__ = (
+        "_closed",
+        "_error",
+        "_idle",
+        "_inflater",
+        "_link",
+        "_loop",
+        "_name",
+        "_total",
+        "_waiter",
+        "_what",
+        "complete",
+        "fields",
+        "pieces",
+        "size",
+        "status",
+        "touched",
+    )
+
+    def __init__(
+        self, link: Link, loop: asyncio.AbstractEventLoop, name: str, idle: float, total: float
+    ) -> None:
+        self._link = link
+        self._loop = loop
+        self._name = name
+        self._idle = idle
+        self._total = total
+        self._waiter: asyncio.Future[None] | None = None
+        self._what = ""
+        self._error: UpstreamError | None = None
+        self._inflater: Inflater | None = None
+        self._closed = False
+        self.status = 0
+        self.fields: dict[bytes, bytes] = {}
+        self.pieces: list[bytes] = []
+        self.size = 0
+        self.touched = False
+        self.complete = False
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """See ``Answer.headers``."""
+        return Headers(self.fields)
+
+    async def head(self, seconds: float) -> None:
+        """Wait for the status and headers; the answer is closed when this raises."""
+        try:
+            while not self.status:
+                if self._error is not None:
+                    raise self._error
+                await self._news(seconds, _FIRST_BYTE)
+        except BaseException:
+            self.close()
+            raise
+
+    def decode(self) -> None:
+        """Have compressed content decompressed; raises UpstreamFailure for an unknown coding."""
+        coding = self.fields.get(b"content-encoding")
+        if coding is None:
+            return
+        name = coding.decode("latin-1").strip().lower()
+        if name in CODINGS:
+            self._inflater = Inflater(name)
+        elif name not in ("", "identity"):
+            raise UpstreamFailure(
+                f"Endpoint '{self._name}' compressed its answer, unasked, with {name[:40]!r}."
+            )
+
+    def read(self) -> Coroutine[Any, Any, bytes]:
+        """See ``Answer.read``."""
+        if self._inflater is None:
+            return self._receive(self._idle)
+        return self._inflate(self._inflater)
+
+    async def body(self) -> bytes:
+        """See ``Answer.body``."""
+        pieces = []
+        size = 0
+        while piece := await self.read():
+            pieces.append(piece)
+            size += len(piece)
+            if size > MAX_BODY_BYTES:
+                raise UpstreamFailure(
+                    f"The answer of endpoint '{self._name}' exceeds {MAX_BODY_BYTES} bytes."
+                )
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def settle(self) -> None:
+        """See ``Answer.settle``."""
+        due = self._loop.time() + _SETTLE_SECONDS
+        # Whatever goes wrong here, the content was complete: close() cuts the connection off.
+        with contextlib.suppress(UpstreamError):
+            while not self.complete and (left := due - self._loop.time()) > 0:
+                await self._receive(left)
+
+    def close(self) -> None:
+        """See ``Answer.close``."""
+        if self._closed:
+            return
+        self._closed = True
+        if not self.complete:
+            self.fail(UpstreamFailure(f"The answer of endpoint '{self._name}' has been closed."))
+        self._link.finish()
+
+    def wake(self) -> None:
+        """Tell the reader that something has arrived."""
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def fail(self, error: UpstreamError) -> None:
+        """There will be no more: raise ``error`` once everything that did arrive has been read."""
+        if self._error is None and not self.complete:
+            self._error = error
+        self.wake()
+
+    def expire(self) -> None:
+        """The time that was being watched is over."""
+        # Nobody waits any more when the reader was faster, or was cancelled.
+        if self._waiter is not None and not self._waiter.done():
+            self._overdue()
+
+    async def _receive(self, seconds: float) -> bytes:
+        """Everything unread as it came over the wire, waiting for ``seconds`` at most."""
+        if self.pieces and not self.complete and self._loop.time() >= self._total:
+            self._what = _WHOLE
+            self._overdue()
+            self.pieces.clear()
+        while not self.pieces:
+            if self._error is not None:
+                raise self._error
+            if self.complete:
+                return b""
+            await self._news(seconds, _NEXT_PIECE)
+        pieces = self.pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        if self.size > HIGH_WATER:
+            self._link.resume()
+        self.size = 0
+        return data
+
+    async def _inflate(self, inflater: Inflater) -> bytes:
+        try:
+            while True:
+                if inflater.pending:
+                    # What is packed tightly must not keep the event loop for itself.
+                    await asyncio.sleep(0)
+                    piece = inflater.feed(b"")
+                elif data := await self._receive(self._idle):
+                    piece = inflater.feed(data)
+                else:
+                    inflater.finish()
+                    return b""
+                if piece:
+                    return piece
+        except zlib.error as exc:
+            raise UpstreamFailure(
+                f"Endpoint '{self._name}' sent an answer that cannot be decompressed."
+            ) from exc
+
+    def _news(self, seconds: float, what: str) -> asyncio.Future[None]:
+        """Done when something has arrived, gone wrong, or taken longer than ``seconds``."""
+        due = self._loop.time() + seconds
+        if due >= self._total:
+            due, what = self._total, _WHOLE
+        self._what = what
+        self._waiter = waiter = self._loop.create_future()
+        self._link.watch(due)
+        return waiter
+
+    def _overdue(self) -> None:
+        message = f"Endpoint '{self._name}' timed out: waited for {self._what}."
+        self.fail(UpstreamTimeout(message))
+        self._link.drop()

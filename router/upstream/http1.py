@@ -1,0 +1,151 @@
+"""The pooled connections to one endpoint, speaking HTTP/1.1 themselves.
+
+    HttpTransport   requests out, their answers' heads in; retries what may be retried
+    ├── Pool        idle and open connections
+    │   └── Dialer  name resolution, TCP, TLS
+    └── Connection  one socket and its parser
+        └── HttpAnswer   one answer: what has arrived, who waits for it, until when
+
+A kept connection may be closed by the endpoint in the moment in which a request is written to it.
+When such a connection dies before a single byte of an answer has arrived, the request is sent once
+more on a fresh one: in all likelihood the endpoint has never read it, nothing of an answer has
+been passed on, and what a model is asked has no effect but its answer. A fresh connection that
+dies like that has been closed because of the request, and is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout
+from router.settings.schema import EndpointSettings
+from router.upstream.answer import MAX_BODY_BYTES, HttpAnswer
+from router.upstream.contract import UpstreamRequest
+from router.upstream.dial import Dialer
+from router.upstream.pool import Pool
+from router.upstream.refusals import refusal
+
+__all__ = ["MAX_BODY_BYTES", "HttpTransport"]
+
+_MAX_REFUSAL_BYTES: Final = 64 * 1024
+_REFUSAL_SECONDS: Final = 5.0
+"""What an endpoint gets to say why it refuses."""
+
+_MAX_HEADS: Final = 64
+
+
+class HttpTransport:
+    """Implements ``router.upstream.contract.Transport``."""
+
+    def __init__(self, endpoint: EndpointSettings) -> None:
+        self._name = endpoint.name
+        self._timeouts = endpoint.timeouts
+        self._dialer = Dialer(endpoint)
+        self._pool: Pool | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._posts: dict[str, bytes] = {}
+        fields = [
+            f"Host: {self._dialer.authority}",
+            "Accept: */*",
+            "Accept-Encoding: identity",
+            "User-Agent: switchyard",
+        ]
+        self._key = b""
+        if endpoint.api_key is not None:
+            key = endpoint.api_key.get_secret_value()
+            self._key = key.encode()
+            fields.append(f"Authorization: Bearer {key}")
+        self._fields = "\r\n".join(fields)
+
+    async def send(self, request: UpstreamRequest) -> HttpAnswer:
+        """See ``Transport.send``."""
+        timeouts = self._timeouts
+        body = request.body
+        head = b"%b%d\r\n\r\n" % (self._post(request.path), len(body))
+        # An answer in one piece has its first byte when all of it is there.
+        first_byte = timeouts.first_byte if request.stream else timeouts.total
+        answer = await self._ask(head, body, first_byte, timeouts.idle, timeouts.total)
+        if answer.status != 200:
+            raise await self._refusal(answer)
+        try:
+            answer.decode()
+        except UpstreamError:
+            answer.close()
+            raise
+        return answer
+
+    async def get(self, path: str, timeout: float) -> tuple[int, bytes]:
+        """See ``Transport.get``."""
+        head = f"{self._request_line('GET', path)}{self._fields}\r\n\r\n".encode()
+        try:
+            answer = await self._ask(head, b"", timeout, timeout, timeout)
+            try:
+                answer.decode()
+                return answer.status, await answer.body()
+            finally:
+                answer.close()
+        except UpstreamTimeout as exc:
+            raise UpstreamTimeout(
+                f"Endpoint '{self._name}' did not answer within {timeout:g} s."
+            ) from exc
+
+    async def close(self) -> None:
+        """See ``Transport.close``."""
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def _ask(
+        self, head: bytes, body: bytes, first_byte: float, idle: float, total: float
+    ) -> HttpAnswer:
+        """Send a request and wait for the head of its answer, whatever its status."""
+        pool = self._pool
+        if pool is None:
+            self._loop = asyncio.get_running_loop()
+            pool = Pool(self._loop, self._name, self._dialer, self._timeouts.connect)
+            self._pool = pool
+        total += self._loop.time()
+        connection = pool.take()
+        if connection is not None:
+            answer = connection.ask(head, body, idle, total)
+            try:
+                await answer.head(first_byte)
+                return answer
+            except UpstreamFailure:
+                if answer.touched:
+                    raise
+        connection = await pool.connect(total)
+        answer = connection.ask(head, body, idle, total)
+        await answer.head(first_byte)
+        return answer
+
+    async def _refusal(self, answer: HttpAnswer) -> UpstreamError:
+        """What an answer other than 200 means, however much of its body arrives."""
+        body = b""
+        # The status says enough, whatever becomes of the words that go with it.
+        with contextlib.suppress(UpstreamError, TimeoutError), contextlib.closing(answer):
+            answer.decode()
+            async with asyncio.timeout(_REFUSAL_SECONDS):
+                while len(body) < _MAX_REFUSAL_BYTES and (piece := await answer.read()):
+                    body += piece
+        if self._key:
+            body = body.replace(self._key, b"[api_key]")
+        return refusal(self._name, answer.status, answer.headers, body)
+
+    def _post(self, path: str) -> bytes:
+        """Everything of a POST's head before the length of its body."""
+        post = self._posts.get(path)
+        if post is None:
+            post = (
+                f"{self._request_line('POST', path)}{self._fields}\r\n"
+                "Content-Type: application/json\r\nContent-Length: "
+            ).encode()
+            if len(self._posts) < _MAX_HEADS:
+                self._posts[path] = post
+        return post
+
+    def _request_line(self, method: str, path: str) -> str:
+        if not (path.isascii() and path.isprintable()) or " " in path:
+            raise ValueError(f"not a path that can be requested: {path!r}")
+        return f"{method} {self._dialer.path}{path} HTTP/1.1\r\n"

@@ -1,0 +1,49 @@
+"""Every fault is tried on every dialect, and on both event loops that the router may run on."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+import uvloop
+
+from router.settings.schema import Dialect
+from tests.support.speech import DIALECTS, SPEECH, Speech
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """See pytest-asyncio."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect(request: pytest.FixtureRequest) -> Dialect:
+    """What the endpoint speaks."""
+    value: Dialect = request.param
+    return value
+
+
+@pytest.fixture
+def speech(dialect: Dialect) -> Speech:
+    """A well-formed answer of the endpoint's."""
+    return SPEECH[dialect]
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "stream"])
+def stream(request: pytest.FixtureRequest) -> bool:
+    """Whether the client asks for a stream."""
+    value: bool = request.param
+    return value
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_collection() -> Iterator[None]:
+    """Each test collects garbage, to find what was destroyed unfinished: spare it the modules."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

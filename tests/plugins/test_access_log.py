@@ -1,0 +1,116 @@
+"""The access log of a real process: one line per request, and nothing private in it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+from typing import Any
+
+import orjson
+from structlog.testing import capture_logs
+
+from plugins.access_log import AccessLog
+from router.exchange import Exchange, Operation, Outcome
+from tests.support.fetch import fetch
+from tests.support.fleet import http_client, simulated
+
+ROOT = Path(__file__).parents[2]
+KEY = "sk-very-secret"
+WRONG_KEY = "sk-somebody-elses"
+PROMPT = "say exactly: the answer is private"
+CONFIG = """
+server: {port: 0}
+auth: {keys: [{name: team-a, key: KEY}]}
+endpoints: [{name: one, url: "URL", dialect: chat, api_key: sk-upstream-secret}]
+logging: {format: json}
+"""
+
+
+async def served(tmp_path: Path, url: str, requests: Any) -> list[dict[str, Any]]:
+    """Run a router in a process of its own while ``requests(base_url)`` runs; its log."""
+    file = tmp_path / "switchyard.yaml"
+    file.write_text(CONFIG.replace("KEY", KEY).replace("URL", url))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "router", "serve", "--config", str(file)), cwd=ROOT, stderr=PIPE
+    )
+    assert process.stderr is not None
+    lines: list[bytes] = []
+    try:
+        async with asyncio.timeout(40):
+            while b"listening" not in (line := await process.stderr.readline()):
+                lines.append(line)
+            await requests(orjson.loads(line)["url"])
+            process.send_signal(signal.SIGTERM)
+            lines += (await process.stderr.read()).splitlines()
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return [orjson.loads(line) for line in lines]
+
+
+async def test_one_line_per_request_and_nothing_private(tmp_path: Path) -> None:
+    body = {"model": "sim-chat", "input": PROMPT, "instructions": "Hush, hush."}
+    ask = {"headers": {"Authorization": f"Bearer {KEY}"}}
+
+    async def requests(url: str) -> None:
+        async with http_client() as http:
+            for fields in ({}, {"stream": True}, {"model": "unknown"}, {"temperature": 9}):
+                await fetch(http, "POST", f"{url}/v1/responses", json={**body, **fields}, **ask)
+            wrong = {"Authorization": f"Bearer {WRONG_KEY}", "X-Request-Id": "mine"}
+            await fetch(http, "POST", f"{url}/v1/responses", json=body, headers=wrong)
+            await fetch(http, "GET", f"{url}/v1/responses/resp_private", **ask)
+            await fetch(http, "GET", f"{url}/private/path?private=query", **ask)
+            await fetch(http, "GET", f"{url}/health")
+
+    async with simulated("chat") as (endpoint,):
+        log = await served(tmp_path, endpoint["url"], requests)
+    lines = [line for line in log if line["component"] == "access"]
+    seen = [(line["route"], line["status"], line["outcome"]) for line in lines]
+    assert seen == [
+        ("/v1/responses", 200, "ok"),
+        ("/v1/responses", 200, "ok"),
+        ("/v1/responses", 404, "refused"),
+        ("/v1/responses", 400, "refused"),
+        ("/v1/responses", 401, "refused"),
+        ("/v1/responses/{id}", 404, "refused"),
+        ("other", 404, "refused"),
+    ]
+    whole, stream, unknown, _, refused, *_ = lines
+    for line in (whole, stream):
+        assert line["caller"] == "team-a"
+        assert (line["model"], line["endpoint"], line["attempts"]) == ("sim-chat", "one", 1)
+        assert line["input_tokens"] > 0
+        assert line["output_tokens"] > 0
+        assert 0 < line["ms"] < 20_000
+    assert (whole["stream"], stream["stream"]) == (False, True)
+    assert "first_output_ms" not in whole
+    assert 0 < stream["first_output_ms"] <= stream["ms"]
+    assert (unknown["model"], unknown["error"]) == ("unknown", "model_not_found")
+    assert refused["request_id"] == "mine"
+    assert refused["caller"] == "default"
+    private = re.compile(r"private|hush|sk-", re.I)
+    for line in log:
+        assert not private.search(orjson.dumps(line).decode()), line
+
+
+def test_what_is_not_known_is_left_out_and_long_names_are_cut() -> None:
+    exchange = Exchange(
+        id="req_1", operation=Operation.RESPONSES, route="/v1/responses", method="POST",
+        headers={}, remote=None, started=5.0,
+    )  # fmt: skip
+    log = AccessLog()
+    with capture_logs() as lines:
+        log.ended(exchange)
+        exchange.model = "x" * 100_000
+        exchange.outcome = Outcome.CANCELLED
+        log.ended(exchange)
+    first, second = lines
+    assert not {"model", "endpoint", "error", "input_tokens", "first_output_ms"} & set(first)
+    assert (first["ms"], first["outcome"]) == (0.0, None)
+    assert (len(second["model"]), second["outcome"]) == (200, "cancelled")

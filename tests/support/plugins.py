@@ -1,0 +1,66 @@
+"""Plugins for the tests, named in settings as ``tests.support.plugins:FACTORY``."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from router.exchange import Exchange, Sink
+from router.plugin import Guard, Interceptor, Observer, Proceed
+from router.wire.frame import Frame
+
+__all__ = ["NOT_CALLABLE", "Parrot", "Recorder", "broken", "nothing"]
+
+NOT_CALLABLE = 5
+
+
+class Recorder(Guard, Observer):
+    """Writes down everything that it hears, per application that made one."""
+
+    made: ClassVar[list[Recorder]] = []
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.ended_as: list[Exchange] = []
+        self.made.append(self)
+
+    async def start(self) -> None:
+        self.heard.append("start")
+
+    async def stop(self) -> None:
+        self.heard.append("stop")
+
+    async def admit(self, exchange: Exchange) -> None:
+        self.heard.append("admit")
+
+    def started(self, exchange: Exchange) -> None:
+        self.heard.append("started")
+
+    def first_output(self, exchange: Exchange) -> None:
+        self.heard.append("first_output")
+
+    def ended(self, exchange: Exchange) -> None:
+        self.heard.append("ended")
+        self.ended_as.append(exchange)
+
+
+class Parrot(Interceptor):
+    """Answers for the model ``parrot`` itself, and leaves everything else to the rest."""
+
+    async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
+        if exchange.model != "parrot":
+            await proceed(exchange, sink)
+        elif exchange.stream:
+            sink.open({"X-Parrot": "stream"})
+            sink.feed([Frame.of({"type": "parrot.said", "text": exchange.body["input"]})])
+            sink.end()
+        else:
+            sink.finish(200, b'{"parrot": true}', {"X-Parrot": "whole"})
+
+
+def broken() -> None:
+    """A factory with a bug of its own."""
+    raise ZeroDivisionError("this plugin is broken")
+
+
+def nothing() -> None:
+    """A factory that makes nothing."""

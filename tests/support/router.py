@@ -1,0 +1,253 @@
+"""A router in the test's own loop, on a free port, that leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from router.app import FRONT, REGISTRY, create_app
+from router.endpoints.slots import Slots
+from router.settings.schema import Dialect, Settings
+from tests.support.speech import SPEECH
+from tests.support.sse import Event, parse_events
+from tests.support.upstream import Upstream
+
+__all__ = ["API_KEY", "Reply", "Router", "endpoint", "eventually", "routing", "settings_for"]
+
+API_KEY = "sk-upstream-secret"
+"""The key that every endpoint of the tests is called with; no client may ever see it."""
+
+PATIENCE = 10.0
+"""Seconds until something that must happen counts as not happening."""
+
+_PACKAGE = str(Path(__file__).parents[2] / "router")
+_TIMEOUTS = {"connect": 0.5, "first_byte": 0.4, "idle": 0.4, "total": 8.0}
+
+
+def endpoint(
+    upstream: Upstream | str, dialect: Dialect, name: str = "one", **fields: Any
+) -> dict[str, Any]:
+    """The settings of an endpoint that serves the model ``m``, with short deadlines.
+
+    The router's probe leaves no connection behind, so that each test counts its own only.
+    """
+    address = upstream if isinstance(upstream, str) else upstream.address
+    if isinstance(upstream, Upstream):
+        upstream.keeps_probes = False
+    timeouts = {**_TIMEOUTS, **fields.pop("timeouts", {})}
+    return {
+        "name": name,
+        "url": address + SPEECH[dialect].prefix,
+        "dialect": dialect,
+        "api_key": API_KEY,
+        "models": ["m"],
+        "timeouts": timeouts,
+        **fields,
+    }
+
+
+def settings_for(*endpoints: dict[str, Any], **sections: Any) -> Settings:
+    """Settings with these endpoints, probed once only."""
+    return Settings.model_validate(
+        {
+            "endpoints": list(endpoints),
+            "logging": {"access": False},
+            **sections,
+            "server": {"drain_timeout": 0.5, **sections.get("server", {})},
+            "balance": {"health_interval": 3600, **sections.get("balance", {})},
+        }
+    )
+
+
+@dataclass
+class Reply:
+    """What a client got."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The body, decoded."""
+        value: dict[str, Any] = orjson.loads(self.body)
+        return value
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error in the envelope, which has all four keys and nothing beside."""
+        assert list(self.json) == ["error"], self.body
+        error: dict[str, Any] = self.json["error"]
+        assert sorted(error) == ["code", "message", "param", "type"], error
+        return error
+
+    @property
+    def events(self) -> list[Event]:
+        """The events of a stream."""
+        assert self.headers["Content-Type"] == "text/event-stream; charset=utf-8", self.body
+        return parse_events(self.body)
+
+
+@dataclass
+class Router:
+    """A running router. ``log`` is what it logged, ``faults`` what nobody may ever see."""
+
+    url: str
+    app: web.Application
+    runner: web.AppRunner
+    http: aiohttp.ClientSession
+    log: list[MutableMapping[str, Any]]
+    faults: list[str] = field(default_factory=list)
+
+    def request(
+        self, *, stream: bool = False, chat: bool = False, **fields: Any
+    ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Ask the model ``m`` for an answer; a context manager for the client's response."""
+        body: dict[str, Any] = {"model": "m", "stream": stream, "input": "hi", **fields}
+        path = "/v1/responses"
+        if chat:
+            path = "/v1/chat/completions"
+            body["messages"] = [{"role": "user", "content": body.pop("input")}]
+        return self.http.post(self.url + path, data=orjson.dumps(body))
+
+    async def ask(self, *, stream: bool = False, chat: bool = False, **fields: Any) -> Reply:
+        """Ask the model ``m`` and read the whole answer."""
+        async with self.request(stream=stream, chat=chat, **fields) as response:
+            body = await response.read()
+            return Reply(response.status, response.headers, body)
+
+    async def in_flight(self) -> float:
+        """Requests in flight, as the metrics have it."""
+        return sum(await self.metric("switchyard_requests_in_flight"))
+
+    async def metric(self, name: str, **labels: str) -> list[float]:
+        """The values of a metric, for all label sets that include ``labels``."""
+        async with self.http.get(self.url + "/metrics") as response:
+            lines = (await response.text()).splitlines()
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        return [
+            float(line.rsplit(" ", 1)[1])
+            for line in lines
+            if line.startswith((f"{name}{{", f"{name} ")) and all(w in line for w in wanted)
+        ]
+
+    @property
+    def slots(self) -> Slots:
+        """What is in flight, and the queue."""
+        return self.app[REGISTRY].slots
+
+    @property
+    def running(self) -> int:
+        """How many exchanges run."""
+        return len(self.app[FRONT]._running)
+
+    @property
+    def held(self) -> int:
+        """Bytes that wait in this process for clients to read."""
+        server = self.runner.server
+        assert server is not None
+        transports = [c.transport for c in server.connections if c.transport is not None]
+        return sum(transport.get_write_buffer_size() for transport in transports)
+
+    async def idle(self) -> None:
+        """Wait until no exchange runs; then nothing may be in flight."""
+        await eventually(lambda: not self.running)
+        assert not self.slots._in_flight
+        assert not self.slots.waiting
+        assert await self.in_flight() == 0
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait until ``condition()`` is true; fail when it never is."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 (what is waited for has no event)
+            await asyncio.sleep(0.005)
+
+
+@contextlib.asynccontextmanager
+async def routing(
+    *endpoints: dict[str, Any],
+    handler_cancellation: bool = True,
+    foreign: bool | web.Application = False,
+    **sections: Any,
+) -> AsyncIterator[Router]:
+    """A router for these endpoints; at the end it must have left nothing behind.
+
+    ``foreign`` mounts it under ``/llm`` in somebody else's application, which may be given.
+    """
+    app = create_app(settings_for(*endpoints, **sections))
+    outer = app
+    if foreign is not False:
+        outer = web.Application() if foreign is True else foreign
+        outer.add_subapp("/llm", app)
+    timeout = aiohttp.ClientTimeout(total=PATIENCE)
+    with _watched() as (log, faults):
+        runner = web.AppRunner(
+            outer,
+            handler_cancellation=handler_cancellation,
+            access_log=None,
+            shutdown_timeout=1.0,
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            async with aiohttp.ClientSession(timeout=timeout) as http:
+                router = Router(url + ("/llm" if foreign else ""), app, runner, http, log, faults)
+                yield router
+                await router.idle()
+        finally:
+            await runner.cleanup()
+        await asyncio.sleep(0)
+        assert _own_tasks() == []
+
+
+def _own_tasks() -> list[asyncio.Task[Any]]:
+    """Tasks that run the router's code."""
+    found = []
+    for task in asyncio.all_tasks():
+        code = getattr(task.get_coro(), "cr_code", None)
+        if code is not None and code.co_filename.startswith(_PACKAGE):
+            found.append(task)
+    return found
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[tuple[list[MutableMapping[str, Any]], list[str]]]:
+    """Collect logs, and fail for what only a bug puts there.
+
+    That is: anything logged as an error, tasks destroyed, exceptions that nobody retrieved.
+    """
+    faults: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: faults.append(repr(context)))
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            faults.append(self.format(record))
+
+    handler = Handler(logging.WARNING)
+    loggers = [logging.getLogger(name) for name in ("aiohttp", "asyncio")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        with capture_logs() as log:
+            yield log, faults
+        gc.collect()
+    finally:
+        loop.set_exception_handler(None)
+        for logger in loggers:
+            logger.removeHandler(handler)
+    faults += [repr(line) for line in log if line["log_level"] in ("error", "critical")]
+    assert faults == []

@@ -1,0 +1,113 @@
+"""The log as a process writes it to standard error."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_PROGRAM = """
+from router.telemetry.log import configure, get_logger
+log = get_logger("router.test")
+configure({level!r}, {form!r})
+{code}
+"""
+
+
+def logged(code: str, form: str = "json", level: str = "info") -> list[str]:
+    """The lines that this code logs in a process of its own."""
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", _PROGRAM.format(level=level, form=form, code=code)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
+    return result.stderr.splitlines()
+
+
+def test_a_json_line() -> None:
+    began = datetime.now(UTC)
+    (line,) = logged('log.warning("it happened", text="äöü\\n", number=5, other=(1, None))')
+    found = orjson.loads(line)
+    stamp = datetime.fromisoformat(found.pop("timestamp"))
+    assert abs((stamp - began).total_seconds()) < 30
+    assert found == {
+        "event": "it happened",
+        "component": "router.test",
+        "level": "warning",
+        "text": "äöü\n",
+        "number": 5,
+        "other": [1, None],
+    }
+
+
+def test_time_stamps_rise_and_have_one_form() -> None:
+    lines = logged("for n in range(3000): log.info('x')")
+    stamps = [orjson.loads(line)["timestamp"] for line in lines]
+    assert stamps == sorted(stamps)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", stamp) for stamp in stamps)
+
+
+def test_auto_is_json_where_nobody_watches() -> None:
+    assert orjson.loads(logged('log.info("x")', "auto")[0])["event"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("level", "seen"),
+    [
+        ("debug", ["debug", "info", "warning", "error"]),
+        ("info", ["info", "warning", "error"]),
+        ("warning", ["warning", "error"]),
+        ("error", ["error"]),
+    ],
+)
+def test_levels(level: str, seen: list[str]) -> None:
+    code = 'for name in ("debug", "info", "warning", "error"): getattr(log, name)(name)'
+    assert [orjson.loads(line)["level"] for line in logged(code, level=level)] == seen
+
+
+RAISE = """
+prompt = "a secret prompt"
+try:
+    1 / 0
+except ZeroDivisionError:
+    log.exception("it broke")
+"""
+
+
+def test_an_exception_in_json_is_one_line() -> None:
+    (line,) = logged(RAISE)
+    found = orjson.loads(line)
+    assert found["level"] == "error"
+    assert found["exception"].endswith("ZeroDivisionError: division by zero")
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_an_exception_shows_no_local_variables(form: str) -> None:
+    shown = "\n".join(logged(RAISE, form))
+    assert "ZeroDivisionError" in shown
+    assert "a secret prompt" not in shown
+
+
+def test_console_lines_are_for_people_and_cannot_be_forged() -> None:
+    lines = logged('log.info("it happened", model="m\\n[error] forged\\x1b[31m", n=5)', "console")
+    assert len(lines) == 1
+    assert "it happened" in lines[0]
+    assert "n=5" in lines[0]
+    assert "\x1b" not in lines[0]
+
+
+def test_what_cannot_be_written_as_json_is_shown_somehow() -> None:
+    (line,) = logged('log.info("x", path=__import__("pathlib").Path("/etc"), keys={1: 2})')
+    found = orjson.loads(line)
+    assert "/etc" in found["path"]
+    assert found["keys"] == {"1": 2}

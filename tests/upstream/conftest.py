@@ -1,0 +1,16 @@
+"""What talks to sockets is tried on both event loops that it may run on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+import uvloop
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """See pytest-asyncio."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

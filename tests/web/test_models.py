@@ -1,0 +1,69 @@
+"""The list of models, and each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.fetch import fetch
+from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.upstream import Upstream, refused_port
+
+
+async def get(router: Router, path: str) -> Reply:
+    return await fetch(router.http, "GET", router.url + path)
+
+
+async def listed(router: Router) -> list[str]:
+    """The names under ``/v1/models``, which have OpenAI's form."""
+    listing = (await get(router, "/v1/models")).json
+    assert listing["object"] == "list"
+    for model in listing["data"]:
+        assert set(model) == {"id", "object", "created", "owned_by"}
+        assert model["object"] == "model"
+        assert type(model["created"]) is int
+    assert (await get(router, "/api/v1/models")).json == listing
+    return [model["id"] for model in listing["data"]]
+
+
+async def test_every_model_is_listed_once_in_the_order_of_the_configuration() -> None:
+    fields: dict[str, Any] = {"aliases": {"small": "b"}, "models": ["b", "a", "gpt-*"]}
+    async with (
+        Upstream(models=("gpt-5", "a", "secret")) as first,
+        Upstream(models=("a", "org/z:1")) as second,
+        routing(
+            endpoint(first, "chat", "first", **fields),
+            endpoint(second, "chat", "second", models=None),
+        ) as router,
+    ):
+        await eventually(lambda: first.probes and second.probes)
+        assert await listed(router) == ["b", "a", "gpt-5", "small", "org/z:1"]
+        for name in ("a", "b", "gpt-5", "small", "org/z:1", "gpt-unlisted"):
+            reply = await get(router, f"/v1/models/{name}")
+            assert (reply.status, reply.json["id"]) == (200, name)
+        for name in ("secret", "A", "gpt", "org/z", "x" * 5000):
+            reply = await get(router, f"/v1/models/{name}")
+            assert (reply.status, reply.error["code"]) == (404, "model_not_found")
+            assert reply.error["param"] == "model"
+            assert "Served: b, a, gpt-5, small, org/z:1." in reply.error["message"]
+            assert len(reply.error["message"]) < 500
+
+
+async def test_a_model_that_is_asked_for_at_once_waits_for_the_first_probe() -> None:
+    async with (
+        Upstream(models=("late",)) as upstream,
+        routing(endpoint(upstream, "ollama", models=None)) as router,
+    ):
+        assert (await get(router, "/v1/models/late")).status == 200
+        assert len(upstream.probes) == 1
+
+
+async def test_nobody_knows_while_an_endpoint_was_never_heard_of() -> None:
+    async with (
+        refused_port() as nobody,
+        routing(endpoint(nobody, "chat", models=None)) as router,
+    ):
+        reply = await get(router, "/v1/models/any")
+        assert (reply.status, reply.error["code"]) == (503, "upstream_unavailable")
+        assert "one" in reply.error["message"]
+        assert "Retry-After" in reply.headers
+        assert await listed(router) == []
