@@ -13,6 +13,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from router.errors import RouterError
 from router.exchange import ClientGone, Exchange, Sink
@@ -22,6 +23,9 @@ from router.upstream.contract import Adapter, Call
 from router.wire.frame import Frame
 
 __all__ = ["Delivery", "Job"]
+
+_MAX_HELD: Final = 256
+"""So many events without any output are held back; it is usually two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +73,7 @@ class Delivery:
         """Deliver what a reader made, or hold it while there is no output yet."""
         if not self.has_output:
             if not (reader.has_output or reader.ended):
-                if self._sink.opened:
-                    self._sink.feed(frames)
-                else:
-                    self._held.extend(frames)
+                self._hold(frames)
                 return
             if not self._sink.opened:
                 frames = [*self._held, *frames]
@@ -81,6 +82,15 @@ class Delivery:
             self._first_output(self._exchange)
         if frames:
             self._sink.feed(frames)
+
+    def _hold(self, frames: list[Frame]) -> None:
+        """Keep what is no output back, as long as the head may be kept back."""
+        if self._sink.opened:
+            self._sink.feed(frames)
+            return
+        self._held.extend(frames)
+        if len(self._held) > _MAX_HELD:
+            self._open_early()
 
     def rewind(self) -> None:
         """Forget what an attempt made that has not been delivered."""

@@ -17,7 +17,7 @@ import orjson
 
 from router.delivery import Delivery, Job, answer_headers
 from router.endpoints.registry import Registry, Target
-from router.errors import RouterError, UpstreamError, UpstreamUnavailable
+from router.errors import InvalidRequest, RouterError, UpstreamError, UpstreamUnavailable
 from router.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
@@ -168,6 +168,7 @@ class _Run:
         preferred = self._issuers(every)
         left: Sequence[Target] = every
         tried: set[str] = set()
+        failure: RouterError | None = None
         while True:
             async with self._registry.reserve(left, preferred) as target:
                 tried.add(target.endpoint.name)
@@ -175,10 +176,17 @@ class _Run:
                     await self._attempt(target)
                     return
                 except UpstreamError as error:
+                    error.message = target.endpoint.redacted(error.message)
+                    failure = error
                     self._note_failure(target, error)
                     left = self._what_is_left(error, every, tried)
-                    if not left:
-                        raise
+                except InvalidRequest as error:
+                    # Its dialect cannot carry the request: another one may.
+                    failure = failure or error
+                    every = tuple(t for t in every if t != target)
+                    left = [t for t in every if t.endpoint.name not in tried]
+                if not left:
+                    raise failure
             self._reader = None
             self._delivery.rewind()
 
@@ -209,7 +217,8 @@ class _Run:
 
     def _note_failure(self, target: Target, error: UpstreamError) -> None:
         self._metrics.attempts.labels(target.endpoint.name, error.code or "error").inc()
-        if isinstance(error, UpstreamUnavailable):
+        if isinstance(error, UpstreamUnavailable) and error.again:
+            # No connection; an endpoint that answers 503 is there, and may serve other models.
             target.endpoint.failed_to_connect()
         _log.warning(
             "attempt failed",

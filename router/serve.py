@@ -7,17 +7,22 @@ import contextlib
 import gc
 import signal
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from aiohttp import web
 
 from router.app import FRONT, create_app
 from router.settings.schema import Settings
 from router.telemetry.log import configure, get_logger
+from router.web.front import Front
 
 __all__ = ["new_event_loop", "run", "serve"]
 
 _log = get_logger("router.serve")
-_BACKLOG = 4096
+_BACKLOG: Final = 4096
+_KEEPALIVE_SECONDS: Final = 75.0
+_FLUSH_SECONDS: Final = 2.0
+"""What a client gets, twice, to read the rest of an answer that is over."""
 
 
 def run(settings: Settings) -> int:
@@ -44,8 +49,9 @@ async def serve(
 ) -> int:
     """Serve until a signal, or until ``stop`` is set; the exit code.
 
-    ``on_ready`` gets the base URL once the socket listens. A second signal ends the draining.
-    Raises OSError when the address cannot be listened on.
+    ``on_ready`` gets the base URL once the socket listens. While it drains, the socket still does,
+    so that new requests are told (503) instead of being left in doubt. A further signal ends the
+    draining. Raises OSError when the address cannot be listened on.
     """
     stop = stop or asyncio.Event()
     app = create_app(settings)
@@ -54,51 +60,60 @@ async def serve(
         handle_signals=False,
         handler_cancellation=True,
         access_log=None,
-        keepalive_timeout=75.0,
-        shutdown_timeout=5.0,
+        keepalive_timeout=_KEEPALIVE_SECONDS,
+        shutdown_timeout=_FLUSH_SECONDS,
     )
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, settings.server.host, settings.server.port, backlog=_BACKLOG)
-        await site.start()
-        url = _url(settings.server.host, runner.addresses[0][1])
-        _log.info("listening", url=url, endpoints=[e.name for e in settings.endpoints])
-        if on_ready is not None:
-            on_ready(url)
-        gc.freeze()  # what is there now stays for good: no need to look through it again
-        with _signals(stop):
+    with _signals(stop) as hurry:
+        await runner.setup()
+        try:
+            server = settings.server
+            await web.TCPSite(runner, server.host, server.port, backlog=_BACKLOG).start()
+            url = _url(server.host, runner.addresses[0][1])
+            _log.info("listening", url=url, endpoints=[e.name for e in settings.endpoints])
+            if on_ready is not None:
+                on_ready(url)
+            gc.freeze()  # what is there now stays for good: no need to look through it again
             await stop.wait()
-            _log.info("draining", seconds=settings.server.drain_timeout)
-            await site.stop()
-            await _drain(app, settings.server.drain_timeout)
-        return 0
-    finally:
-        await runner.cleanup()
+            _log.info("draining", seconds=server.drain_timeout)
+            await _drain(app[FRONT], server.drain_timeout, hurry)
+            return 0
+        finally:
+            await runner.cleanup()
 
 
-async def _drain(app: web.Application, seconds: float) -> None:
-    """Drain, unless a second signal says that it should be over now."""
-    hurry = asyncio.Event()
-    with _signals(hurry):
-        drained = asyncio.ensure_future(app[FRONT].drain(seconds))
-        hurried = asyncio.ensure_future(hurry.wait())
+async def _drain(front: Front, seconds: float, hurry: asyncio.Event) -> None:
+    """Drain, unless ``hurry`` says that it should be over now."""
+    drained = asyncio.ensure_future(front.drain(seconds))
+    hurried = asyncio.ensure_future(hurry.wait())
+    try:
         await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
         if not drained.done():
-            drained.cancel()
-            await app[FRONT].drain(0)
+            _log.info("draining ends early")
+            await front.drain(0)
+        await drained
+    finally:
+        for task in (drained, hurried):
+            task.cancel()
+        await asyncio.wait({drained, hurried})
 
 
 @contextlib.contextmanager
-def _signals(event: asyncio.Event) -> Iterator[None]:
+def _signals(stop: asyncio.Event) -> Iterator[asyncio.Event]:
+    """Have SIGINT and SIGTERM set ``stop``, and from then on the event that is given."""
+    hurry = asyncio.Event()
     loop = asyncio.get_running_loop()
     caught = []
+
+    def signalled() -> None:
+        (hurry if stop.is_set() else stop).set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
+        # Not on every platform, and not outside of the main thread.
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(number, event.set)
+            loop.add_signal_handler(number, signalled)
             caught.append(number)
     try:
-        yield
+        yield hurry
     finally:
         for number in caught:
             loop.remove_signal_handler(number)

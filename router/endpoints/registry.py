@@ -46,6 +46,11 @@ class Endpoint:
         self.answers = False
         self.probe_now.set()
 
+    def redacted(self, text: str) -> str:
+        """What the endpoint said, without its key: some quote it when they refuse it."""
+        key = self.settings.api_key
+        return text if key is None else text.replace(key.get_secret_value(), "[api_key]")
+
     @property
     def ready(self) -> bool:
         """Whether it was asked, answered, and has anything to serve."""

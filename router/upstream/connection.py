@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         self._bare_bytes = 0  # received since there was progress
         self._head_bytes = 0
         self._interim = False  # inside a 1xx answer
-        self._until_eof = False
+        self._until_eof = False  # such an answer is the connection's last
         self._keep = False
         self._paused = False
         self._due = 0.0
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
     def ask(self, head: bytes, body: bytes, idle: float, total: float) -> HttpAnswer:
         """Send a request; ``idle`` and ``total`` are those of the answer."""
         self._answer = answer = HttpAnswer(self, self._loop, self._name, idle, total)
-        self._keep = self._until_eof = False
+        self._keep = False
         self._bare_bytes = self._head_bytes = 0
         if self._transport.is_closing():
             answer.fail(self._broken(answer))

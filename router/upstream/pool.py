@@ -50,9 +50,11 @@ class Pool:
             raise self._unavailable("it is no longer in use")
         connection = Connection(self._loop, self._name, self)
         left = total - self._loop.time()
+        connected = False
         try:
             async with asyncio.timeout(min(self._connect_seconds, left)):
                 await self._dialer.dial(self._loop, connection)
+            connected = True
         except CannotConnect as exc:
             raise self._unavailable(str(exc)) from exc
         except TimeoutError as exc:
@@ -62,6 +64,10 @@ class Pool:
                 ) from exc
             reason = f"timed out after {self._connect_seconds:g} s (timeouts.connect)"
             raise self._unavailable(reason) from exc
+        finally:
+            if not connected:
+                # uvloop does not tell the protocol when it gives up a connection just made.
+                self.lost(connection)
         return connection
 
     async def close(self) -> None:

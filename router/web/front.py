@@ -9,6 +9,7 @@ for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import time
@@ -78,12 +79,10 @@ class Front:
             except RouterError as error:
                 return self._refused(exchange, error)
             except asyncio.CancelledError:
-                if not exchange.running:
-                    self._end(exchange, Outcome.CANCELLED)
+                self._abandoned(exchange)
                 raise
             except ConnectionError:  # the client left, perhaps while it sent its body
-                if not exchange.running:
-                    self._end(exchange, Outcome.CANCELLED)
+                self._abandoned(exchange)
                 return web.Response(status=_CLIENT_CLOSED_REQUEST)
             except Exception:
                 _log.exception("handler failed", request_id=exchange.id, route=exchange.route)
@@ -152,7 +151,8 @@ class Front:
         exchange.status = error.status
         if sink.opened:
             # Only a plugin gets here: the pipeline ends its streams itself.
-            sink.feed([_error_event(error)])
+            with contextlib.suppress(ClientGone):
+                sink.feed([_error_event(error)])
             return Outcome.FAILED
         headers = answer_headers(exchange, error.headers)
         sink.finish(error.status, orjson.dumps(error.envelope()), headers)
@@ -166,6 +166,12 @@ class Front:
         response.headers.update(error.headers)
         response.headers["X-Request-Id"] = exchange.id
         return response
+
+    def _abandoned(self, exchange: Exchange) -> None:
+        """The client left before there was a task to end the exchange."""
+        if not exchange.running:
+            exchange.status = _CLIENT_CLOSED_REQUEST
+            self._end(exchange, Outcome.CANCELLED)
 
     def _end(self, exchange: Exchange, outcome: Outcome) -> None:
         if exchange.finished is None:
@@ -196,7 +202,9 @@ class Front:
         self.draining = True
         if not await self._tasks.wait(timeout):
             for task, (exchange, _) in list(self._running.items()):
-                exchange.abort = ShuttingDown("The router is shutting down.")
+                exchange.abort = ShuttingDown(
+                    "The router is shutting down.", headers={"Retry-After": "1"}
+                )
                 task.cancel()
             await self._tasks.wait(_ABORT_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Every fault is tried on every dialect, and on both event loops that the router may run on."""
+"""Every fault is tried on every dialect, and where sockets matter on both event loops."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ import uvloop
 from router.settings.schema import Dialect
 from tests.support.speech import DIALECTS, SPEECH, Speech
 
+_ON_BOTH = {"test_connections.py", "test_client_leaves.py"}
+
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """See pytest-asyncio."""
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    if item.path.name in _ON_BOTH:
+        return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(params=DIALECTS)

@@ -11,7 +11,7 @@ from router.settings.schema import Dialect
 from tests.support.router import endpoint, routing
 from tests.support.speech import SPEECH, Speech
 from tests.support.sse import check_responses_stream, text_of
-from tests.support.upstream import Script, Upstream, Wire, streamed, whole
+from tests.support.upstream import Script, Upstream, Wire, silent, streamed, whole
 
 HTML = b"<!doctype html><html><body><h1>It works!</h1></body></html>"
 
@@ -220,3 +220,18 @@ async def test_chat_completions_truncated() -> None:
         for _ in range(2):
             reply = await router.ask(chat=True)
             assert (reply.status, reply.error["code"]) == (502, "upstream_error")
+
+
+async def test_what_is_held_before_output_is_bounded() -> None:
+    """An endpoint that goes on and on without ever beginning is not buffered for ever."""
+    pondering = b'data: {"choices": [], "pondering": true}\n\n'
+    async with (
+        Upstream(streamed(*[pondering * 100] * 20, then=silent)) as upstream,
+        routing(endpoint(upstream, "chat", timeouts={"idle": 0.1})) as router,
+    ):
+        reply = await router.ask(stream=True, chat=True)
+        assert reply.status == 200
+        *passed_on, last = reply.events
+        assert len(passed_on) == 2000
+        assert last.data is not None
+        assert last.data["error"]["code"] == "upstream_timeout"

@@ -13,7 +13,7 @@ from router.settings.schema import Dialect
 from tests.support.client import Client, Leaving
 from tests.support.router import Router, endpoint, eventually, routing
 from tests.support.speech import Speech
-from tests.support.upstream import Script, Upstream, paced, silent, streamed, whole
+from tests.support.upstream import Script, Upstream, paced, silent, streamed
 
 
 @pytest.fixture(params=["own", "foreign"])
@@ -172,16 +172,18 @@ async def test_right_after_asking(dialect: Dialect, stream: bool, mounted: dict[
 async def test_one_that_leaves_does_not_disturb_another(
     dialect: Dialect, speech: Speech, mounted: dict[str, Any]
 ) -> None:
-    slow = streamed(*speech.pieces, kind=speech.kind, pause=0.03)
-    async with Upstream(default=slow) as upstream:
-        async with routing(endpoint(upstream, dialect), **mounted) as router:
-            leaver = await Client.open(router.url)
-            leaver.ask(stream=True)
-            stays = asyncio.create_task(router.ask(stream=True))
-            await leaver.until(b"Hello")
-            leaver.leave("reset")
-            reply = await stays
-            assert reply.events[-1].type == "response.completed"
+    slow = streamed(*speech.pieces, kind=speech.kind, pause=0.01)
+    async with (
+        Upstream(default=slow) as upstream,
+        routing(endpoint(upstream, dialect), **mounted) as router,
+    ):
+        leaver = await Client.open(router.url)
+        leaver.ask(stream=True)
+        stays = asyncio.create_task(router.ask(stream=True))
+        await leaver.until(b"Hello")
+        leaver.leave("reset")
+        reply = await stays
+        assert reply.events[-1].type == "response.completed"
 
 
 async def test_after_the_answer(dialect: Dialect, speech: Speech, mounted: dict[str, Any]) -> None:

@@ -157,8 +157,9 @@ async def test_an_answer_in_one_piece_may_take_its_time(dialect: Dialect, speech
 
 
 async def test_a_slow_body_is_not_idle(dialect: Dialect, speech: Speech) -> None:
-    pieces = [speech.whole[i : i + 20] for i in range(0, len(speech.whole), 20)]
-    slow = streamed(*pieces, kind="application/json", framing="length", pause=0.03)
+    size = len(speech.whole) // 4
+    pieces = [speech.whole[i : i + size] for i in range(0, len(speech.whole), size)]
+    slow = streamed(*pieces, kind="application/json", framing="length", pause=0.06)
     async with (
         Upstream(slow) as upstream,
         routing(endpoint(upstream, dialect, timeouts={"idle": 0.15})) as router,
@@ -235,7 +236,7 @@ async def test_a_refusal_whose_body_never_ends(status: int, then: type) -> None:
         reply = await router.ask()
         assert reply.status == {400: 400, 429: 429, 500: 502}[status]
         assert len(upstream.requests) == 1, "it did answer: with a refusal"
-        await eventually(lambda: upstream.requests[0].wire.gone.is_set())
+        await eventually(upstream.requests[0].wire.gone.is_set)
 
 
 @pytest.mark.parametrize("how", [reset_now, close_now, silent])

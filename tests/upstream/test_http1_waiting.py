@@ -106,13 +106,13 @@ async def test_time_outside_of_read_does_not_count() -> None:
 
     async with (
         Upstream(script) as upstream,
-        transport_to(upstream, timeouts=timeouts(idle=0.2)) as http,
+        transport_to(upstream, timeouts=timeouts(idle=0.5)) as http,
     ):
         answer = await http.send(post())
         assert await answer.read() == b"a"
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(answer.read(), 0.01)
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.7)
         go_on.set()
         assert await answer.read() == b"b"
         assert await everything(answer) == b""
@@ -164,10 +164,10 @@ async def test_total_of_a_stream_that_is_read_too_slowly() -> None:
 async def test_what_is_complete_is_never_late() -> None:
     async with (
         Upstream(whole(b"ok")) as upstream,
-        transport_to(upstream, timeouts=timeouts(total=0.1)) as http,
+        transport_to(upstream, timeouts=timeouts(total=0.5)) as http,
     ):
         answer = await http.send(post())
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.6)
         assert await everything(answer) == b"ok"
 
 
@@ -192,8 +192,8 @@ async def test_one_timer_for_many_waits(monkeypatch: pytest.MonkeyPatch) -> None
 
 async def test_a_deadline_after_a_timer_that_fires_early() -> None:
     async with (
-        Upstream(default=streamed(b"a", b"b", pause=0.15)) as upstream,
-        transport_to(upstream, timeouts=timeouts(first_byte=0.1, idle=0.5)) as http,
+        Upstream(default=streamed(b"a", b"b", pause=0.4)) as upstream,
+        transport_to(upstream, timeouts=timeouts(first_byte=0.3, idle=1.0)) as http,
     ):
         assert await everything(await http.send(post())) == b"ab"
         upstream.default = streamed(b"a", then=silent)

@@ -295,6 +295,13 @@ async def test_a_client_that_leaves_in_the_midst_of_its_body(router: Router) -> 
         writer.write(b'{"model":')
         await writer.drain()
     assert (await send(router, "GET", "/v1/models")).status == 200
+    labels = {"operation": "responses", "outcome": "cancelled"}
+    async with asyncio.timeout(10):
+        while not await router.metric(  # noqa: ASYNC110 (there is no event for it)
+            "switchyard_requests_total", **labels, status="499"
+        ):
+            await asyncio.sleep(0.01)
+    assert not await router.metric("switchyard_requests_total", status="0")
 
 
 class Broken(Guard):

@@ -1,0 +1,88 @@
+"""Draining an application that somebody else runs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from router.app import FRONT
+from tests.support.client import Client
+from tests.support.router import endpoint, eventually, routing
+from tests.support.speech import SPEECH
+from tests.support.upstream import Upstream, Wire, paced, silent, streamed, whole
+
+CHAT = SPEECH["chat"]
+
+
+@pytest.mark.xfail(
+    strict=True, reason="Tasks.wait() waits for the tasks there were when it was called"
+)
+async def test_what_was_admitted_before_gets_its_time() -> None:
+    """A request whose body was still on its way when the draining began is a running one."""
+    go_on = asyncio.Event()
+
+    async def last(wire: Wire) -> None:
+        await go_on.wait()
+        await whole(CHAT.whole)(wire)
+
+    async with (
+        Upstream(paced(whole(CHAT.whole), 0.2), last) as upstream,
+        routing(endpoint(upstream, "chat")) as router,
+    ):
+        first = asyncio.create_task(router.ask())
+        await eventually(lambda: upstream.requests)
+        second = await Client.open(router.url)
+        body = b'{"model": "m", "input": "hi"}'
+        second.send(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{")
+        await asyncio.sleep(0.05)
+        draining = asyncio.create_task(router.app[FRONT].drain(5))
+        await asyncio.sleep(0)
+        second.send(body[1:])
+        assert (await first).status == 200
+        await asyncio.sleep(0.1)
+        go_on.set()
+        head = await second.until(b"\r\n\r\n")
+        second.leave()
+        await draining
+        assert b" 200 " in head.split(b"\r\n")[0]
+
+
+async def test_running_ones_are_ended_when_the_time_is_over() -> None:
+    stream = streamed(CHAT.opening, CHAT.words[0], kind=CHAT.kind, then=silent)
+    patient = {"first_byte": 30, "idle": 30, "total": 30}
+    async with (
+        Upstream(stream, silent) as upstream,
+        routing(endpoint(upstream, "chat", timeouts=patient)) as router,
+    ):
+        asking = asyncio.gather(router.ask(stream=True), router.ask())
+        await eventually(lambda: len(upstream.requests) == 2)
+        await asyncio.sleep(0.05)
+        await router.app[FRONT].drain(0.05)
+        streamed_reply, whole_reply = await asking
+        if streamed_reply.status != 200:
+            streamed_reply, whole_reply = whole_reply, streamed_reply
+        assert streamed_reply.events[-1].type == "response.failed"
+        assert (whole_reply.status, whole_reply.error["code"]) == (503, "shutting_down")
+        assert (await router.ask()).status == 503
+        for request in upstream.requests:
+            await request.wire.gone.wait()
+        assert await router.metric("switchyard_requests_total", outcome="failed", status="503")
+
+
+async def test_not_while_the_connection_is_tidied_up() -> None:
+    """What is complete stays complete, though the endpoint's own end is still to come."""
+
+    async def late(wire: Wire) -> None:
+        await asyncio.sleep(0.15)
+        wire.end()
+
+    async with (
+        Upstream(streamed(*CHAT.pieces, kind=CHAT.kind, then=late)) as upstream,
+        routing(endpoint(upstream, "chat")) as router,
+    ):
+        reply = await router.ask(stream=True)
+        assert router.running == 1
+        await router.app[FRONT].drain(0)
+        assert [event.type for event in reply.events][-1] == "response.completed"
+        assert await router.metric("switchyard_requests_total", outcome="ok") == [1.0]
