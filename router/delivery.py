@@ -102,7 +102,8 @@ class Delivery:
     def fail(self, error: RouterError, reader: Reader | None) -> None:
         """End a stream that has begun with the events that say why."""
         make = self._job.fail if reader is None else reader.fail
-        self._sink.feed(make(error))
+        if frames := make(error):
+            self._sink.feed(frames)
         self._sink.end()
 
     def close(self) -> None:

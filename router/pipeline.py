@@ -12,12 +12,21 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import orjson
 
 from router.delivery import Delivery, Job, answer_headers
 from router.endpoints.registry import Registry, Target
-from router.errors import InvalidRequest, RouterError, UpstreamError, UpstreamUnavailable
+from router.errors import (
+    InvalidRequest,
+    Overloaded,
+    RouterError,
+    UpstreamError,
+    UpstreamFailure,
+    UpstreamRejected,
+    UpstreamUnavailable,
+)
 from router.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
@@ -26,13 +35,16 @@ from router.translate.draft import Draft
 from router.translate.native import unseal
 from router.translate.reader import Reader
 from router.translate.usage import estimate_tokens, prompt_chars
-from router.upstream.contract import Adapter, Answer, Call
+from router.upstream.contract import Adapter, Answer, Call, UpstreamRequest
 from router.wire.echo import echo_fields
 from router.wire.frame import Frame
 
 __all__ = ["Pipeline", "new_id"]
 
 _log = get_logger("router.pipeline")
+
+_MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
+"""A streamed answer, which is kept until its end, may be as large as one in one piece."""
 
 
 def new_id(prefix: str) -> str:
@@ -70,26 +82,37 @@ class Pipeline:
 
     async def _count_tokens(self, exchange: Exchange, sink: Sink) -> None:
         """Ask an endpoint that can count; estimate, and say so, where none can."""
-        for target in await self._registry.targets(exchange.model or ""):
-            request = target.endpoint.adapter.count_tokens(exchange, target.model)
-            if request is None:
-                continue
+        requests = {
+            target: request
+            for target in await self._registry.targets(exchange.model or "")
+            if (request := target.endpoint.adapter.count_tokens(exchange, target.model))
+        }
+        count = await self._counted(exchange, requests) if requests else None
+        if count is not None:
+            self._send_count(exchange, sink, count, {})
+            return
+        count = estimate_tokens(prompt_chars(exchange.body))
+        self._send_count(exchange, sink, count, {"X-Switchyard-Estimated": "true"})
+
+    async def _counted(
+        self, exchange: Exchange, requests: dict[Target, UpstreamRequest]
+    ) -> int | None:
+        """What one endpoint counted, or None; raises UpstreamRejected for a bad request."""
+        async with self._registry.reserve(tuple(requests)) as target:
             exchange.endpoint = target.endpoint.name
             exchange.attempts += 1
             try:
-                answer = await target.endpoint.transport.send(request)
+                answer = await target.endpoint.transport.send(requests[target])
                 try:
-                    body = await answer.body()
+                    return _input_tokens(await answer.body())
                 finally:
                     answer.close()
+            except UpstreamRejected:
+                raise
             except UpstreamError as error:
-                _log.warning("token count failed", endpoint=exchange.endpoint, error=error.message)
-                continue
-            if (count := _input_tokens(body)) is not None:
-                self._send_count(exchange, sink, count, {})
-                return
-        count = estimate_tokens(prompt_chars(exchange.body))
-        self._send_count(exchange, sink, count, {"X-Switchyard-Estimated": "true"})
+                message = target.endpoint.redacted(error.message)
+                _log.warning("token count failed", endpoint=exchange.endpoint, error=message)
+                return None
 
     @staticmethod
     def _send_count(exchange: Exchange, sink: Sink, count: int, notes: dict[str, str]) -> None:
@@ -159,8 +182,9 @@ class _Run:
     def _fail(self, error: RouterError) -> None:
         if not self._sink.opened:
             raise error
-        self._exchange.outcome = Outcome.FAILED
-        self._exchange.error_code = error.code
+        if self._reader is None or not self._reader.ended:
+            self._exchange.outcome = Outcome.FAILED
+            self._exchange.error_code = error.code
         self._delivery.fail(error, self._reader)
 
     async def _attempts(self) -> None:
@@ -170,23 +194,27 @@ class _Run:
         tried: set[str] = set()
         failure: RouterError | None = None
         while True:
-            async with self._registry.reserve(left, preferred) as target:
-                tried.add(target.endpoint.name)
-                try:
+            try:
+                async with self._registry.reserve(left, preferred) as target:
+                    tried.add(target.endpoint.name)
                     await self._attempt(target)
                     return
-                except UpstreamError as error:
-                    error.message = target.endpoint.redacted(error.message)
-                    failure = error
-                    self._note_failure(target, error)
-                    left = self._what_is_left(error, every, tried)
-                except InvalidRequest as error:
-                    # Its dialect cannot carry the request: another one may.
-                    failure = failure or error
-                    every = tuple(t for t in every if t != target)
-                    left = [t for t in every if t.endpoint.name not in tried]
-                if not left:
-                    raise failure
+            except UpstreamError as error:
+                failure = error
+                self._note_failure(target, error)
+                left = self._what_is_left(error, every, tried)
+            except InvalidRequest as error:
+                # Its dialect cannot carry the request: another one may.
+                failure = failure or error
+                every = tuple(t for t in every if t != target)
+                left = [t for t in every if t.endpoint.name not in tried]
+            except Overloaded:
+                # Nowhere else is room: why it had to go elsewhere says more.
+                if failure is None:
+                    raise
+                left = ()
+            if not left:
+                raise failure
             self._reader = None
             self._delivery.rewind()
 
@@ -216,6 +244,7 @@ class _Run:
         return every if error.again and attempts == 1 else ()
 
     def _note_failure(self, target: Target, error: UpstreamError) -> None:
+        error.message = target.endpoint.redacted(error.message)
         self._metrics.attempts.labels(target.endpoint.name, error.code or "error").inc()
         if isinstance(error, UpstreamUnavailable) and error.again:
             # No connection; an endpoint that answers 503 is there, and may serve other models.
@@ -239,6 +268,9 @@ class _Run:
             else:
                 body = reader.whole(await answer.body())
                 self._sink.finish(200, body, answer_headers(exchange, self._delivery.notes))
+            if reader.failure is not None:
+                exchange.outcome = Outcome.FAILED
+                exchange.error_code = reader.failure
         finally:
             exchange.usage = reader.usage
             answer.close()
@@ -256,6 +288,7 @@ class _Run:
         self._reader = reader
         if answer.headers.get("Content-Type", "").startswith("application/json"):
             self._delivery.push(reader.whole_as_stream(await answer.body()), reader)
+        received = 0
         while not reader.ended:
             try:
                 data = await answer.read()
@@ -265,6 +298,9 @@ class _Run:
                     raise
                 self._deliver(frames, reader)
                 break
+            received += len(data)
+            if received > _MAX_STREAM_BYTES:
+                raise UpstreamFailure(f"The endpoint's stream exceeds {_MAX_STREAM_BYTES} bytes.")
             self._deliver(reader.feed(data) if data else reader.finish(), reader)
             if self._sink.paused:
                 await self._sink.resumed()

@@ -14,7 +14,7 @@ from router.endpoints.catalogue import Catalogue
 from router.endpoints.slots import SlotKey, Slots
 from router.errors import ModelNotFound, RouterError, UpstreamUnavailable
 from router.settings.schema import Balance, EndpointSettings
-from router.upstream.contract import Adapter, Transport, account_of
+from router.upstream.contract import Adapter, Transport, account_of, redacted
 
 __all__ = ["Endpoint", "Registry", "Target"]
 
@@ -47,9 +47,8 @@ class Endpoint:
         self.probe_now.set()
 
     def redacted(self, text: str) -> str:
-        """What the endpoint said, without its key: some quote it when they refuse it."""
-        key = self.settings.api_key
-        return text if key is None else text.replace(key.get_secret_value(), "[api_key]")
+        """What the endpoint said, without its key."""
+        return redacted(self.settings, text)
 
     @property
     def ready(self) -> bool:

@@ -25,6 +25,7 @@ class ChatPassthrough:
     def __init__(self, *, wants_usage: bool) -> None:
         self.error: UpstreamError | None = None
         self.usage: dict[str, Any] | None = None
+        self.failure: str | None = None
         self._wants_usage = wants_usage
         self._decoder = SSEDecoder()
         self._has_output = False

@@ -53,6 +53,7 @@ class ResponseMachine:
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
         self.usage: dict[str, Any] | None = None
+        self.failure: str | None = None
         self.finish_reason: str | None = None
         self.wants_logprobs = options.logprobs
         self._options = options

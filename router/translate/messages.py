@@ -29,6 +29,17 @@ DEVELOPER_ROLE: Final = "system"
 _CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 _RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 
+_UNSAYABLE: Final = frozenset(
+    {
+        "apply_patch_call_output",
+        "computer_call_output",
+        "local_shell_call_output",
+        "mcp_approval_response",
+        "shell_call_output",
+    }
+)
+"""What a client says to hosted tools, and a chat has no words for."""
+
 _OPAQUE: Final = frozenset({"compaction", "compaction_trigger"})
 """They stand for history that only the endpoint which made them can read."""
 
@@ -152,6 +163,12 @@ class _Conversation:
                 raise refused(
                     "Stored items are not available to this model's endpoint. Send the item "
                     "itself instead of a reference to it.",
+                    (base, i),
+                )
+            elif kind in _UNSAYABLE:
+                raise refused(
+                    f"A '{kind}' item answers a hosted tool, which this model's endpoint does not "
+                    "have. Leave it out, or choose a model whose endpoint has the tool.",
                     (base, i),
                 )
             elif kind in _OPAQUE:

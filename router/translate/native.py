@@ -9,6 +9,7 @@ none of this is passed on byte by byte.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
@@ -70,14 +71,20 @@ def unseal(blob: str) -> tuple[str | None, str]:
 
 
 class NativeReader:
-    """Reads native Responses events, or one Response object; see ``router.translate.reader``."""
+    """Reads native Responses events, or one Response object; see ``router.translate.reader``.
 
-    def __init__(self, draft: Draft, account: str) -> None:
+    ``account`` marks encrypted reasoning (see ``seal``); ``redact`` takes the router's own secrets
+    out of an endpoint's words.
+    """
+
+    def __init__(self, draft: Draft, account: str, redact: Callable[[str], str] = str) -> None:
         self.draft = draft
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
         self.usage: dict[str, Any] | None = None
+        self.failure: str | None = None
         self._account = account
+        self._redact = redact
         self._decoder = SSEDecoder()
         self._snapshot: dict[str, Any] | None = None
         self._items: list[dict[str, Any]] = []
@@ -221,10 +228,18 @@ class NativeReader:
         if status == "completed" and final.get("completed_at") is None:
             final["completed_at"] = self.draft.now()
         final["usage"] = self.usage = tokens.from_response(final.get("usage"))
-        if status == "failed" and not isinstance(final.get("error"), dict):
-            final["error"] = UpstreamFailure(upstream_message(None)).response_error()
+        if status == "failed":
+            final["error"] = self._endpoints_error(final.get("error"))
+            self.failure = final["error"]["code"]
         self.final = final
         return final
+
+    def _endpoints_error(self, error: Any) -> dict[str, Any]:
+        """The ``error`` of an answer that failed at the endpoint, safe to pass on."""
+        plain = UpstreamFailure(self._redact(upstream_message(error))).response_error()
+        if isinstance(error, dict) and isinstance(error.get("code"), str):
+            plain["code"] = error["code"]
+        return plain
 
     def _ours(self, response: dict[str, Any]) -> dict[str, Any]:
         """An endpoint's Response object as the router's own."""

@@ -35,6 +35,8 @@ class Reader(Protocol):
 
     error: UpstreamError | None
     """Why the answer cannot go on; the frames returned beside it are still good."""
+    failure: str | None
+    """The error code of an answer that the endpoint itself ended as failed."""
     usage: dict[str, Any] | None
     """A Responses ``usage`` object, once the endpoint has reported one."""
 

@@ -12,7 +12,7 @@ from router.settings.schema import EndpointSettings
 from router.translate.draft import Draft
 from router.translate.reader import Reader
 
-__all__ = ["Adapter", "Answer", "Call", "Transport", "UpstreamRequest", "account_of"]
+__all__ = ["Adapter", "Answer", "Call", "Transport", "UpstreamRequest", "account_of", "redacted"]
 
 
 def account_of(endpoint: EndpointSettings) -> str:
@@ -23,6 +23,12 @@ def account_of(endpoint: EndpointSettings) -> str:
     key = endpoint.api_key.get_secret_value() if endpoint.api_key is not None else ""
     text = f"{endpoint.url}\0{key}".encode()
     return hashlib.blake2s(text, digest_size=6, person=b"account").hexdigest()
+
+
+def redacted(endpoint: EndpointSettings, text: str) -> str:
+    """What an endpoint said, without its key: some quote it when they refuse it."""
+    key = endpoint.api_key
+    return text if key is None else text.replace(key.get_secret_value(), "[api_key]")
 
 
 @dataclass(frozen=True, slots=True)

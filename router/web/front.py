@@ -66,6 +66,9 @@ class Front:
         self._watch = Tasks()
         self._running: dict[asyncio.Task[None], tuple[Exchange, web.Request]] = {}
         self.draining = False
+        self._open = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def route(
         self, operation: Operation, template: str, handler: Handler
@@ -74,6 +77,8 @@ class Front:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             exchange = _exchange(request, operation, template)
+            self._open += 1
+            self._idle.clear()
             try:
                 return await self._handled(request, exchange, handler)
             except RouterError as error:
@@ -87,6 +92,10 @@ class Front:
             except Exception:
                 _log.exception("handler failed", request_id=exchange.id, route=exchange.route)
                 return self._refused(exchange, internal_error(exchange))
+            finally:
+                self._open -= 1
+                if not self._open:
+                    self._idle.set()
 
         return handle
 
@@ -200,13 +209,24 @@ class Front:
         A stream that is ended this way closes with ``response.failed``.
         """
         self.draining = True
-        if not await self._tasks.wait(timeout):
+        if not await self._quiet(timeout):
             for task, (exchange, _) in list(self._running.items()):
                 exchange.abort = ShuttingDown(
                     "The router is shutting down.", headers={"Retry-After": "1"}
                 )
                 task.cancel()
             await self._tasks.wait(_ABORT_SECONDS)
+
+    async def _quiet(self, timeout: float) -> bool:
+        """Wait until every request that was let in is over; False when time was."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        try:
+            async with asyncio.timeout_at(until):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return await self._tasks.wait(max(0.0, until - loop.time()))
 
     async def stop(self) -> None:
         """End everything that still runs."""

@@ -190,6 +190,8 @@ class HttpReply:
             self._timer = self._loop.call_later(self._keepalive, self._tick)
 
     def _write(self, data: bytes) -> None:
+        if not data:
+            return  # an empty chunk would end the body
         transport = self._transport
         if self._closed or (transport is not None and transport.is_closing()):
             raise ClientGone

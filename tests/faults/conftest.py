@@ -1,4 +1,4 @@
-"""Every fault is tried on every dialect, and where sockets matter on both event loops."""
+"""Every fault is tried on every dialect; a client leaves on both event loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import uvloop
 from router.settings.schema import Dialect
 from tests.support.speech import DIALECTS, SPEECH, Speech
 
-_ON_BOTH = {"test_connections.py", "test_client_leaves.py"}
+_ON_BOTH = {"test_client_leaves.py"}
 
 
 def pytest_asyncio_loop_factories(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from router.app import FRONT
 from tests.support.client import Client
 from tests.support.router import endpoint, eventually, routing
@@ -15,9 +13,6 @@ from tests.support.upstream import Upstream, Wire, paced, silent, streamed, whol
 CHAT = SPEECH["chat"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Tasks.wait() waits for the tasks there were when it was called"
-)
 async def test_what_was_admitted_before_gets_its_time() -> None:
     """A request whose body was still on its way when the draining began is a running one."""
     go_on = asyncio.Event()
