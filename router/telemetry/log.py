@@ -54,6 +54,24 @@ def configure(level: str, form: str) -> None:
         logger_factory=factory,
         cache_logger_on_first_use=True,
     )
+    aiohttp = logging.getLogger("aiohttp")
+    aiohttp.handlers, aiohttp.propagate = [_WireTrouble(logging.WARNING)], False
+
+
+class _WireTrouble(logging.Handler):
+    """One line for what aiohttp itself could not make sense of.
+
+    It comes from strangers, before any key is checked: neither a traceback nor their bytes.
+    """
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self._log = get_logger("aiohttp")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See ``logging.Handler.emit``."""
+        kind = record.exc_info[0] if record.exc_info else None
+        self._log.warning("bad HTTP", error=kind.__name__ if kind is not None else record.name)
 
 
 class _Stamp:

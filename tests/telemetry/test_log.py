@@ -111,3 +111,18 @@ def test_what_cannot_be_written_as_json_is_shown_somehow() -> None:
     found = orjson.loads(line)
     assert "/etc" in found["path"]
     assert found["keys"] == {"1": 2}
+
+
+def test_bytes_that_are_not_http_are_one_line() -> None:
+    code = """
+import logging
+try:
+    raise ValueError("Authorization: Bearer secret")
+except ValueError:
+    logging.getLogger("aiohttp.server").exception("Error handling request from 127.0.0.1")
+"""
+    (line,) = logged(code)
+    found = orjson.loads(line)
+    assert (found["component"], found["event"]) == ("aiohttp", "bad HTTP")
+    assert found["error"] == "ValueError"
+    assert "secret" not in line
