@@ -146,6 +146,7 @@ class HttpReply:
         if not self._opened:
             return web.Response(status=_CLIENT_CLOSED_REQUEST)
         stream = web.StreamResponse(headers=self._headers)
+        self._headers = {}
         if self._request.version >= HttpVersion11:
             stream.enable_chunked_encoding()
         else:
