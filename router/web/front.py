@@ -33,7 +33,7 @@ from router.plugin import Chain, Proceed
 from router.settings.schema import Server
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
-from router.web.reply import HttpReply
+from router.web.reply import CLIENT_CLOSED_REQUEST, HttpReply
 from router.wire.frame import Frame
 
 __all__ = ["Front", "Handler", "json_response"]
@@ -44,8 +44,6 @@ _log = get_logger("router.web")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _SWEEP_SECONDS: Final = 1.0
 _ABORT_SECONDS: Final = 5.0
-_CLIENT_CLOSED_REQUEST: Final = 499
-"""The status that logs and metrics show, by custom, when nobody was there to get one."""
 
 
 def json_response(value: object, status: int = 200) -> web.Response:
@@ -88,7 +86,7 @@ class Front:
                 raise
             except ConnectionError:  # the client left, perhaps while it sent its body
                 self._abandoned(exchange)
-                return web.Response(status=_CLIENT_CLOSED_REQUEST)
+                return web.Response(status=CLIENT_CLOSED_REQUEST)
             except Exception:
                 _log.exception("handler failed", request_id=exchange.id, route=exchange.route)
                 return self._refused(exchange, internal_error(exchange))
@@ -179,7 +177,7 @@ class Front:
     def _abandoned(self, exchange: Exchange) -> None:
         """The client left before there was a task to end the exchange."""
         if not exchange.running:
-            exchange.status = _CLIENT_CLOSED_REQUEST
+            exchange.status = CLIENT_CLOSED_REQUEST
             self._end(exchange, Outcome.CANCELLED)
 
     def _end(self, exchange: Exchange, outcome: Outcome) -> None:
@@ -247,7 +245,7 @@ def _error_event(error: RouterError) -> Frame:
 
 
 def _client_left(exchange: Exchange, sink: Sink) -> Outcome:
-    exchange.status = 200 if sink.opened else _CLIENT_CLOSED_REQUEST
+    exchange.status = 200 if sink.opened else CLIENT_CLOSED_REQUEST
     return Outcome.CANCELLED
 
 

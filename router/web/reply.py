@@ -20,7 +20,7 @@ from router.telemetry.tasks import Tasks
 from router.wire.frame import Frame
 from router.wire.sse import COMMENT
 
-__all__ = ["HttpReply"]
+__all__ = ["CLIENT_CLOSED_REQUEST", "HttpReply"]
 
 _STALLED_CLIENT_SECONDS: Final = 300.0
 """A client that takes nothing at all for so long is given up."""
@@ -33,7 +33,8 @@ _MAX_UNSENT: Final = 128 * 1024
 
 _POLL_SECONDS: Final = 0.01
 
-_CLIENT_CLOSED_REQUEST: Final = 499
+CLIENT_CLOSED_REQUEST: Final = 499
+"""The status that logs and metrics show, by custom, when nobody was there to get one."""
 
 _SSE_HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -144,7 +145,7 @@ class HttpReply:
         if response is not None:
             return response
         if not self._opened:
-            return web.Response(status=_CLIENT_CLOSED_REQUEST)
+            return web.Response(status=CLIENT_CLOSED_REQUEST)
         stream = web.StreamResponse(headers=self._headers)
         self._headers = {}
         if self._request.version >= HttpVersion11:
