@@ -6,9 +6,12 @@
     ├── NotFound                404  no such object or route
     │   └── ModelNotFound       404  no endpoint serves the model
     ├── MethodNotAllowed        405
+    ├── Conflict                409  somebody else's turn, or a name that is taken
     ├── PayloadTooLarge         413
     ├── Overloaded              503  every candidate is full, and the queue too or its time over
     ├── ShuttingDown            503
+    ├── StateUnavailable        503  the database of the stored state does not answer
+    ├── NotSupported            501  nobody here can do it
     ├── InternalError           500  a bug of ours; its details go to the log only
     └── UpstreamError            raised at the boundary to an endpoint, and nowhere else
         ├── UpstreamRejected    400  the endpoint refuses the request itself
@@ -29,15 +32,18 @@ from typing import ClassVar
 
 __all__ = [
     "AuthenticationFailed",
+    "Conflict",
     "InternalError",
     "InvalidRequest",
     "MethodNotAllowed",
     "ModelNotFound",
     "NotFound",
+    "NotSupported",
     "Overloaded",
     "PayloadTooLarge",
     "RouterError",
     "ShuttingDown",
+    "StateUnavailable",
     "UpstreamError",
     "UpstreamFailure",
     "UpstreamModelMissing",
@@ -125,12 +131,28 @@ class MethodNotAllowed(RouterError):
     type = "invalid_request_error"
 
 
+class Conflict(RouterError):
+    """409: what others do stands against it: their turn in a conversation, a name they took."""
+
+    status = 409
+    type = "invalid_request_error"
+    default_code = "conversation_locked"
+
+
 class PayloadTooLarge(RouterError):
     """413: the body exceeds ``server.max_body_mb``."""
 
     status = 413
     type = "invalid_request_error"
     default_code = "request_too_large"
+
+
+class NotSupported(RouterError):
+    """501: no endpoint that serves the model can do it."""
+
+    status = 501
+    type = "invalid_request_error"
+    default_code = "not_supported"
 
 
 class Overloaded(RouterError):
@@ -145,6 +167,13 @@ class ShuttingDown(RouterError):
 
     status = 503
     default_code = "shutting_down"
+
+
+class StateUnavailable(RouterError):
+    """503: the database that keeps the stored state does not answer."""
+
+    status = 503
+    default_code = "state_unavailable"
 
 
 class InternalError(RouterError):

@@ -5,6 +5,7 @@
     ├── auth        the clients' API keys
     ├── endpoints   the backends, at least one
     ├── balance     attempts, queue, health checks
+    ├── state       the database of stored responses, and background runs
     ├── logging     level and form of the log
     ├── metrics     who may read /metrics
     └── plugins     further plugins, as "package.module:factory"
@@ -49,6 +50,7 @@ __all__ = [
     "Metrics",
     "Server",
     "Settings",
+    "State",
     "Timeouts",
     "Tls",
     "repetitions",
@@ -151,6 +153,20 @@ def _base_url(value: str) -> str:
     return base
 
 
+def _state_url(value: SecretStr) -> SecretStr:
+    url = value.get_secret_value()
+    if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
+        return value
+    if url.startswith(("postgresql://", "postgres://")):
+        return value
+    raise _wrong('must be like "sqlite:///FILE" or "postgresql://USER:PASSWORD@HOST/DATABASE"')
+
+
+def _forever(value: object) -> object:
+    # A word, since a null counts as the field left out.
+    return None if value == "forever" else value
+
+
 def _not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
     # Not min_length: that also complains about a list whose only item is wrong.
     if not value:
@@ -168,6 +184,7 @@ Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, AfterValidator(_name)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
+StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
 PluginName = Annotated[str, AfterValidator(_plugin)]
 
 
@@ -245,7 +262,9 @@ class EndpointSettings(_Section):
 
     ``models`` are names or shell-style patterns; None means that the endpoint is asked.
     ``aliases`` map the name a client uses to the name the endpoint knows. ``max_in_flight``
-    counts requests per model. ``num_ctx`` is the context length in tokens, for Ollama only.
+    counts requests per model. ``context_length`` is the context in tokens, input and output, that
+    ``truncation: auto`` cuts to; ``num_ctx``, for Ollama only, is the one that it is told to use,
+    and takes the place of ``context_length`` where that is left out.
     """
 
     name: Name
@@ -258,6 +277,7 @@ class EndpointSettings(_Section):
     weight: Positive = 1.0
     timeouts: Timeouts = Timeouts()
     tls: Tls = Tls()
+    context_length: Count | None = None
     num_ctx: Count | None = None
 
     @field_validator("num_ctx", mode="after")
@@ -275,6 +295,30 @@ class Balance(_Section):
     queue_size: CountOrZero = 256
     queue_timeout: SecondsOrZero = 30.0
     health_interval: Seconds = 10.0
+
+
+class State(_Section):
+    """Where responses, conversations and prompts are stored, and how background runs are limited.
+
+    ``url`` is ``sqlite:///FILE`` (relative to the working directory; ``sqlite:////FILE`` is
+    absolute), ``sqlite:///:memory:``, or ``postgresql://USER:PASSWORD@HOST/DATABASE``. Responses
+    are deleted ``retention_days`` after they were made, once nothing builds on them any more;
+    ``forever`` (None in here) keeps them.
+    ``on_down`` says what happens to requests that want to be stored while the database is down:
+    ``fail`` refuses them, ``degrade`` serves them with ``store: false``. What was acknowledged
+    survives the end of the ``process``, or also a cut of ``power``. ``timeout`` is how long a
+    write waits for the database to come back, ``lease`` after how long without a sign of life a
+    router's runs are taken over. ``max_runs`` counts background runs at once in one router.
+    """
+
+    url: StateUrl = SecretStr("sqlite:///switchyard.db")
+    retention_days: Annotated[Positive | None, BeforeValidator(_forever)] = 30.0
+    on_down: Literal["fail", "degrade"] = "fail"
+    durability: Literal["process", "power"] = "process"
+    timeout: Seconds = 5.0
+    lease: Seconds = 5.0
+    max_runs: Count = 64
+    max_queued_runs: Count = 10_000
 
 
 class Logging(_Section):
@@ -298,6 +342,7 @@ class Settings(_Section):
     auth: Auth = Field(default=Auth(), validate_default=True)
     endpoints: Annotated[tuple[EndpointSettings, ...], AfterValidator(_not_empty)]
     balance: Balance = Balance()
+    state: State = State()
     logging: Logging = Logging()
     metrics: Metrics = Metrics()
     plugins: tuple[PluginName, ...] = ()

@@ -1,0 +1,69 @@
+"""What a database promises to the stores on top of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from router.errors import InternalError
+from router.state.statement import Dialect, Statement, Step, Value
+
+__all__ = ["Database", "StateError", "WriteRefused"]
+
+
+class StateError(Exception):
+    """The database cannot be used at all: one line for the operator, without any password."""
+
+
+class WriteRefused(InternalError):
+    """The database takes this row from nobody: a value it cannot hold, a broken constraint."""
+
+
+class Database(Protocol):
+    """SQLite or PostgreSQL. Every wait has a deadline."""
+
+    dialect: Dialect
+
+    @property
+    def up(self) -> bool:
+        """Whether it answered when last asked; kept current in the background."""
+        ...
+
+    async def start(self) -> None:
+        """Connect, and bring the schema up to date.
+
+        Raises StateError (a message for the operator) where that cannot be.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Write what is waiting, and disconnect."""
+        ...
+
+    async def read(self, statement: Statement, **parameters: Value) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT; none where a parameter is a value that no row can hold.
+
+        Raises StateUnavailable.
+        """
+        ...
+
+    async def write(self, *steps: Step) -> bool:
+        """Run these steps in one transaction; committed when it returns True.
+
+        False when a guard did not hold: then nothing was written. Jobs that wait at the same
+        moment share a commit, and none of them suffers for another's fault; jobs of the same
+        statements, inserts behind at most one guard, are run side by side, so that a guard may
+        not depend on what the inserts of such a job before it bring. A caller that is
+        cancelled does not stop the write. When the connection breaks in mid-commit the job is
+        tried again, so that steps have to bear being run twice (``ON CONFLICT DO NOTHING``).
+        Raises StateUnavailable when the database is down and stays so for ``state.timeout``,
+        WriteRefused for a row that it will never take.
+        """
+        ...
+
+    def submit(self, *steps: Step) -> asyncio.Future[bool]:
+        """``write`` without waiting: what nobody awaits is written all the same.
+
+        An error is logged when nobody awaits the future.
+        """
+        ...

@@ -1,0 +1,165 @@
+"""The tables, as a list of versions. A version that was released is never changed.
+
+Times are in seconds since 1970. JSON is kept as bytes: PostgreSQL's JSONB refuses ``\\u0000``.
+
+    responses            one row per stored response; runs that go on have one from the start
+    response_items       which response an item is in, by its key, for references to it
+    runs                 background and durable runs: whose they are, and how far
+    run_requests         what is to be run, until it is over
+    events               what a run has sent: one row per batch of server-sent events
+    conversations        and conversation_items, in order of ``position``
+    prompts              and prompt_versions
+    routers              the processes that share this database, and until when they count as alive
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["ALIVE", "SCHEMA_VERSION", "VERSIONS"]
+
+ALIVE: Final = (
+    "EXISTS (SELECT 1 FROM routers WHERE routers.id = {holder} AND routers.until > {now})"
+)
+"""A condition: the router in the column that ``{holder}`` is replaced by is alive."""
+
+_RESPONSES: Final = (
+    # parent: whose history this one continues; NULL, or the deleted parent's own parent.
+    # body: the Response object without output and output_text. input, output: JSON arrays of
+    # items. hidden: {item id: encrypted reasoning} that the client did not ask for.
+    # account: the endpoint account that answered, see router.upstream.contract.account_of.
+    # A deleted response is status 'deleted' with nothing in it, until retention takes it: a
+    # request that continues it may still be under way, and its chain goes on above it.
+    # response_items.sent: 1 for what came with the request, 0 for what the response made.
+    """
+    CREATE TABLE responses (
+        id TEXT NOT NULL PRIMARY KEY,
+        owner TEXT NOT NULL,
+        status TEXT NOT NULL,
+        created_at {int} NOT NULL,
+        background INTEGER NOT NULL,
+        resumable INTEGER NOT NULL,
+        parent TEXT,
+        conversation TEXT,
+        account TEXT,
+        body {blob} NOT NULL,
+        input {blob} NOT NULL,
+        output {blob} NOT NULL,
+        hidden {blob}
+    )
+    """,
+    "CREATE INDEX responses_by_parent ON responses (parent) WHERE parent IS NOT NULL",
+    "CREATE INDEX responses_by_age ON responses (created_at, id)",
+    """
+    CREATE TABLE response_items (
+        item TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        sent INTEGER NOT NULL,
+        response TEXT NOT NULL REFERENCES responses (id) ON DELETE CASCADE,
+        PRIMARY KEY (item, owner, sent, response)
+    ) {keyed}
+    """,
+    "CREATE INDEX response_items_by_response ON response_items (response)",
+)
+
+_RUNS: Final = (
+    # state: queued, running, ending, over. holder: the router that runs or ends it, or has put it
+    # back into the queue. fence: goes up whenever somebody takes the run over; who writes with
+    # an older one is refused. last_event: -1 before the first.
+    """
+    CREATE TABLE routers (
+        id TEXT NOT NULL PRIMARY KEY,
+        until {real} NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE runs (
+        id TEXT NOT NULL PRIMARY KEY REFERENCES responses (id) ON DELETE CASCADE,
+        owner TEXT NOT NULL,
+        state TEXT NOT NULL,
+        holder TEXT,
+        fence {int} NOT NULL,
+        last_event {int} NOT NULL,
+        queued_at {real} NOT NULL,
+        conversation TEXT
+    )
+    """,
+    "CREATE INDEX runs_unfinished ON runs (state, owner, queued_at) WHERE state <> 'over'",
+    # Apart from runs, whose rows are rewritten with every batch of events.
+    """
+    CREATE TABLE run_requests (
+        run TEXT NOT NULL PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+        data {blob} NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE events (
+        response TEXT NOT NULL REFERENCES responses (id) ON DELETE CASCADE,
+        first {int} NOT NULL,
+        last {int} NOT NULL,
+        data {blob} NOT NULL,
+        PRIMARY KEY (response, first)
+    )
+    """,
+)
+
+_CONVERSATIONS: Final = (
+    # turn_holder: the router whose turn it is; turn: its fencing number, turn_done: the last
+    # turn whose items were appended. deleted_at: the items stay until retention takes them.
+    # conversation_items.job: which addition a row came from, so that one run twice adds once.
+    """
+    CREATE TABLE conversations (
+        id TEXT NOT NULL PRIMARY KEY,
+        owner TEXT NOT NULL,
+        created_at {real} NOT NULL,
+        metadata {blob} NOT NULL,
+        next_position {int} NOT NULL,
+        turn {int} NOT NULL,
+        turn_done {int} NOT NULL,
+        turn_holder TEXT,
+        deleted_at {real}
+    )
+    """,
+    "CREATE INDEX conversations_by_owner ON conversations (owner, created_at, id)",
+    "CREATE INDEX conversations_deleted ON conversations (deleted_at) WHERE deleted_at IS NOT NULL",
+    """
+    CREATE TABLE conversation_items (
+        conversation TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+        position {int} NOT NULL,
+        id TEXT NOT NULL,
+        data {blob} NOT NULL,
+        hidden TEXT,
+        job TEXT,
+        PRIMARY KEY (conversation, position)
+    )
+    """,
+    "CREATE INDEX conversation_items_by_id ON conversation_items (id, conversation, position)",
+)
+
+_PROMPTS: Final = (
+    """
+    CREATE TABLE prompts (
+        id TEXT NOT NULL PRIMARY KEY,
+        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        created_at {real} NOT NULL,
+        latest {int} NOT NULL
+    )
+    """,
+    "CREATE UNIQUE INDEX prompts_by_name ON prompts (owner, name)",
+    "CREATE INDEX prompts_by_owner ON prompts (owner, created_at, id)",
+    """
+    CREATE TABLE prompt_versions (
+        prompt TEXT NOT NULL REFERENCES prompts (id) ON DELETE CASCADE,
+        version {int} NOT NULL,
+        created_at {int} NOT NULL,
+        body {blob} NOT NULL,
+        PRIMARY KEY (prompt, version)
+    )
+    """,
+)
+
+VERSIONS: Final[tuple[tuple[str, ...], ...]] = ((*_RESPONSES, *_RUNS, *_CONVERSATIONS, *_PROMPTS),)
+"""The statements that lead from each version of the schema to the next, in order."""
+
+SCHEMA_VERSION: Final = len(VERSIONS)

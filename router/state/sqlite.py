@@ -1,0 +1,274 @@
+"""The database of a single machine: SQLite in WAL mode, through the standard library."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain, compress
+from typing import Any, Final
+
+from router.errors import InternalError
+from router.state.database import StateError
+from router.state.health import Fault, Health, Unreachable, unavailable
+from router.state.migrate import migrate_sqlite
+from router.state.statement import Dialect, Statement, Step, Value
+from router.state.watch import PROBE_DOWN, PROBE_UP, Watch
+from router.state.worker import Workers
+from router.state.writer import Job, Writer, gathered
+from router.telemetry.log import get_logger
+
+__all__ = ["SqliteDatabase"]
+
+_log = get_logger("router.state")
+_OLDEST: Final = (3, 35)
+_READERS: Final = 2
+_MEMORY: Final = ":memory:"
+_BUSY_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 2.0
+_START_SECONDS: Final = 60.0
+_RETRY_SECONDS: Final = 0.01
+_MOST_ROWS: Final = 64
+_TROUBLE: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
+"""What is no fault of the row or the statement."""
+
+_UNHOLDABLE: Final = (OverflowError, UnicodeEncodeError)
+"""Values that SQLite has no place for: integers past 64 bits, lone surrogates."""
+
+
+class SqliteDatabase:
+    """Implements ``router.state.database.Database`` on the file ``path``, or on ``:memory:``.
+
+    One thread writes and two read, each with a connection of its own; a database in memory is
+    one connection, and nobody else's. Reads are answered even while the file cannot be written.
+    ``durable``: what was written survives a power cut, not just the end of the process.
+    """
+
+    dialect: Dialect = "sqlite"
+
+    def __init__(self, path: str, timeout: float, *, durable: bool) -> None:
+        self._path = path
+        self._timeout = timeout
+        self._durable = durable
+        self._health = Health()
+        self._started = False
+
+    @property
+    def up(self) -> bool:
+        """See ``Database.up``."""
+        return self._started and self._health.up
+
+    async def start(self) -> None:
+        """See ``Database.start``."""
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise StateError(f"SQLite {sqlite3.sqlite_version} is too old: at least 3.35 is needed")
+        self._writing = Workers("state writer", 1, self._connect)
+        try:
+            await self._writing.run(partial(_prepare, self._timeout), _START_SECONDS)
+        except (sqlite3.Error, Unreachable, StateError) as exc:
+            await self._writing.close(_CLOSE_SECONDS)
+            raise StateError(f"The database {self._path} cannot be used: {exc}.") from None
+        in_memory = self._path == _MEMORY
+        self._reading = (
+            self._writing if in_memory else Workers("state reader", _READERS, self._connect)
+        )
+        self._writer = Writer(self._commit, self._health, self._timeout)
+        self._watch = Watch(self._probe, self._health)
+        self._started = True
+
+    async def close(self) -> None:
+        """See ``Database.close``."""
+        if not self._started:
+            return
+        self._started = False
+        await self._watch.close()
+        await self._writer.close()
+        await self._reading.close(_CLOSE_SECONDS)
+        if self._writing is not self._reading:
+            await self._writing.close(_CLOSE_SECONDS)
+
+    async def read(self, statement: Statement, **parameters: Value) -> list[tuple[Any, ...]]:
+        """See ``Database.read``."""
+        if not self._started:
+            raise unavailable()
+        work = partial(_fetch, statement.sqlite, statement.values(parameters))
+        try:
+            return await self._reading.run(work, self._timeout)
+        except Unreachable as exc:
+            _log.warning("a read failed", error=str(exc))
+            raise unavailable() from None
+        except Fault as exc:
+            raise InternalError("The stored state cannot be read.") from exc
+
+    async def write(self, *steps: Step) -> bool:
+        """See ``Database.write``."""
+        return await self._writer.write(steps)
+
+    def submit(self, *steps: Step) -> asyncio.Future[bool]:
+        """See ``Database.submit``."""
+        return self._writer.submit(steps)
+
+    async def _commit(self, jobs: Sequence[Job]) -> list[bool]:
+        return await self._writing.run(partial(_commit, jobs), None)
+
+    async def _probe(self, down: bool) -> None:
+        sql = PROBE_DOWN if down else PROBE_UP
+        await self._writing.run(partial(_execute, sql), None)
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            if self._path != _MEMORY:
+                _create(self._path)
+            connection = sqlite3.connect(
+                self._path, timeout=_BUSY_SECONDS, isolation_level=None, cached_statements=256
+            )
+        except (sqlite3.Error, OSError) as exc:
+            reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+            raise Unreachable(reason or str(exc)) from None
+        # These look at nothing in the file. No mmap: an error of the disk would be a SIGBUS.
+        connection.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA cache_size=-16384")
+        connection.execute("PRAGMA journal_size_limit=67108864")
+        return connection
+
+
+def _create(path: str) -> None:
+    """The file holds people's conversations: nobody else may read it."""
+    if not os.path.exists(path):
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _prepare(timeout: float, connection: sqlite3.Connection) -> None:
+    # Two processes that start at once: SQLite does not wait for the other's change of mode.
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            migrate_sqlite(connection)
+            return
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_SECONDS)
+
+
+def _fetch(
+    sql: str, values: tuple[Value, ...], connection: sqlite3.Connection
+) -> list[tuple[Any, ...]]:
+    try:
+        return connection.execute(sql, values).fetchall()
+    except _UNHOLDABLE:
+        return []  # what cannot be stored is not there
+    except sqlite3.Error as exc:
+        raise _sorted(exc) from None
+
+
+def _execute(sql: str, connection: sqlite3.Connection) -> None:
+    try:
+        connection.execute(sql).fetchall()
+    except sqlite3.Error as exc:
+        raise _sorted(exc) from None
+
+
+def _commit(jobs: Sequence[Job], connection: sqlite3.Connection) -> list[bool]:
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        if any(job.over for job in jobs):
+            # This has waited for a lock, and callers were told meanwhile that it is not written.
+            raise Unreachable("some jobs are overdue", down=False)
+        answers: list[bool] = []
+        for group in gathered(jobs):
+            answers += _together(group, connection) if group[0].shape else _alone(group, connection)
+        connection.execute("COMMIT")
+    except Exception as exc:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise _sorted(exc) from None
+    return answers
+
+
+def _together(jobs: list[Job], connection: sqlite3.Connection) -> list[bool]:
+    """Jobs of the same shape, statement by statement."""
+    answers = [True] * len(jobs)
+    held = jobs
+    for index, step in enumerate(jobs[0].steps):
+        if step.guard:
+            answers = [_holds(job.steps[0], connection) for job in jobs]
+            held = [*compress(jobs, answers)]
+            continue
+        values = step.statement.values
+        rows = [values(row) for job in held for row in job.steps[index].rows]
+        _insert(step.statement, rows, connection)
+    return answers
+
+
+def _alone(jobs: list[Job], connection: sqlite3.Connection) -> list[bool]:
+    """One job, step by step."""
+    [job] = jobs
+    connection.execute("SAVEPOINT job")
+    for step in job.steps:
+        if step.guard and not _holds(step, connection):
+            connection.execute("ROLLBACK TO job")
+            connection.execute("RELEASE job")
+            return [False]
+        if not step.guard:
+            rows = [step.statement.values(row) for row in step.rows]
+            connection.executemany(step.statement.sqlite, rows)
+    connection.execute("RELEASE job")
+    return [True]
+
+
+def _holds(step: Step, connection: sqlite3.Connection) -> bool:
+    """Whether each row of a guard changed something; ends with the first that did not."""
+    sql, values = step.statement.sqlite, step.statement.values
+    return all(connection.execute(sql, values(row)).rowcount > 0 for row in step.rows)
+
+
+def _insert(
+    statement: Statement, rows: list[tuple[Value, ...]], connection: sqlite3.Connection
+) -> None:
+    """Run a plain statement for all rows, many at a time.
+
+    Each call into SQLite gives the interpreter's lock away, and getting it back from a busy event
+    loop takes up to 5 ms: what counts is how many calls there are, not how much each does.
+    """
+    done = 0
+    size = _MOST_ROWS
+    while size > 1 and done < len(rows):
+        while len(rows) - done >= size:
+            values = chain.from_iterable(rows[done : done + size])
+            connection.execute(statement.sqlite_rows(size), [*values])
+            done += size
+        size //= 2
+    if done < len(rows):
+        connection.executemany(statement.sqlite, rows[done:])
+
+
+def _sorted(exc: Exception) -> Exception:
+    """What ``exc`` means: the database's trouble, or a row's fault."""
+    if isinstance(exc, Unreachable):
+        return exc
+    if isinstance(exc, sqlite3.OperationalError):
+        code = exc.sqlite_errorcode & 0xFF
+        if code in _TROUBLE:
+            return Unreachable(str(exc))
+    # SQLite names tables and columns, never a value.
+    return Fault(str(exc) if isinstance(exc, sqlite3.Error) else type(exc).__name__)

@@ -1,0 +1,122 @@
+"""SQL that is written once for both databases.
+
+Parameters are ``:name``. Where the databases differ a word in braces stands for what they say:
+
+    {now}    the database's time, in seconds since 1970, with fractions
+    {blob}   the type of bytes       {real}  of a double       {int}  of 64 bits
+    {keyed}  after a CREATE TABLE whose rows are found by their primary key only
+
+Everything else has to be SQL that both understand. A parameter whose type PostgreSQL could not
+infer is cast where it stands: ``CAST(:after AS BIGINT)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["Dialect", "Row", "Statement", "Step", "Value"]
+
+Dialect = Literal["sqlite", "postgresql"]
+Value = str | bytes | int | float | None
+Row = Mapping[str, Value]
+
+_PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+_VALUES: Final = re.compile(r"\s*INSERT\s[^:]*?\bVALUES\s*\(", re.IGNORECASE)
+_WORDS: Final[Mapping[Dialect, Mapping[str, str]]] = {
+    "sqlite": {
+        "{now}": "((julianday('now') - 2440587.5) * 86400.0)",
+        "{blob}": "BLOB",
+        "{real}": "REAL",
+        "{int}": "INTEGER",
+        "{keyed}": "WITHOUT ROWID",
+    },
+    "postgresql": {
+        "{now}": "CAST(extract(epoch from clock_timestamp()) AS DOUBLE PRECISION)",
+        "{blob}": "BYTEA",
+        "{real}": "DOUBLE PRECISION",
+        "{int}": "BIGINT",
+        "{keyed}": "",
+    },
+}
+
+
+class Statement:
+    """One SQL statement; ``names`` are its parameters in the order of their first use."""
+
+    __slots__ = ("_parts", "_repeated", "names", "postgresql", "sqlite")
+
+    def __init__(self, text: str) -> None:
+        self.names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+        number = {name: str(index) for index, name in enumerate(self.names, 1)}
+        self.sqlite = _in_words(_PARAMETER.sub(lambda m: "?" + number[m[1]], text), "sqlite")
+        self.postgresql = _in_words(
+            _PARAMETER.sub(lambda m: "$" + number[m[1]], text), "postgresql"
+        )
+        self._parts = _around_values(text)
+        self._repeated: dict[int, str] = {}
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is ``INSERT ... VALUES (...)``, and no row of it looks at others."""
+        return self._parts is not None
+
+    def sqlite_rows(self, count: int) -> str:
+        """The SQL of a plain statement for ``count`` rows, whose values follow one another."""
+        assert self._parts is not None
+        text = self._repeated.get(count)
+        if text is None:
+            head, row, tail = self._parts
+            width = len(self.names)
+            rows = ", ".join(self._numbered(row, width * index) for index in range(count))
+            text = self._repeated[count] = _in_words(head + rows + tail, "sqlite")
+        return text
+
+    def values(self, row: Row) -> tuple[Value, ...]:
+        """The parameters in order; raises KeyError for one that is missing."""
+        return tuple([row[name] for name in self.names])
+
+    def _numbered(self, row: str, before: int) -> str:
+        number = {name: before + index for index, name in enumerate(self.names, 1)}
+        return _PARAMETER.sub(lambda m: f"?{number[m[1]]}", row)
+
+    def __repr__(self) -> str:
+        return f"Statement({' '.join(self.sqlite.split())[:80]!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A statement and the rows it is run with, in order.
+
+    ``guard``: the whole job is refused, and nothing of it written, unless each row of this step
+    changes at least one row of the database. Its statement begins with INSERT, UPDATE or DELETE.
+    """
+
+    statement: Statement
+    rows: Sequence[Row]
+    guard: bool = False
+
+
+def _around_values(text: str) -> tuple[str, str, str] | None:
+    """What is before, in and after the parentheses of ``VALUES (...)`` in a plain INSERT."""
+    found = _VALUES.match(text)
+    if found is None:
+        return None
+    start = end = found.end() - 1
+    depth = 0
+    for end in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[end], 0)
+        if depth == 0:
+            break
+    head, row, tail = text[:start], text[start : end + 1], text[end + 1 :]
+    # Rows that look at the table could see one another, or not.
+    by_themselves = not _PARAMETER.search(head + tail) and "SELECT" not in (head + row).upper()
+    return (head, row, tail) if by_themselves else None
+
+
+def _in_words(text: str, dialect: Dialect) -> str:
+    for word, meaning in _WORDS[dialect].items():
+        text = text.replace(word, meaning)
+    return text

@@ -1,0 +1,69 @@
+"""Asks the database, in the background, whether it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from router.state.health import Fault, Health, Unreachable
+from router.telemetry.tasks import Tasks
+
+__all__ = ["PROBE_DOWN", "PROBE_UP", "Watch"]
+
+PROBE_UP: Final = "SELECT version FROM switchyard_schema"
+PROBE_DOWN: Final = "UPDATE switchyard_schema SET version = version"
+"""A full disk, a lock and a server that only reads show when something is written."""
+
+_IDLE_SECONDS: Final = 2.0
+_DOWN_SECONDS: Final = 1.0
+_CALM_SECONDS: Final = 0.05
+
+
+class Watch:
+    """Probes once a second while the database is down, and when it was not heard of for two.
+
+    ``probe(down)`` raises Unreachable, or Fault.
+    """
+
+    def __init__(self, probe: Callable[[bool], Awaitable[None]], health: Health) -> None:
+        self._probe = probe
+        self._health = health
+        self._look = asyncio.Event()
+        self._tasks = Tasks()
+        self._tasks.spawn(self._run(), "state watch")
+
+    def look(self) -> None:
+        """Probe now: something happened to a connection."""
+        self._look.set()
+
+    async def close(self) -> None:
+        """End it."""
+        await self._tasks.close()
+
+    async def _run(self) -> None:
+        health = self._health
+        while True:
+            if not await self._time_to_look():
+                continue
+            try:
+                await self._probe(not health.up)
+            except (Unreachable, Fault) as exc:
+                health.lost(str(exc))
+            else:
+                health.answered()
+
+    async def _time_to_look(self) -> bool:
+        if not self._health.up:
+            await asyncio.sleep(_DOWN_SECONDS)
+            return True
+        self._look.clear()
+        try:
+            async with asyncio.timeout(_IDLE_SECONDS):
+                await self._look.wait()
+        except TimeoutError:
+            return time.monotonic() - self._health.heard >= _IDLE_SECONDS or not self._health.up
+        # Probes lose connections, too: never one after the other without a pause.
+        await asyncio.sleep(_CALM_SECONDS)
+        return True

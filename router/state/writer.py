@@ -1,0 +1,245 @@
+"""The writing side of a database: gathers jobs, and sees each of them through to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from router.state.database import WriteRefused
+from router.state.health import Fault, Health, Unreachable, unavailable
+from router.state.statement import Statement, Step
+from router.telemetry.log import get_logger
+from router.telemetry.tasks import Tasks
+
+__all__ = ["Commit", "Job", "Writer", "gathered"]
+
+_log = get_logger("router.state")
+
+MAX_WAITING_JOBS: Final = 10_000
+MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
+_MAX_BATCH_JOBS: Final = 256
+_MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+_ALARM_SECONDS: Final = 0.05
+
+
+class Job:
+    """What one caller wants written together.
+
+    ``size`` is in bytes, ``deadline`` of the loop's clock. Jobs of the same ``shape`` can be run
+    side by side, statement by statement; None can only be run by itself. ``held_first`` is the
+    common case of a guard: the first step is one, of one row, so that nothing has to be undone
+    when it does not hold.
+    """
+
+    __slots__ = ("answer", "deadline", "guarded", "held_first", "over", "shape", "size", "steps")
+
+    def __init__(
+        self, steps: tuple[Step, ...], answer: asyncio.Future[bool], deadline: float
+    ) -> None:
+        self.steps = steps
+        self.answer = answer
+        self.deadline = deadline
+        self.over = False
+        guards = [step for step in steps if step.guard]
+        self.guarded = bool(guards)
+        self.held_first = len(guards) == 1 and guards[0] is steps[0] and len(steps[0].rows) == 1
+        rest = steps[1:] if self.held_first else steps
+        self.shape: tuple[Statement, ...] | None = None
+        if steps and (self.held_first or not guards) and all(step.statement.plain for step in rest):
+            self.shape = tuple([step.statement for step in steps])
+        self.size = sum([_size(step) for step in steps])
+
+
+def _size(step: Step) -> int:
+    return sum([len(v) for row in step.rows for v in row.values() if isinstance(v, (bytes, str))])
+
+
+def gathered(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """The jobs in their order, neighbours of the same shape together."""
+    group: list[Job] = []
+    for job in jobs:
+        if group and (job.shape is None or not _alike(group[0], job)):
+            yield group
+            group = []
+        group.append(job)
+    if group:
+        yield group
+
+
+def _alike(one: Job, other: Job) -> bool:
+    return one.shape == other.shape and one.held_first == other.held_first
+
+
+class Commit(Protocol):
+    """Writes jobs in one transaction; the answers are in their order (False: guard refused).
+
+    Raises Fault when a row is at fault, Unreachable when the database is; either way jobs are
+    handed in again.
+    """
+
+    async def __call__(self, jobs: Sequence[Job], /) -> list[bool]: ...
+
+
+class Writer:
+    """Queues jobs and hands them to ``commit``: at once when idle, gathered while it runs.
+
+    Jobs take effect in the order in which they came. What cannot be queued is refused at once
+    rather than kept waiting: whoever waits outside the queue holds the same memory, unbounded.
+    ``timeout``: seconds from submission to StateUnavailable.
+    """
+
+    def __init__(self, commit: Commit, health: Health, timeout: float) -> None:
+        self._commit = commit
+        self._health = health
+        self._timeout = timeout
+        self._longest_pause = min(_LONGEST_PAUSE, timeout / 5)
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Job] = deque()
+        self._bytes = 0
+        self._running: list[Job] = []
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._tasks = Tasks()
+        self._tasks.spawn(self._run(), "state writer")
+
+    async def write(self, steps: tuple[Step, ...]) -> bool:
+        """See ``Database.write``."""
+        answer: asyncio.Future[bool] = self._loop.create_future()
+        self._queue(steps, answer)
+        return await answer
+
+    def submit(self, steps: tuple[Step, ...]) -> asyncio.Future[bool]:
+        """See ``Database.submit``."""
+        answer = _Submitted(loop=self._loop)
+        self._queue(steps, answer)
+        return answer
+
+    async def close(self) -> None:
+        """Write what waits, within the deadlines of the jobs; nothing more is taken."""
+        self._closing = True
+        self._wake.set()
+        await self._tasks.wait(self._timeout)
+        await self._tasks.close()
+        for job in (*self._running, *self._waiting):
+            self._fail(job, unavailable())
+        self._waiting.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _queue(self, steps: tuple[Step, ...], answer: asyncio.Future[bool]) -> None:
+        job = Job(steps, answer, self._loop.time() + self._timeout)
+        too_much = self._waiting and self._bytes + job.size > MAX_WAITING_BYTES
+        if too_much or len(self._waiting) >= MAX_WAITING_JOBS or self._closing:
+            # Not at once: whoever submits it has to have a chance to wait for it.
+            self._loop.call_soon(self._fail, job, unavailable())
+            return
+        self._waiting.append(job)
+        self._bytes += job.size
+        self._wake.set()
+        if self._alarm is None:
+            self._alarm = self._loop.call_at(job.deadline, self._ring)
+
+    async def _run(self) -> None:
+        while True:
+            if self._waiting:
+                self._running = self._next()
+                await self._settle(self._running)
+                self._running = []
+            elif self._closing:
+                return
+            else:
+                self._wake.clear()
+                await self._wake.wait()
+
+    def _next(self) -> list[Job]:
+        batch: list[Job] = []
+        size = 0
+        while self._waiting and len(batch) < _MAX_BATCH_JOBS:
+            size += self._waiting[0].size
+            if batch and size > _MAX_BATCH_BYTES:
+                break
+            batch.append(self._take())
+        return batch
+
+    def _take(self) -> Job:
+        job = self._waiting.popleft()
+        self._bytes -= job.size
+        return job
+
+    async def _settle(self, jobs: list[Job]) -> None:
+        """Commit ``jobs``, in halves where one is at fault, until each has its answer."""
+        groups = [jobs]
+        pause = _FIRST_PAUSE
+        while groups:
+            group = [job for job in groups.pop() if not job.over]
+            if not group:
+                continue
+            try:
+                answers = await self._commit(group)
+            except Unreachable as exc:
+                if exc.down:
+                    self._health.lost(str(exc))
+                groups.append(group)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, self._longest_pause)
+            except Fault as exc:
+                if len(group) == 1:
+                    self._refuse(group[0], exc)
+                else:
+                    half = len(group) // 2
+                    groups += [group[half:], group[:half]]
+            else:
+                pause = _FIRST_PAUSE
+                self._health.answered()
+                for job, answer in zip(group, answers, strict=True):
+                    self._answer(job, answer)
+
+    def _answer(self, job: Job, answer: bool) -> None:
+        job.over = True
+        if not job.answer.done():
+            job.answer.set_result(answer)
+
+    def _refuse(self, job: Job, fault: Fault) -> None:
+        statements = [step.statement for step in job.steps]
+        _log.error("the database refuses a row", error=str(fault), statements=repr(statements))
+        self._fail(job, WriteRefused("The object cannot be stored; the router's log says why."))
+
+    def _fail(self, job: Job, error: Exception) -> None:
+        """The job ends with ``error``; it is logged where nobody waits to hear of it."""
+        if job.over:
+            return
+        job.over = True
+        answer = job.answer
+        if answer.done() or (isinstance(answer, _Submitted) and not answer.awaited):
+            _log.error("state was not written", error=str(error))
+        if not answer.done():
+            answer.set_exception(error)
+            if isinstance(answer, _Submitted):
+                answer.exception()  # so that asyncio does not complain as well
+
+    def _ring(self) -> None:
+        """The first deadline has passed: end what is overdue, set the alarm for the next."""
+        now = self._loop.time()
+        for job in self._running:
+            if job.deadline <= now:
+                self._fail(job, unavailable())
+        while self._waiting and self._waiting[0].deadline <= now:
+            self._fail(self._take(), unavailable())
+        left = [job.deadline for job in (*self._running, *self._waiting) if not job.over]
+        at = max(min(left), now + _ALARM_SECONDS) if left else None
+        self._alarm = self._loop.call_at(at, self._ring) if at is not None else None
+
+
+class _Submitted(asyncio.Future[bool]):
+    """Knows whether anybody waits for it."""
+
+    awaited = False
+
+    def add_done_callback(self, fn: Callable[[Any], object], /, **kwargs: Any) -> None:
+        self.awaited = True
+        super().add_done_callback(fn, **kwargs)

@@ -1,0 +1,80 @@
+"""Real databases for tests: SQLite files, databases in memory, and PostgreSQL.
+
+``from tests.support.state import database, database_url`` gives a test module the fixtures.
+``TEST_POSTGRES_URL`` names a server (and a database of it to connect to first); without it that
+is the one on 127.0.0.1. Where none answers those tests are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from pydantic import SecretStr
+
+from router.settings.schema import State
+from router.state.connect import open_database
+from router.state.database import Database
+
+__all__ = ["database", "database_url", "opened", "postgresql_url", "state_settings"]
+
+MAINTENANCE = os.environ.get("TEST_POSTGRES_URL", "postgresql://127.0.0.1:5432/postgres")
+
+
+@asynccontextmanager
+async def postgresql_url() -> AsyncIterator[str]:
+    """The URL of a fresh database, dropped at the end."""
+    try:
+        server = await asyncpg.connect(MAINTENANCE, timeout=5)
+    except (OSError, TimeoutError, asyncpg.PostgresError) as exc:
+        pytest.skip(f"no PostgreSQL server answers: {type(exc).__name__}")
+    name = f"switchyard_test_{secrets.token_hex(8)}"
+    try:
+        await server.execute(f"CREATE DATABASE {name}")
+        try:
+            yield urlsplit(MAINTENANCE)._replace(path=f"/{name}").geturl()
+        finally:
+            await server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    finally:
+        await server.close()
+
+
+def state_settings(url: str, **more: Any) -> State:
+    """The settings of a database at ``url``."""
+    return State(url=SecretStr(url), **more)
+
+
+@asynccontextmanager
+async def opened(url: str, **more: Any) -> AsyncIterator[Database]:
+    """A started database, closed at the end."""
+    database = open_database(state_settings(url, **more))
+    await database.start()
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+@pytest_asyncio.fixture(params=["sqlite", "postgresql"])
+async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """The URL of an empty database of each kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'state.db'}"
+        return
+    async with postgresql_url() as url:
+        yield url
+
+
+@pytest_asyncio.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """A started database of each kind."""
+    async with opened(database_url) as database:
+        yield database
