@@ -1,0 +1,202 @@
+"""Stored responses: written in one step of the request, read by their owner only."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterator
+from typing import Any, Final
+
+import orjson
+
+from router.state.chain import Chain, read_chain
+from router.state.database import Database
+from router.state.ids import is_id, keys_of
+from router.state.references import find_items
+from router.state.statement import Row, Statement, Step, Value
+from router.state.stored import StoredResponse
+
+__all__ = ["Responses", "StoredResponse"]
+
+_EXPORT_WINDOW: Final = 1000
+
+_COLUMNS: Final = (
+    "id, owner, status, created_at, background, resumable, parent, conversation, account, "
+    "body, input, output, hidden"
+)
+_ADD: Final = Statement(
+    f"""
+    INSERT INTO responses ({_COLUMNS})
+    VALUES (:id, :owner, :status, :created_at, :background, :resumable, :parent, :conversation,
+            :account, :body, :input, :output, :hidden)
+    ON CONFLICT (id) DO NOTHING
+    """
+)
+_ADD_ITEMS: Final = Statement(
+    """
+    INSERT INTO response_items (item, owner, sent, response)
+    VALUES (:item, :owner, :sent, :response)
+    ON CONFLICT (item, owner, sent, response) DO NOTHING
+    """
+)
+_FINISH: Final = Statement(
+    """
+    UPDATE responses
+    SET status = :status, body = :body, output = :output, hidden = :hidden, account = :account
+    WHERE id = :id AND status <> 'deleted'
+    """
+)
+_GET: Final = Statement(
+    f"SELECT {_COLUMNS} FROM responses WHERE id = :id AND owner = :owner AND status <> 'deleted'"
+)
+_EXISTS: Final = Statement(
+    "SELECT 1 FROM responses WHERE id = :id AND owner = :owner AND status <> 'deleted'"
+)
+_ADOPT_CHILDREN: Final = Statement(
+    """
+    UPDATE responses
+    SET parent = (SELECT gone.parent FROM responses gone WHERE gone.id = :id)
+    WHERE parent = :id
+    """
+)
+_EMPTY: Final = Statement(
+    """
+    UPDATE responses
+    SET status = 'deleted', conversation = NULL, account = NULL,
+        body = :nothing, input = :nothing, output = :nothing, hidden = NULL
+    WHERE id = :id
+    """
+)
+_DROP_ITEMS: Final = Statement("DELETE FROM response_items WHERE response = :id")
+_DROP_EVENTS: Final = Statement("DELETE FROM events WHERE response = :id")
+_DROP_RUN: Final = Statement("DELETE FROM runs WHERE id = :id")
+_OLDER: Final = Statement(
+    """
+    SELECT created_at, id FROM responses WHERE (created_at, id) < (:created_at, :id)
+    ORDER BY created_at DESC, id DESC LIMIT :limit
+    """
+)
+_REMOVE_UNUSED: Final = Statement(
+    """
+    DELETE FROM responses
+    WHERE id = :id AND status NOT IN ('queued', 'in_progress')
+      AND NOT EXISTS (SELECT 1 FROM responses child WHERE child.parent = :id)
+    """
+)
+_WINDOW: Final = Statement(
+    "SELECT id, owner FROM responses WHERE id > :after ORDER BY id LIMIT :limit"
+)
+
+
+class Responses:
+    """The table of responses and the index of their items.
+
+    ``added`` and ``finished`` are steps for a job of the caller's, so that what belongs together
+    is committed together. Everything that is read is looked up by owner.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def added(self, stored: StoredResponse) -> tuple[Step, ...]:
+        """Steps that insert it, for a whole response or one that only begins."""
+        return Step(_ADD, (_row(stored),)), *_index(stored, sent=True)
+
+    def finished(self, stored: StoredResponse) -> tuple[Step, ...]:
+        """Steps that bring an existing row to its end: status, body, output, account."""
+        return Step(_FINISH, (_row(stored),)), *_index(stored, sent=False)
+
+    async def get(self, owner: str, ident: str) -> StoredResponse | None:
+        """This owner's response; None where there is none."""
+        if not is_id(ident):
+            return None
+        rows = await self._database.read(_GET, id=ident, owner=owner)
+        return _stored(rows[0]) if rows else None
+
+    async def delete(self, owner: str, ident: str) -> bool:
+        """Delete it, with its run and events; False where there is none.
+
+        What continued it continues its parent from then on.
+        """
+        if not is_id(ident) or not await self._database.read(_EXISTS, id=ident, owner=owner):
+            return False
+        row: Row = {"id": ident, "nothing": b"[]"}
+        await self._database.write(
+            *[
+                Step(statement, (row,))
+                for statement in (_ADOPT_CHILDREN, _EMPTY, _DROP_ITEMS, _DROP_EVENTS, _DROP_RUN)
+            ]
+        )
+        return True
+
+    async def chain(self, owner: str, ident: str) -> Chain | None:
+        """See ``router.state.chain.read_chain``."""
+        return await read_chain(self._database, owner, ident)
+
+    async def find_items(self, owner: str, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+        """See ``router.state.references.find_items``."""
+        return await find_items(self._database, owner, ids)
+
+    async def purge(self, before: int, limit: int) -> int:
+        """Remove what was created before ``before`` (unix seconds); returns how many rows.
+
+        Unfinished responses stay, and those that another one continues. Goes from the newest to
+        the oldest, so that a chain is taken up from its end, ``limit`` rows to a transaction.
+        """
+        removed = 0
+        place: Row = {"created_at": before, "id": "", "limit": limit}
+        while page := await self._database.read(_OLDER, **place):
+            await self._database.write(Step(_REMOVE_UNUSED, [{"id": row[1]} for row in page]))
+            left = await self._database.read(_OLDER, **place)
+            removed += len(set(page).difference(left))
+            created_at, ident = page[-1]
+            place = {"created_at": created_at, "id": ident, "limit": limit}
+        return removed
+
+    async def export(self, owner: str) -> AsyncIterator[StoredResponse]:
+        """Every response of this owner, in the order of ids, one at a time in memory."""
+        after = ""
+        while window := await self._database.read(_WINDOW, after=after, limit=_EXPORT_WINDOW):
+            after = window[-1][0]
+            for ident in [ident for ident, whose in window if whose == owner]:
+                stored = await self.get(owner, ident)
+                if stored is not None:
+                    yield stored
+
+
+def _row(stored: StoredResponse) -> dict[str, Value]:
+    return {
+        "id": stored.id,
+        "owner": stored.owner,
+        "status": stored.status,
+        "created_at": stored.created_at,
+        "background": int(stored.background),
+        "resumable": int(stored.resumable),
+        "parent": stored.parent,
+        "conversation": stored.conversation,
+        "account": stored.account,
+        "body": stored.body,
+        "input": stored.input,
+        "output": stored.output,
+        "hidden": stored.hidden,
+    }
+
+
+def _stored(row: tuple[Any, ...]) -> StoredResponse:
+    ident, owner, status, created_at, background, resumable, *rest = row
+    return StoredResponse(
+        ident, owner, status, created_at, bool(background), bool(resumable), *rest
+    )
+
+
+def _index(stored: StoredResponse, *, sent: bool) -> Iterator[Step]:
+    """The step that lets its items be found, if there are any."""
+    made = keys_of(orjson.loads(stored.output)) if stored.made is None else stored.made
+    keys = [(key, 0) for key in made]
+    if sent:
+        given = keys_of(orjson.loads(stored.input)) if stored.sent is None else stored.sent
+        keys += [(key, 1) for key in given]
+    if keys:
+        owner, ident = stored.owner, stored.id
+        rows: list[Row] = [
+            {"item": key, "owner": owner, "sent": came, "response": ident} for key, came in keys
+        ]
+        yield Step(_ADD_ITEMS, rows)
