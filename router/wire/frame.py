@@ -26,6 +26,15 @@ class Frame:
         """A frame of an event object that carries its own ``type``."""
         return cls(json["type"], orjson.dumps(json), json)
 
+    @classmethod
+    def all_of(cls, stored: bytes) -> list[Frame]:
+        """The frames whose encodings were joined to ``stored``; encoded again they are the same."""
+        frames = []
+        for block in stored.split(b"\n\n")[:-1]:
+            end = block.index(b"\n") if block.startswith(b"event: ") else -1
+            frames.append(cls(block[7:end].decode() if end >= 0 else "", block[end + 7 :]))
+        return frames
+
     def json(self) -> dict[str, Any]:
         """The event as an object; decoded once."""
         if self._json is None:
