@@ -24,6 +24,8 @@ class ChatPassthrough:
 
     def __init__(self, *, wants_usage: bool) -> None:
         self.error: UpstreamError | None = None
+        self.final: dict[str, Any] | None = None
+        self.hidden: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
         self._wants_usage = wants_usage

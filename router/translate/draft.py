@@ -3,6 +3,14 @@
 A draft knows what never changes between two snapshots of a response (id, creation time, the echo
 of the request) and what must go on when another endpoint takes over: the sequence number, and
 whether ``response.created`` has already gone out.
+
+The first events of a response, before any output::
+
+    foreground   0 response.created   1 response.in_progress
+    background   0 response.created   1 response.queued        2 response.in_progress
+
+Those of a background run are made by ``queue`` when it is accepted, and the rest when it is run,
+perhaps a second time: that draft is told how many events have ``begun`` it.
 """
 
 from __future__ import annotations
@@ -28,7 +36,6 @@ _MUTED = Frame("", b"{}")
 _CONSTANT: Final = ("instructions", "tools")
 """What an endpoint may word differently from the echo, but no two snapshots may."""
 
-_OPENING_EVENTS: Final = 2
 
 IdFactory = Callable[[str], str]
 """Makes a fresh id with the given prefix: ``new_id("msg_")``."""
@@ -59,14 +66,19 @@ class Draft:
 
     ``echo`` holds the fields that repeat the request (see ``router.wire.responses.echo_fields``),
     ``created_at`` is in unix seconds, ``now`` the clock for ``completed_at``. ``muted`` is for an
-    answer in one piece: the states are kept, but no event is written.
+    answer in one piece: the states are kept, but no event is written. ``born`` and ``begun`` are
+    for a response that was begun before: its id and creation time, and how many events it has.
     """
 
     __slots__ = (
+        "_begun",
         "_born",
+        "_first_output",
+        "_promised",
         "created_at",
         "delivered",
         "echo",
+        "final",
         "id",
         "muted",
         "new_id",
@@ -83,18 +95,28 @@ class Draft:
         new_id: IdFactory,
         now: Callable[[], int],
         muted: bool = False,
+        born: tuple[str, int] | None = None,
+        begun: int = 0,
     ) -> None:
-        self.id = new_id("resp_")
-        self._born = now()
+        self.id, self._born = born or (new_id("resp_"), now())
         self.created_at = self._born
         self.echo = echo
-        self.shown: dict[str, Any] = {}
+        self._promised = {name: echo[name] for name in _CONSTANT if name in echo} if begun else {}
+        self.shown: dict[str, Any] = dict(self._promised)
         self.new_id = new_id
         self.now = now
-        self.sequence = 0
-        self.state = State.NEW
-        self.delivered = False
         self.muted = muted
+        self.final: dict[str, Any] | None = None
+        self._begun = begun
+        self._first_output = 3 if begun and echo["background"] else 2
+        self.delivered = begun > 0
+        self.sequence = begun
+        self.state = State.NEW if begun < self._first_output else State.OPENED
+
+    @property
+    def dated(self) -> bool:
+        """Whether the client knows the creation time: an endpoint's own can not replace it."""
+        return self._begun > 0 or self.state is not State.NEW
 
     def snapshot(self, status: str, **changes: Any) -> dict[str, Any]:
         """The Response object in this status; ``changes`` are the fields that differ."""
@@ -139,8 +161,13 @@ class Draft:
         self.sequence = sequence + 1
         return Frame(kind, orjson.dumps({"type": kind, "sequence_number": sequence, **fields}))
 
+    def queue(self) -> list[Frame]:
+        """The events of a response that has to wait: ``response.created``, ``response.queued``."""
+        fields = {"response": self.snapshot("queued")}
+        return [self.event("response.created", fields), self.event("response.queued", fields)]
+
     def open(self, snapshot: dict[str, Any] | None = None) -> list[Frame]:
-        """``response.created`` and ``response.in_progress``; nothing when they were made before.
+        """``response.created`` and ``response.in_progress``, those that were not made before.
 
         ``snapshot`` is the Response object they carry, where an endpoint has sent one. Its
         constant fields are kept in ``shown``: every later snapshot has to repeat them.
@@ -153,14 +180,19 @@ class Draft:
         opening = snapshot or self.snapshot("in_progress")
         self.shown = {name: opening[name] for name in _CONSTANT if name in opening}
         fields = {"response": opening}
-        return [
-            self.event("response.created", fields),
-            self.event("response.in_progress", fields),
-        ]
+        kinds = ["response.created"] if self.sequence == 0 else []
+        return [self.event(kind, fields) for kind in (*kinds, "response.in_progress")]
 
     def end(self, response: dict[str, Any]) -> Frame:
         """The terminal event for this final Response object."""
         self.advance(State.ENDED)
+        self.final = response
+        return self.event(_TERMINAL[response["status"]], {"response": response})
+
+    def end_otherwise(self, response: dict[str, Any]) -> Frame:
+        """Another terminal event instead of the one that was made and has not been delivered."""
+        self.sequence -= 1
+        self.final = response
         return self.event(_TERMINAL[response["status"]], {"response": response})
 
     def advance(self, state: State) -> None:
@@ -174,10 +206,10 @@ class Draft:
         output no other attempt is made.
         """
         if self.delivered and self.state is not State.NEW:
-            self.sequence = _OPENING_EVENTS
+            self.sequence = self._first_output
             self.state = State.OPENED
         else:
-            self.sequence = 0
+            self.sequence = self._begun
             self.state = State.NEW
             self.created_at = self._born
-            self.shown = {}
+            self.shown = dict(self._promised)

@@ -52,6 +52,7 @@ class ResponseMachine:
         self.draft = draft
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
+        self.hidden: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
         self.finish_reason: str | None = None

@@ -2,9 +2,9 @@
 
 Events pass as they came. What is changed: response ids are the router's, the fields that say what
 the client asked (``store``, ``previous_response_id``, ``metadata`` …) echo the client, sequence
-numbers go on where another endpoint's events came before, encrypted reasoning is marked with the
-account that issued it, and the endpoint's own keep-alive events are left out. An event that needs
-none of this is passed on byte by byte.
+numbers go on where another endpoint's events came before, encrypted content is marked with the
+account that issued it or, where the client did not ask for it, taken out, and the endpoint's own
+keep-alive events are left out. An event that needs none of this is passed on byte by byte.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from router.translate.states import State
 from router.wire.frame import Frame
 from router.wire.sse import EventTooLarge, SSEDecoder
 
-__all__ = ["ACCOUNT_MARK", "NativeReader", "seal", "unseal"]
+__all__ = ["ACCOUNT_MARK", "NativeReader", "blob_of", "seal", "unix_seconds", "unseal"]
 
 ACCOUNT_MARK: Final = "swy1."
 """What a marked ``encrypted_content`` begins with: ``swy1.ACCOUNT.BLOB``."""
 
+_SEALED: Final = ("compaction", "reasoning")
 _ECHOED: Final = ("background", "metadata", "previous_response_id", "store")
 _OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 _TERMINAL: Final = {
@@ -57,7 +58,7 @@ _DELTAS: Final = {
 
 
 def seal(blob: str, account: str) -> str:
-    """Mark encrypted reasoning with the account that issued it."""
+    """Mark encrypted content with the account that issued it."""
     return f"{ACCOUNT_MARK}{account}.{blob}"
 
 
@@ -70,21 +71,39 @@ def unseal(blob: str) -> tuple[str | None, str]:
     return None, blob
 
 
+def blob_of(item: Any) -> str | None:
+    """The encrypted content of an item, which only the account that issued it can read."""
+    if not isinstance(item, dict) or item.get("type") not in _SEALED:
+        return None
+    blob = item.get("encrypted_content")
+    return blob if isinstance(blob, str) and blob else None
+
+
 class NativeReader:
     """Reads native Responses events, or one Response object; see ``router.translate.reader``.
 
-    ``account`` marks encrypted reasoning (see ``seal``); ``redact`` takes the router's own secrets
-    out of an endpoint's words.
+    ``account`` marks encrypted content (see ``seal``); ``redact`` takes the router's own secrets
+    out of an endpoint's words. ``hide`` keeps encrypted reasoning from a client that did not ask
+    for it: it is taken out of every item and kept, sealed, in ``hidden`` by the item's id.
     """
 
-    def __init__(self, draft: Draft, account: str, redact: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        draft: Draft,
+        account: str,
+        redact: Callable[[str], str] = str,
+        *,
+        hide: bool = False,
+    ) -> None:
         self.draft = draft
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
+        self.hidden: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
         self._account = account
         self._redact = redact
+        self._hide = hide
         self._decoder = SSEDecoder()
         self._snapshot = b""  # as bytes: a third of the size, for as long as the stream lasts
         self._items: list[dict[str, Any]] = []
@@ -197,13 +216,9 @@ class NativeReader:
         Nothing is said when another endpoint's beginning, or the router's own, went out before.
         """
         draft = self.draft
-        created_at = response.get("created_at")
-        if (
-            draft.state is State.NEW
-            and isinstance(created_at, int | float)
-            and _FIRST_SECOND <= created_at <= _LAST_SECOND
-        ):
-            draft.created_at = int(created_at)
+        created_at = unix_seconds(response.get("created_at"))
+        if created_at is not None and not draft.dated:
+            draft.created_at = created_at
         snapshot = self._ours({**response, **_BLANK})
         # Copied: what orjson returns keeps the whole buffer it was written into.
         self._snapshot = bytes(memoryview(orjson.dumps(snapshot)))
@@ -262,13 +277,20 @@ class NativeReader:
         merged["output_text"] = ""
         return merged
 
-    def _seal(self, item: Any) -> bool:
-        if isinstance(item, dict) and item.get("type") == "reasoning":
-            blob = item.get("encrypted_content")
-            if isinstance(blob, str) and blob:
-                item["encrypted_content"] = seal(blob, self._account)
-                return True
-        return False
+    def _seal(self, item: Any, *, done: bool = True) -> bool:
+        """Seal or hide the item's encrypted content; True when there was some."""
+        blob = blob_of(item)
+        if blob is None:
+            return False
+        sealed = seal(blob, self._account)
+        if self._hide and item["type"] == "reasoning":
+            del item["encrypted_content"]
+            # What an item begins with is not what it ends with.
+            if done and isinstance(item.get("id"), str):
+                self.hidden[item["id"]] = sealed
+        else:
+            item["encrypted_content"] = sealed
+        return True
 
     def _follow(self, kind: str, event: dict[str, Any]) -> bool:
         """Keep what is needed for ``fail``; True when the event had to be changed."""
@@ -301,7 +323,7 @@ class NativeReader:
             if isinstance(item, dict):
                 self._items.append(item)
             self._item = None
-        return self._seal(item)
+        return self._seal(item, done=kind != "response.output_item.added")
 
     def _partial(self) -> list[dict[str, Any]]:
         """The items so far, the open one marked as broken off."""
@@ -333,6 +355,13 @@ class NativeReader:
         code = error.get("code") if isinstance(error, dict) else None
         if not isinstance(code, str) or code in _ENDPOINT_ERRORS:
             raise _error_of(error)
+
+
+def unix_seconds(value: Any) -> int | None:
+    """A time that an endpoint names; None for what can be none."""
+    if isinstance(value, int | float) and _FIRST_SECOND <= value <= _LAST_SECOND:
+        return int(value)
+    return None
 
 
 def _kind_of(event: dict[str, Any]) -> str:

@@ -10,25 +10,38 @@ from __future__ import annotations
 from typing import Any, Final
 
 from router.errors import InvalidRequest
-from router.translate.native import unseal
+from router.translate.native import blob_of, unseal
+from router.wire.input_items import item_type
 
-__all__ = ["native_body", "native_chat_body", "token_count_body"]
+__all__ = [
+    "ENCRYPTED_REASONING",
+    "asks_for_encrypted",
+    "compact_body",
+    "native_body",
+    "native_chat_body",
+    "token_count_body",
+]
+
+ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
+"""What ``include`` names to get reasoning in a form that can be sent back."""
 
 _STATE: Final = frozenset({"background", "conversation", "previous_response_id", "prompt"})
 _PRIVATE: Final = frozenset({"cache", "nomyo"})
 _NOT_COUNTED: Final = frozenset({"store", "stream", "stream_options", "metadata"})
-# The id of an approval request is not a place in a store: the approval's answer names it.
-_KEEP_ID: Final = frozenset({"mcp_approval_request"})
+_NOT_COMPACTED: Final = frozenset({"store", "stream", "stream_options"})
+# The id of an approval request is not a place in a store: the approval's answer names it. Nor is
+# the one of a local shell's output, where it is what names the call.
+_KEEP_ID: Final = frozenset({"local_shell_call_output", "mcp_approval_request"})
 
 
 def native_body(
-    body: dict[str, Any], *, model: str, stream: bool, account: str
+    body: dict[str, Any], *, model: str, stream: bool, account: str, encrypted: bool = False
 ) -> tuple[dict[str, Any], int]:
-    """The body for ``/responses`` and how many reasoning items had to be dropped.
+    """The body for ``/responses`` and how many items lost their encrypted content.
 
-    ``account`` is the endpoint's mark (see ``router.translate.native.seal``): encrypted reasoning
-    that another account issued cannot be read by this one. Raises InvalidRequest for references
-    to stored items.
+    ``account`` is the endpoint's mark (see ``router.translate.native.seal``): what another
+    account encrypted cannot be read by this one. ``encrypted`` asks for encrypted reasoning in
+    addition to what the client asks for. Raises InvalidRequest for references to stored items.
     """
     sent = {k: v for k, v in body.items() if k not in _STATE and k not in _PRIVATE}
     sent["model"] = model
@@ -36,11 +49,24 @@ def native_body(
     sent["stream"] = stream
     if not stream:
         sent.pop("stream_options", None)
+    if encrypted and not asks_for_encrypted(body):
+        sent["include"] = [*(body.get("include") or ()), ENCRYPTED_REASONING]
     dropped = 0
     if isinstance(sent.get("input"), list):
         items, dropped = _items(sent["input"], account)
         sent["input"] = items
     return sent, dropped
+
+
+def asks_for_encrypted(body: dict[str, Any]) -> bool:
+    """Whether the client itself wants encrypted reasoning."""
+    return ENCRYPTED_REASONING in (body.get("include") or ())
+
+
+def compact_body(body: dict[str, Any], *, model: str, account: str) -> tuple[dict[str, Any], int]:
+    """The body for ``/responses/compact``; the rest is as for ``native_body``."""
+    sent, dropped = native_body(body, model=model, stream=False, account=account)
+    return {k: v for k, v in sent.items() if k not in _NOT_COMPACTED}, dropped
 
 
 def token_count_body(body: dict[str, Any], *, model: str, account: str) -> dict[str, Any]:
@@ -62,35 +88,45 @@ def _items(items: list[dict[str, Any]], account: str) -> tuple[list[dict[str, An
     kept = []
     dropped = 0
     for index, item in enumerate(items):
-        kind = item.get("type")
+        kind = item_type(item)
         if kind == "item_reference":
             raise InvalidRequest(
-                f"Item with id '{item.get('id')}' not found: this router keeps no items. "
-                "Send the item itself.",
+                f"Item with id '{item['id']}' not found.",
                 code="invalid_value",
                 param=f"input[{index}]",
             )
-        if kind == "reasoning":
-            usable, foreign = _reasoning(item, account)
+        if kind == "reasoning" or (kind == "compaction" and blob_of(item)):
+            usable, foreign = _unsealed(item, account)
+            if foreign and kind == "compaction":
+                raise _unreadable(index)
             dropped += foreign
             if usable is not None:
                 kept.append(usable)
-        elif "id" in item and kind not in _KEEP_ID:
+        elif "id" in item and (kind not in _KEEP_ID or "call_id" in item):
             kept.append({k: v for k, v in item.items() if k != "id"})
         else:
             kept.append(item)
     return kept, dropped
 
 
-def _reasoning(item: dict[str, Any], account: str) -> tuple[dict[str, Any] | None, bool]:
-    """The reasoning item as this account can read it, and whether another account's was lost."""
-    blob = item.get("encrypted_content")
+def _unreadable(index: int) -> InvalidRequest:
+    """Reasoning may be left out of a history; a compaction is the history."""
+    return InvalidRequest(
+        "The 'compaction' item was issued by another endpoint, and no other can read it.",
+        code="unsupported_value",
+        param=f"input[{index}]",
+    )
+
+
+def _unsealed(item: dict[str, Any], account: str) -> tuple[dict[str, Any] | None, bool]:
+    """The item as this account can read it, and whether another account's content was lost."""
+    blob = blob_of(item)
     item = {k: v for k, v in item.items() if k not in ("id", "encrypted_content", "status")}
-    item["summary"] = item.get("summary") or []
-    if isinstance(blob, str) and blob:
+    if item["type"] == "reasoning":
+        item["summary"] = item.get("summary") or []
+    if blob is not None:
         issuer, plain = unseal(blob)
         if issuer is None or issuer == account:
             return {**item, "encrypted_content": plain}, False
-        return (item, True) if item.get("content") else (None, True)
     # Without an id to look up, a summary alone is nothing that a model can go on from.
-    return (item if item.get("content") else None), False
+    return (item if item.get("content") else None), blob is not None

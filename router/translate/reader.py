@@ -39,6 +39,10 @@ class Reader(Protocol):
     """The error code of an answer that the endpoint itself ended as failed."""
     usage: dict[str, Any] | None
     """A Responses ``usage`` object, once the endpoint has reported one."""
+    final: dict[str, Any] | None
+    """The final Response object, once there is one; None for ever where the answer is none."""
+    hidden: dict[str, str]
+    """Encrypted reasoning, sealed, by item id: what is kept but not shown to this client."""
 
     @property
     def has_output(self) -> bool:

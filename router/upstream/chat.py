@@ -13,7 +13,7 @@ from router.translate.chat_request import chat_body
 from router.translate.draft import Draft
 from router.upstream.contract import Call, UpstreamRequest
 from router.upstream.openai import chat_passthrough, model_names
-from router.upstream.options import machine_options, unsent_notes
+from router.upstream.options import machine_options, unsent_notes, within_context
 
 __all__ = ["ChatAdapter"]
 
@@ -22,14 +22,15 @@ class ChatAdapter:
     """Implements ``router.upstream.contract.Adapter`` for the dialect ``chat``."""
 
     def __init__(self, endpoint: EndpointSettings) -> None:
-        self._endpoint = endpoint
+        self._context = endpoint.context_length
 
     def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.respond``."""
-        body, unsent = chat_body(exchange.body, model=model, stream=exchange.stream)
+        given, notes = within_context(exchange.body, self._context)
+        body, unsent = chat_body(given, model=model, stream=exchange.stream)
         request = UpstreamRequest("/chat/completions", orjson.dumps(body), exchange.stream)
-        reader = ChatReader(draft, machine_options(exchange.body))
-        return Call(request, reader, unsent_notes(exchange.body, unsent))
+        reader = ChatReader(draft, machine_options(given))
+        return Call(request, reader, {**unsent_notes(given, unsent), **notes})
 
     def chat(self, exchange: Exchange, model: str) -> Call:
         """See ``Adapter.chat``."""
@@ -37,6 +38,10 @@ class ChatAdapter:
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """See ``Adapter.count_tokens``: the dialect has no counter."""
+        return None
+
+    def compact(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
+        """See ``Adapter.compact``: the dialect cannot."""
         return None
 
     def models_path(self) -> str:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from router.errors import UpstreamRejected
 from router.exchange import Exchange
 from router.settings.schema import EndpointSettings
 from router.translate.draft import Draft
 from router.translate.reader import Reader
 
-__all__ = ["Adapter", "Answer", "Call", "Transport", "UpstreamRequest", "account_of", "redacted"]
+__all__ = [
+    "REASONING_DROPPED",
+    "Adapter",
+    "Answer",
+    "Call",
+    "Transport",
+    "UpstreamRequest",
+    "account_of",
+    "redacted",
+]
+
+REASONING_DROPPED: Final = "X-Switchyard-Reasoning-Dropped"
+"""The header that says how many items of encrypted reasoning another account had issued."""
 
 
 def account_of(endpoint: EndpointSettings) -> str:
@@ -33,11 +46,15 @@ def redacted(endpoint: EndpointSettings, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """A POST to an endpoint. ``path`` is relative to the endpoint's URL."""
+    """A POST to an endpoint. ``path`` is relative to the endpoint's URL.
+
+    ``notes`` are headers for the client's answer where no ``Call`` has them.
+    """
 
     path: str
     body: bytes
     stream: bool
+    notes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 class Answer(Protocol):
@@ -101,6 +118,9 @@ class Call:
     reader: Reader
     notes: dict[str, str] = field(default_factory=dict)
     """Headers for the client's answer: what was not sent, or dropped."""
+    retry: Callable[[UpstreamRejected], bool] | None = None
+    """Asked when the endpoint rejects the request. True: the adapter has learned from it, and the
+    call prepared anew is another one, to be sent to the same endpoint at once."""
 
 
 class Adapter(Protocol):
@@ -116,6 +136,13 @@ class Adapter(Protocol):
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """The endpoint's own token counter, where the dialect has one."""
+        ...
+
+    def compact(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
+        """A request to compact a conversation, where the dialect can; see ``translate.compaction``.
+
+        Raises InvalidRequest like ``respond``.
+        """
         ...
 
     def models_path(self) -> str:

@@ -14,7 +14,7 @@ from router.translate.ollama_reader import OllamaReader
 from router.translate.ollama_request import ollama_body
 from router.upstream.contract import Call, UpstreamRequest
 from router.upstream.openai import chat_passthrough
-from router.upstream.options import machine_options, unsent_notes
+from router.upstream.options import machine_options, unsent_notes, within_context
 
 __all__ = ["OllamaAdapter"]
 
@@ -24,15 +24,16 @@ class OllamaAdapter:
 
     def __init__(self, endpoint: EndpointSettings) -> None:
         self._num_ctx = endpoint.num_ctx
+        self._context = endpoint.context_length or endpoint.num_ctx
 
     def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.respond``."""
-        body, mode = ollama_body(
-            exchange.body, model=model, stream=exchange.stream, num_ctx=self._num_ctx
-        )
+        given, notes = within_context(exchange.body, self._context)
+        body, mode = ollama_body(given, model=model, stream=exchange.stream, num_ctx=self._num_ctx)
         request = UpstreamRequest("/api/chat", orjson.dumps(body), exchange.stream)
-        options = machine_options(exchange.body, forced_call=mode.forced)
-        return Call(request, OllamaReader(draft, options), unsent_notes(exchange.body, mode.unsent))
+        options = machine_options(given, forced_call=mode.forced)
+        notes = {**unsent_notes(given, mode.unsent), **notes}
+        return Call(request, OllamaReader(draft, options), notes)
 
     def chat(self, exchange: Exchange, model: str) -> Call:
         """See ``Adapter.chat``: Ollama serves Chat Completions itself."""
@@ -40,6 +41,10 @@ class OllamaAdapter:
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """See ``Adapter.count_tokens``: Ollama has no counter."""
+        return None
+
+    def compact(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
+        """See ``Adapter.compact``: Ollama cannot."""
         return None
 
     def models_path(self) -> str:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from router.translate.chat_request import wants_logprobs
 from router.translate.machine import MachineOptions
 from router.translate.tools import custom_tool_names
+from router.translate.truncation import fit
+from router.translate.usage import estimate_tokens, prompt_chars
 
-__all__ = ["machine_options", "unsent_notes"]
+__all__ = ["machine_options", "unsent_notes", "within_context"]
+
+_FRAME_TOKENS: Final = 4
+"""What an item costs beside its text: its role and its ends."""
+
+_RESERVED_PART: Final = 4
+"""One part in so many is kept free for an answer of unknown length."""
 
 
 def machine_options(body: dict[str, Any], *, forced_call: bool = False) -> MachineOptions:
@@ -30,6 +38,35 @@ def unsent_notes(body: dict[str, Any], unsent: tuple[str, ...]) -> dict[str, str
     if isinstance(items, list) and (lost := sum(_is_encrypted(item) for item in items)):
         notes["X-Switchyard-Reasoning-Dropped"] = str(lost)
     return notes
+
+
+def within_context(
+    body: dict[str, Any], context: int | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The body as it fits into a context of so many tokens, where the client wants it to be cut
+    (``truncation: auto``) and the context is known; and the header that says what was dropped.
+    """
+    items = body.get("input")
+    if context is None or body.get("truncation") != "auto" or not isinstance(items, list):
+        return body, {}
+    fixed = {name: body.get(name) for name in ("instructions", "tools")}
+    budget = context - _reserve(body, context) - _tokens(fixed)
+    kept, dropped = fit(
+        items, budget_tokens=budget, count=lambda item: _FRAME_TOKENS + _tokens({"input": item})
+    )
+    if not dropped:
+        return body, {}
+    return {**body, "input": kept}, {"X-Switchyard-Truncated": str(dropped)}
+
+
+def _reserve(body: dict[str, Any], context: int) -> int:
+    """The tokens kept free for the answer. A limit that is no limit says nothing of its length."""
+    limit = body.get("max_output_tokens")
+    return limit if limit is not None and limit < context else context // _RESERVED_PART
+
+
+def _tokens(fields: dict[str, Any]) -> int:
+    return estimate_tokens(prompt_chars(fields))
 
 
 def _is_encrypted(item: dict[str, Any]) -> bool:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import orjson
 
+from router.errors import UpstreamRejected
 from router.exchange import Exchange
 from router.settings.schema import EndpointSettings
 from router.translate.draft import Draft
 from router.translate.native import NativeReader
-from router.translate.native_request import native_body, token_count_body
-from router.upstream.contract import Call, UpstreamRequest, account_of, redacted
+from router.translate.native_request import (
+    asks_for_encrypted,
+    compact_body,
+    native_body,
+    token_count_body,
+)
+from router.upstream.contract import REASONING_DROPPED, Call, UpstreamRequest, account_of, redacted
 from router.upstream.openai import chat_passthrough, model_names
 
 __all__ = ["ResponsesAdapter"]
+
+_MAX_LEARNED: Final = 1024
+
+_ENCRYPTED: Final = re.compile(r"encrypted[ _]content", re.IGNORECASE)
+_INCLUDE: Final = re.compile(r"\binclude\b")
+_UNSUPPORTED: Final = re.compile(r"not supported|unsupported|not available", re.IGNORECASE)
+_SUPPORTED: Final = re.compile(r"supported values", re.IGNORECASE)
 
 
 class ResponsesAdapter:
@@ -23,15 +37,36 @@ class ResponsesAdapter:
     def __init__(self, endpoint: EndpointSettings) -> None:
         self._account = account_of(endpoint)
         self._endpoint = endpoint
+        self._without_encrypted: dict[str, None] = {}  # models that refuse it, oldest first
 
     def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.respond``."""
+        shown = asks_for_encrypted(exchange.body)
+        adds = exchange.record is not None and not shown and model not in self._without_encrypted
         body, dropped = native_body(
-            exchange.body, model=model, stream=exchange.stream, account=self._account
+            exchange.body,
+            model=model,
+            stream=exchange.stream,
+            account=self._account,
+            encrypted=adds,
         )
         request = UpstreamRequest("/responses", orjson.dumps(body), exchange.stream)
-        notes = {"X-Switchyard-Reasoning-Dropped": str(dropped)} if dropped else {}
-        return Call(request, NativeReader(draft, self._account, self._redact), notes)
+        reader = NativeReader(draft, self._account, self._redact, hide=not shown)
+        others = len(exchange.body.get("include") or ())
+
+        def retry(error: UpstreamRejected) -> bool:
+            if not _refuses_encrypted(error, others):
+                return False
+            self._learn(model)
+            return True
+
+        return Call(request, reader, _dropped_note(dropped), retry if adds else None)
+
+    def _learn(self, model: str) -> None:
+        """Remember that this model has no encrypted reasoning."""
+        self._without_encrypted[model] = None
+        if len(self._without_encrypted) > _MAX_LEARNED:
+            del self._without_encrypted[next(iter(self._without_encrypted))]
 
     def _redact(self, text: str) -> str:
         return redacted(self._endpoint, text)
@@ -45,6 +80,12 @@ class ResponsesAdapter:
         body = token_count_body(exchange.body, model=model, account=self._account)
         return UpstreamRequest("/responses/input_tokens", orjson.dumps(body), stream=True)
 
+    def compact(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
+        """See ``Adapter.compact``."""
+        body, dropped = compact_body(exchange.body, model=model, account=self._account)
+        notes = _dropped_note(dropped)
+        return UpstreamRequest("/responses/compact", orjson.dumps(body), False, notes)
+
     def models_path(self) -> str:
         """See ``Adapter.models_path``."""
         return "/models"
@@ -52,3 +93,25 @@ class ResponsesAdapter:
     def model_names(self, listing: Any) -> list[str]:
         """See ``Adapter.model_names``."""
         return model_names(listing)
+
+
+def _dropped_note(dropped: int) -> dict[str, str]:
+    return {REASONING_DROPPED: str(dropped)} if dropped else {}
+
+
+def _refuses_encrypted(error: UpstreamRejected, others: int) -> bool:
+    """Whether the endpoint refuses that encrypted reasoning is included, and nothing else.
+
+    ``others`` is how many entries the client's own ``include`` has; ours is the last one. Taken
+    for a refusal by mistake, the error of a request would cost a model's reasoning for good.
+    """
+    if error.code == "invalid_encrypted_content":  # of the input
+        return False
+    message = _SUPPORTED.split(error.message)[0]  # what is supported is not what was wrong
+    named = _ENCRYPTED.search(message) is not None
+    if error.param is None:
+        by_name = _UNSUPPORTED.search(message) or (not others and _INCLUDE.search(message))
+        return named and bool(by_name)
+    if error.param == "include":
+        return named or not others
+    return error.param == f"include[{others}]"

@@ -24,11 +24,20 @@ __all__ = ["THOUGHT", "Account"]
 
 THOUGHT = "I add one to the last number."
 
+_USAGE = {
+    "input_tokens": 5,
+    "input_tokens_details": {"cached_tokens": 0},
+    "output_tokens": 3,
+    "output_tokens_details": {"reasoning_tokens": 1},
+    "total_tokens": 8,
+}
+
 
 class Account:
     """The upstream of one account, on a port of its own.
 
-    While ``gate`` is not set it does not answer; while ``failing`` it does with a 500.
+    While ``gate`` is not set it does not answer; while ``failing`` it does with a 500. Its model
+    has encrypted reasoning unless ``encrypts`` is false.
     """
 
     def __init__(self, name: str, port: int = 0) -> None:
@@ -36,6 +45,7 @@ class Account:
         self.key = f"sk-{name}"
         self.received: list[dict[str, Any]] = []
         self.failing = False
+        self.encrypts = True
         self.gate = asyncio.Event()
         self.gate.set()
         self._port = port
@@ -53,6 +63,7 @@ class Account:
         app = web.Application()
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/responses", self._create)
+        app.router.add_post("/v1/responses/compact", self._compact)
         async with listening(app, self._port) as url:
             self.url = f"{url}/v1"
             self._port = int(url.rpartition(":")[2])
@@ -91,16 +102,47 @@ class Account:
     def _refused(self, body: dict[str, Any]) -> web.Response | None:
         if body.get("store") is not False:
             return _refusal(400, "This account keeps no data: 'store' must be false.", None)
+        if not self.encrypts and body.get("include"):
+            message = "Encrypted content is not supported with this model."
+            return _refusal(400, message, None, param="include")
         items = body["input"] if isinstance(body["input"], list) else []
         for item in items:
             if "id" in item:
                 return _refusal(404, f"Item with id '{item['id']}' not found.", None)
-            if item.get("type") != "reasoning":
+            if item.get("type") not in ("reasoning", "compaction"):
                 continue
             if not self._reads(item.get("encrypted_content")):
                 message = "The encrypted content could not be verified."
                 return _refusal(400, message, "invalid_encrypted_content")
         return None
+
+    async def _compact(self, request: web.Request) -> web.Response:
+        """The user's messages, and everything else in one item that only this account can read."""
+        if request.headers.get("Authorization") != f"Bearer {self.key}":
+            return _refusal(401, "Incorrect API key provided.", "invalid_api_key")
+        body = orjson.loads(await request.read())
+        refusal = self._refused({**body, "store": False})
+        if refusal is not None:
+            return refusal
+        number = next(self._ids)
+        said = [item for item in body["input"] if item.get("role") == "user"]
+        output = [
+            *({**item, "id": f"msg_{number}_{i}"} for i, item in enumerate(said)),
+            {
+                "type": "compaction",
+                "id": f"cmp_{number}",
+                "encrypted_content": self.issue(str(_thoughts(body["input"]))),
+            },
+        ]
+        return web.json_response(
+            {
+                "id": f"resp_{self.name}_{number}",
+                "object": "response.compaction",
+                "created_at": 1_700_000_000,
+                "output": output,
+                "usage": _USAGE,
+            }
+        )
 
     async def _answer(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         response = self._response(body)
@@ -119,7 +161,7 @@ class Account:
     def _response(self, body: dict[str, Any]) -> dict[str, Any]:
         number = next(self._ids)
         items = body["input"] if isinstance(body["input"], list) else []
-        thoughts = sum(item.get("type") == "reasoning" for item in items)
+        thoughts = _thoughts(items)
         reasoning: dict[str, Any] = {
             "type": "reasoning",
             "id": f"rs_{self.name}_{number}",
@@ -135,13 +177,6 @@ class Account:
             "status": "completed",
             "role": "assistant",
             "content": [part],
-        }
-        usage = {
-            "input_tokens": 5,
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": 3,
-            "output_tokens_details": {"reasoning_tokens": 1},
-            "total_tokens": 8,
         }
         return {
             "id": f"resp_{self.name}_{number}",
@@ -160,12 +195,24 @@ class Account:
             "tool_choice": "auto",
             "tools": [],
             "top_p": 1.0,
-            "usage": usage,
+            "usage": _USAGE,
         }
 
 
-def _refusal(status: int, message: str, code: str | None) -> web.Response:
-    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+def _thoughts(items: list[dict[str, Any]]) -> int:
+    """How many thoughts are among the items, those in a compacted history included."""
+    thoughts = 0
+    for item in items:
+        if item.get("type") == "compaction":
+            sealed = item["encrypted_content"].partition(".")[0]
+            thoughts += int(base64.b64decode(sealed))
+        else:
+            thoughts += item.get("type") == "reasoning"
+    return thoughts
+
+
+def _refusal(status: int, message: str, code: str | None, param: str | None = None) -> web.Response:
+    error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
     return web.json_response({"error": error}, status=status)
 
 

@@ -68,6 +68,7 @@ def test_stream_options_go_only_with_a_stream() -> None:
 def test_items_lose_their_ids() -> None:
     text = [{"type": "output_text", "text": "A", "id": "not an item's"}]
     approval = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "f", "arguments": "{}"}
+    shell = {"type": "local_shell_call_output", "id": "call_2", "output": "x"}
     given: list[dict[str, Any]] = [
         {"role": "user", "content": "Hello"},
         {"id": "msg_1", "role": "assistant", "content": text},
@@ -76,9 +77,11 @@ def test_items_lose_their_ids() -> None:
         {"id": None, "type": "function_call_output", "call_id": "call_1", "output": "x"},
         approval,
         {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
+        shell,
+        {**shell, "id": "lsho_1", "call_id": "call_2"},
     ]
     without = [{k: v for k, v in item.items() if k != "id"} for item in given]
-    without[5] = approval
+    without[5], without[7] = approval, shell
     assert items(*given) == without
 
 
@@ -130,10 +133,30 @@ def test_reasoning_that_cannot_be_read_is_dropped(
     assert count == dropped
 
 
-def test_a_reference_is_refused() -> None:
+@pytest.mark.parametrize("kind", [{"type": "item_reference"}, {"type": None}, {}])
+def test_a_reference_is_refused(kind: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match="Item with id 'msg_1' not found") as refused:
-        items({"role": "user", "content": "x"}, {"type": "item_reference", "id": "msg_1"})
+        items({"role": "user", "content": "x"}, {**kind, "id": "msg_1"})
     assert (refused.value.param, refused.value.code) == ("input[1]", "invalid_value")
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({}, ["reasoning.encrypted_content"]),
+        ({"include": None}, ["reasoning.encrypted_content"]),
+        ({"include": ["x"]}, ["x", "reasoning.encrypted_content"]),
+        ({"include": ["reasoning.encrypted_content"]}, ["reasoning.encrypted_content"]),
+    ],
+)
+def test_encrypted_reasoning_is_asked_for(given: dict[str, Any], sent: list[str]) -> None:
+    request = {"input": "x", **given}
+    before = copy.deepcopy(request)
+    made, _ = native_body(request, model="m", stream=False, account="me", encrypted=True)
+    assert made["include"] == sent
+    assert request == before
+    made, _ = native_body(request, model="m", stream=False, account="me")
+    assert made.get("include") == given.get("include")
 
 
 def test_what_is_sent_to_be_counted() -> None:

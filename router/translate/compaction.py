@@ -1,0 +1,43 @@
+"""Answers of ``/responses/compact``: a conversation in fewer items, partly encrypted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from router.errors import UpstreamFailure
+from router.translate import usage as tokens
+from router.translate.draft import IdFactory
+from router.translate.native import blob_of, seal, unix_seconds
+from router.translate.reader import load_object, upstream_message
+
+__all__ = ["compacted"]
+
+
+def compacted(
+    body: bytes, *, account: str, new_id: IdFactory, now: Callable[[], int]
+) -> dict[str, Any]:
+    """An endpoint's answer as the router's own: with an id of ours, and its content sealed.
+
+    ``account`` is the endpoint's mark (see ``router.translate.native.seal``), ``now`` the clock in
+    unix seconds. Raises UpstreamFailure for what is no such answer.
+    """
+    theirs = load_object(body, "a compacted response")
+    output = theirs.get("output")
+    if not isinstance(output, list):
+        error = theirs.get("error")
+        raise UpstreamFailure(
+            upstream_message(error)
+            if error
+            else "The endpoint sent a compacted response without output."
+        )
+    for item in output:
+        if (blob := blob_of(item)) is not None:
+            item["encrypted_content"] = seal(blob, account)
+    return {
+        **theirs,
+        "id": new_id("resp_"),
+        "object": "response.compaction",
+        "created_at": unix_seconds(theirs.get("created_at")) or now(),
+        "usage": tokens.from_response(theirs.get("usage")) or tokens.response_usage(0, 0),
+    }
