@@ -5,8 +5,14 @@ The way of a request::
     client ── HTTP ──▶ router/web       parse, validate, one error envelope
                           │  Exchange   (caller, operation, model, request, ids)
                           ▼
-                     plugin chain       guards → interceptors → (observers listen)
-                          │             API keys · metrics · access log …
+                     guards             plugins that may refuse: API keys … (observers listen)
+                          │
+                          ▼
+                     router/turns       prompt, chain, conversation → the whole history
+                          │             (runs are stored first: router/runs executes them)
+                          ▼
+                     interceptors       plugins that may answer instead
+                          │
                           ▼
                      router/pipeline    plan → choose endpoint → attempt → translate → record
                           │                 balance (pure)   upstream   translate (pure)
@@ -24,6 +30,9 @@ The primitives:
 - ``Draft`` (``router.translate.draft``): the response under construction, across attempts.
 - ``Reader`` (``router.translate.reader``): an endpoint's bytes in, response events out. Pure.
 - ``Adapter``, ``Transport`` (``router.upstream.contract``): how an endpoint is spoken to.
+- ``Record`` (``router.exchange``): keeps an answer, before its last event leaves.
+- ``Database`` (``router.state.database``): what the stores of responses, conversations, prompts
+  and runs are built on; SQLite or PostgreSQL.
 - ``Chain`` (``router.plugin``): guards, interceptors and observers, frozen per configuration.
 
 Start reading at ``router/pipeline.py``. Imports point downward only; ``lint-imports`` checks it.

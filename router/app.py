@@ -14,21 +14,39 @@ from plugins import default_plugins
 from router.endpoints.prober import Prober
 from router.endpoints.registry import Endpoint, Registry
 from router.endpoints.slots import SlotKey
-from router.pipeline import Pipeline
-from router.plugin import Chain, Plugin
+from router.errors import StateUnavailable
+from router.pipeline import Pipeline, new_id
+from router.plugin import Chain, Plugin, Proceed
+from router.runs.manager import Runs
 from router.settings.load import Mistake, SettingsError
-from router.settings.schema import Settings
+from router.settings.schema import Settings, State
+from router.state.connect import open_database
+from router.state.conversations import Conversations
+from router.state.presence import Presence
+from router.state.prompts import Prompts
+from router.state.responses import Responses
+from router.state.retention import Retention
+from router.state.turn_lock import TurnLock
+from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
+from router.turns.execute import Executor
+from router.turns.resolve import Resolver
+from router.turns.turns import Turns
 from router.upstream.adapters import make_adapter
 from router.upstream.http1 import HttpTransport
 from router.web.chat import ChatApi
+from router.web.conversations import ConversationsApi
 from router.web.front import Front
 from router.web.models import ModelsApi
+from router.web.prompts import PromptsApi
 from router.web.responses import ResponsesApi
-from router.web.routes import add_routes
+from router.web.routes import Apis, add_routes
 from router.web.service import Service
+from router.web.stored import StoredApi
 
 __all__ = ["FRONT", "REGISTRY", "create_app", "load_plugins", "package_version"]
+
+_log = get_logger("router.app")
 
 FRONT: Final = web.AppKey("front", Front)
 """Where an application keeps its front, for whoever runs it to drain."""
@@ -58,27 +76,39 @@ def create_app(config: Settings) -> web.Application:
     front = Front(chain, config.server)
     pipeline = Pipeline(registry, config, metrics, chain.first_output)
     prober = _prober(config, registry, metrics)
+    proceed = chain.through(pipeline.answer)
+    stateful = Stateful(config.state, chain, proceed, metrics)
+    front.drain_beside(stateful.runs.drain)
     app = web.Application(client_max_size=front.max_body)
     app[FRONT] = front
     app[REGISTRY] = registry
     add_routes(
         app,
         front,
-        ResponsesApi(front, pipeline.answer),
-        ChatApi(front, pipeline.answer),
-        ModelsApi(registry),
-        Service(front, registry, metrics),
+        Apis(
+            ResponsesApi(front, stateful.turns, stateful.prompts),
+            StoredApi(front, stateful.responses, stateful.runs, stateful.turns),
+            ConversationsApi(front, stateful.conversations, stateful.responses.find_items),
+            PromptsApi(front, stateful.prompts),
+            ChatApi(front, proceed),
+            ModelsApi(registry),
+        ),
+        Service(front, registry, metrics, stateful.database),
         metrics_need_key=config.metrics.require_key,
     )
 
     async def life(app: web.Application) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(stateful.database.close)
+            await stateful.database.start()
             await chain.start()
             stack.push_async_callback(chain.stop)
             for endpoint in registry.endpoints:
                 stack.push_async_callback(endpoint.transport.close)
             stack.push_async_callback(prober.stop)
             prober.start()
+            stack.push_async_callback(stateful.stop)
+            await stateful.start()
             stack.push_async_callback(front.stop)
             front.start()
             yield
@@ -89,6 +119,44 @@ def create_app(config: Settings) -> web.Application:
     app.cleanup_ctx.append(life)
     app.on_shutdown.append(drain)
     return app
+
+
+class Stateful:
+    """What keeps state, put together."""
+
+    def __init__(self, config: State, chain: Chain, proceed: Proceed, metrics: Metrics) -> None:
+        self.database = database = open_database(config)
+        self.responses = Responses(database)
+        self.conversations = Conversations(database)
+        self.prompts = Prompts(database)
+        self._presence = Presence(database, config.lease)
+        lock = TurnLock(self.conversations, self._presence.id)
+        resolver = Resolver(self.responses, self.conversations, lock, new_id)
+
+        def counted(result: str) -> None:
+            metrics.runs_ended.labels(result).inc()
+
+        executor = Executor(chain, proceed, self.responses, resolver, new_id)
+        self.runs = Runs(database, self._presence, config, executor.execute, counted)
+        metrics.state_up(lambda: database.up)
+        metrics.runs(lambda: self.runs.running, lambda: self.runs.queued)
+        self.turns = Turns(database, self.responses, resolver, self.runs, config, proceed, new_id)
+        self._retention = Retention(self.responses, self.conversations, config.retention_days)
+
+    async def start(self) -> None:
+        """Take part: the database has been started."""
+        await self._presence.start()
+        self.runs.start()
+        self._retention.start()
+
+    async def stop(self) -> None:
+        """Leave; the database is closed afterwards."""
+        await self._retention.stop()
+        await self.runs.stop()
+        try:
+            await self._presence.stop()
+        except StateUnavailable:
+            _log.warning("left without a word: the database does not answer")
 
 
 def _registry(config: Settings, metrics: Metrics) -> Registry:

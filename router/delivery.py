@@ -99,10 +99,9 @@ class Delivery:
         if self._job.draft is not None:
             self._job.draft.rewind()
 
-    def fail(self, error: RouterError, reader: Reader | None) -> None:
-        """End a stream that has begun with the events that say why."""
-        make = self._job.fail if reader is None else reader.fail
-        if frames := make(error):
+    def end_with(self, frames: list[Frame]) -> None:
+        """End a stream that has begun with these events."""
+        if frames:
             self._sink.feed(frames)
         self._sink.end()
 

@@ -10,8 +10,10 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
+from pydantic import SecretStr
+
 from router.serve import new_event_loop, serve
-from router.settings.schema import EndpointSettings, Server, Settings
+from router.settings.schema import EndpointSettings, Server, Settings, State
 from router.simulate import DEFAULT_MODELS, Dialect, create_backend, listening
 from router.telemetry.log import configure
 
@@ -73,7 +75,9 @@ async def _demo(port: int) -> int:
             url = await stack.enter_async_context(listening(create_backend(dialect)))
             endpoints.append(EndpointSettings(name=name, url=url, dialect=dialect))
         settings = Settings(
-            server=Server(port=port, drain_timeout=_DRAIN_TIMEOUT), endpoints=tuple(endpoints)
+            server=Server(port=port, drain_timeout=_DRAIN_TIMEOUT),
+            endpoints=tuple(endpoints),
+            state=State(url=SecretStr("sqlite:///:memory:")),
         )
         configure(settings.logging.level, settings.logging.format)
         return await serve(settings, on_ready=lambda url: print(welcome(url), flush=True))

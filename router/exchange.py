@@ -14,17 +14,22 @@ from enum import Enum
 from typing import Any, Protocol
 
 from router.errors import InternalError, RouterError
+from router.translate.draft import Draft
 from router.wire.frame import Frame
 
-__all__ = ["ClientGone", "Exchange", "Operation", "Outcome", "Sink", "internal_error"]
+__all__ = ["ClientGone", "Exchange", "Operation", "Outcome", "Record", "Sink", "internal_error"]
 
 
 class Operation(Enum):
     """What a request asks for; the value is its name in metrics and logs."""
 
     RESPONSES = "responses"
+    RUN = "runs"
     INPUT_TOKENS = "input_tokens"
+    COMPACT = "compact"
     STORED_RESPONSES = "stored_responses"
+    CONVERSATIONS = "conversations"
+    PROMPTS = "prompts"
     CHAT = "chat_completions"
     MODELS = "models"
     OTHER = "other"
@@ -77,21 +82,46 @@ class Sink(Protocol):
         ...
 
 
+class Record(Protocol):
+    """What is kept of the response to one exchange; none where nothing is to be stored.
+
+    ``hidden`` is encrypted reasoning by item id that the client did not ask for.
+    """
+
+    async def finish(
+        self, response: dict[str, Any], hidden: Mapping[str, str], last: Frame | None
+    ) -> bool:
+        """Commit the final Response object, before ``last``, its terminal event, leaves.
+
+        False where the configuration has it served without being stored. Raises RouterError
+        where it could not be stored, and the client is to be told so.
+        """
+        ...
+
+    def abandon(self, response: dict[str, Any], hidden: Mapping[str, str]) -> None:
+        """The client left: keep what there is of the response, without waiting for it."""
+        ...
+
+
 class Exchange:
     """One request, from its head to its last byte.
 
     ``caller`` is the name of the key that was presented (``default`` in open mode); it is what
     objects belong to. Times are of ``time.monotonic``, in seconds. ``notes`` are headers for the
     answer. ``running`` says that a task of its own works on it and ends it, ``abort`` why the
-    router itself ends it before its time. ``usage`` is a Responses ``usage`` object, whatever the
-    endpoint speaks.
+    router itself ends it before its time. ``draft`` is the response under construction where it
+    was begun before the exchange (a background run), ``record`` what becomes of it in the end,
+    ``account`` the endpoint account that served it. ``usage`` is a Responses ``usage`` object,
+    whatever the endpoint speaks.
     """
 
     __slots__ = (
         "abort",
+        "account",
         "attempts",
         "body",
         "caller",
+        "draft",
         "endpoint",
         "error_code",
         "finished",
@@ -103,6 +133,7 @@ class Exchange:
         "notes",
         "operation",
         "outcome",
+        "record",
         "remote",
         "route",
         "running",
@@ -134,7 +165,10 @@ class Exchange:
         self.body: dict[str, Any] = {}
         self.model: str | None = None
         self.stream = False
+        self.draft: Draft | None = None
+        self.record: Record | None = None
         self.endpoint: str | None = None
+        self.account: str | None = None
         self.running = False
         self.attempts = 0
         self.abort: RouterError | None = None

@@ -132,6 +132,14 @@ class Chain:
         """Pass the exchange through the interceptors to ``core``."""
         await self._step(0, exchange, sink, core)
 
+    def through(self, core: Proceed) -> Proceed:
+        """``core`` behind the interceptors."""
+
+        async def proceed(exchange: Exchange, sink: Sink) -> None:
+            await self.run(exchange, sink, core)
+
+        return proceed
+
     async def _step(self, index: int, exchange: Exchange, sink: Sink, core: Proceed) -> None:
         if index == len(self._interceptors):
             await core(exchange, sink)

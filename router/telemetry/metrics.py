@@ -88,6 +88,31 @@ class Metrics:
             ("endpoint",),
             registry=registry,
         )
+        self.reasoning_dropped = Counter(
+            "switchyard_reasoning_dropped",
+            "Reasoning items left out of a history, because the endpoint that answers cannot read "
+            "what another account encrypted.",
+            ("endpoint",),
+            registry=registry,
+        )
+        self.runs_ended = Counter(
+            "switchyard_runs_ended",
+            "Background runs that were not ended by their own router's answer: requeued or failed "
+            "(their router was gone, or drained), cancelled.",
+            ("result",),
+            registry=registry,
+        )
+        self._runs = Gauge(
+            "switchyard_runs",
+            "Background runs: running in this process, queued in the database.",
+            ("state",),
+            registry=registry,
+        )
+        self._state_up = Gauge(
+            "switchyard_state_up",
+            "Whether the database of the stored state answers (1) or not (0).",
+            registry=registry,
+        )
         info = Info("switchyard_build", "The version that runs.", registry=registry)
         info.info({"version": version})
         self._bound: dict[_Key, _Bound] = {}
@@ -127,6 +152,15 @@ class Metrics:
     def queue_depth(self, waiting: Callable[[], int]) -> None:
         """``waiting`` tells how many requests stand in the queue, whenever it is asked."""
         self.queued.set_function(waiting)
+
+    def state_up(self, up: Callable[[], bool]) -> None:
+        """``up`` tells whether the database answers, whenever it is asked."""
+        self._state_up.set_function(lambda: 1 if up() else 0)
+
+    def runs(self, running: Callable[[], int], queued: Callable[[], int]) -> None:
+        """``running`` and ``queued`` tell how many runs there are, whenever they are asked."""
+        self._runs.labels("running").set_function(running)
+        self._runs.labels("queued").set_function(queued)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The body and content type of a scrape that sent this ``Accept`` header."""

@@ -17,7 +17,7 @@ __all__ = ["ChatApi"]
 
 
 class ChatApi:
-    """Handlers under ``/v1/chat/completions``. ``answer`` is the core of the chain."""
+    """Handlers under ``/v1/chat/completions``. ``answer`` is the chain and its core."""
 
     def __init__(self, front: Front, answer: Proceed) -> None:
         self._front = front

@@ -64,6 +64,7 @@ class Front:
         self._watch = Tasks()
         self._running: dict[asyncio.Task[None], tuple[Exchange, web.Request]] = {}
         self.draining = False
+        self._drained_beside: list[Callable[[float], Awaitable[None]]] = []
         self._open = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -114,13 +115,13 @@ class Front:
         return response
 
     async def run(
-        self, request: web.Request, exchange: Exchange, core: Proceed
+        self, request: web.Request, exchange: Exchange, answer: Proceed
     ) -> web.StreamResponse:
-        """Run the exchange through the chain to ``core`` in a task of its own, and answer."""
+        """Have the exchange answered by ``answer`` in a task of its own."""
         exchange.running = True
         self._chain.started(exchange)
         reply = HttpReply(request, {"X-Request-Id": exchange.id}, self._keepalive)
-        task = self._tasks.spawn(self._run(exchange, reply, core), exchange.id)
+        task = self._tasks.spawn(self._run(exchange, reply, answer), exchange.id)
         self._running[task] = (exchange, request)
         task.add_done_callback(self._forget)
         try:
@@ -131,10 +132,10 @@ class Front:
         finally:
             reply.close()
 
-    async def _run(self, exchange: Exchange, reply: HttpReply, core: Proceed) -> None:
+    async def _run(self, exchange: Exchange, reply: HttpReply, answer: Proceed) -> None:
         outcome = Outcome.FAILED
         try:
-            await self._chain.run(exchange, reply, core)
+            await answer(exchange, reply)
             outcome = exchange.outcome or Outcome.OK
             exchange.status = reply.status
         except RouterError as error:
@@ -201,12 +202,20 @@ class Front:
                 if request.transport is None or request.transport.is_closing():
                     task.cancel()
 
+    def drain_beside(self, drain: Callable[[float], Awaitable[None]]) -> None:
+        """Have ``drain(timeout)`` called whenever the front drains, at the same time."""
+        self._drained_beside.append(drain)
+
     async def drain(self, timeout: float) -> None:
         """Refuse new requests, give running ones ``timeout`` seconds, then end them.
 
         A stream that is ended this way closes with ``response.failed``.
         """
         self.draining = True
+        beside = [drain(timeout) for drain in self._drained_beside]
+        await asyncio.gather(self._drain(timeout), *beside)
+
+    async def _drain(self, timeout: float) -> None:
         if not await self._quiet(timeout):
             for task, (exchange, _) in list(self._running.items()):
                 exchange.abort = ShuttingDown(

@@ -1,118 +1,97 @@
-"""The Responses API: create, count tokens, and what refers to stored responses."""
+"""The Responses API: create, count tokens, compact."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+import orjson
 from aiohttp import web
 
 from router.errors import InvalidRequest, NotFound
 from router.exchange import Exchange
 from router.plugin import Proceed
+from router.state.prompts import Prompts
+from router.turns.turns import Turns, is_durable
 from router.web.body import read_body
 from router.web.front import Front
-from router.wire.responses import parse_create, parse_object, validate_create
+from router.web.stored import is_true
+from router.wire.checks import missing
+from router.wire.compact import parse_compact
+from router.wire.prompt_reference import PromptReference, prompt_reference
+from router.wire.prompts import apply_prompt
+from router.wire.responses import parse_object, validate_create
 
 __all__ = ["ResponsesApi"]
 
-_NO_STATE: Final = "Switchyard does not store responses yet"
-_TRUE: Final = frozenset({"true", "1"})
-_MAX_PAGE: Final = 100
 _SHOWN: Final = 200
 """Characters of a client's value that an error repeats."""
 
 
 class ResponsesApi:
-    """Handlers under ``/v1/responses``. ``answer`` is the core of the chain."""
+    """Handlers under ``/v1/responses`` that make an exchange with an endpoint."""
 
-    def __init__(self, front: Front, answer: Proceed) -> None:
+    def __init__(self, front: Front, turns: Turns, prompts: Prompts) -> None:
         self._front = front
-        self._answer = answer
+        self._turns = turns
+        self._prompts = prompts
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses."""
         body = parse_object(await read_body(request, self._front.max_body))
-        if request.query.get("stream", "").lower() in _TRUE:
+        if is_true(request.query.get("stream")):
             body["stream"] = True
-        validate_create(body)
-        _refuse_state(body)
-        exchange.body = body
-        exchange.model = body["model"]
-        exchange.stream = bool(body.get("stream"))
-        return await self._front.run(request, exchange, self._answer)
+        body = await self._checked(exchange, body)
+        _check_durable(body)
+        return await self._run(request, exchange, body, self._turns.answer)
 
     async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/input_tokens."""
-        body = parse_create(await read_body(request, self._front.max_body))
-        _refuse_state(body)
+        body = parse_object(await read_body(request, self._front.max_body))
+        body = await self._checked(exchange, {**body, "stream": False})
+        return await self._run(request, exchange, body, self._turns.resolve)
+
+    async def compact(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /responses/compact."""
+        body = parse_compact(await read_body(request, self._front.max_body))
+        return await self._run(request, exchange, {**body, "stream": False}, self._turns.resolve)
+
+    async def _checked(self, exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
+        """The body, its stored prompt applied; raises RouterError for what is wrong with it."""
+        validate_create(body)
+        if body.get("prompt") is None:
+            return body
+        reference = prompt_reference(body["prompt"])
+        prompt = await self._prompts.get(exchange.caller, reference.key, reference.version)
+        if prompt is None:
+            raise _no_prompt(reference)
+        fields = orjson.loads(prompt.body)
+        body = apply_prompt(
+            body, fields, reference.variables, ident=prompt.id, version=prompt.version
+        )
+        validate_create(body)
+        if not (body.get("input") or body.get("previous_response_id") or body.get("conversation")):
+            raise missing("input")
+        return body
+
+    async def _run(
+        self, request: web.Request, exchange: Exchange, body: dict[str, Any], answer: Proceed
+    ) -> web.StreamResponse:
         exchange.body = body
         exchange.model = body["model"]
-        return await self._front.run(request, exchange, self._answer)
-
-    async def stored(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
-        """Retrieve, delete, cancel and input items of a response: none is stored."""
-        if request.path.endswith("/input_items"):
-            _check_page(request)
-        ident = request.match_info["id"][:_SHOWN]
-        raise NotFound(f"Response with id '{ident}' not found. {_NO_STATE}, whatever 'store' says.")
+        exchange.stream = bool(body.get("stream"))
+        return await self._front.run(request, exchange, answer)
 
 
-def _refuse_state(body: dict[str, Any]) -> None:
-    """Refuse, by name, what needs stored state."""
-    if previous := body.get("previous_response_id"):
+def _check_durable(body: dict[str, Any]) -> None:
+    if is_durable(body) and body.get("store") is False:
         raise InvalidRequest(
-            f"Previous response with id '{previous[:_SHOWN]}' not found. {_NO_STATE}; send the "
-            "whole history as 'input'.",
-            code="previous_response_not_found",
-            param="previous_response_id",
-        )
-    if conversation := body.get("conversation"):
-        ident = conversation.get("id") if isinstance(conversation, dict) else conversation
-        raise NotFound(
-            f"Conversation with id '{str(ident)[:_SHOWN]}' not found. {_NO_STATE}, nor "
-            "conversations; send the whole history as 'input'."
-        )
-    if body.get("background"):
-        raise InvalidRequest(
-            f"'background' is not available: {_NO_STATE}.",
+            "Unsupported parameter: 'stream_options.durable' needs 'store' to be true, because "
+            "its events are fetched later.",
             code="unsupported_parameter",
-            param="background",
-        )
-    if body.get("prompt"):
-        raise InvalidRequest(
-            "'prompt' is not available: Switchyard does not store prompts yet. Send "
-            "'instructions' and 'input'.",
-            code="unsupported_parameter",
-            param="prompt",
+            param="stream_options.durable",
         )
 
 
-def _check_page(request: web.Request) -> None:
-    """Refuse a bad page before the response is looked up."""
-    limit = request.query.get("limit", "20")
-    try:
-        count = int(limit[:_SHOWN])
-    except ValueError:
-        raise InvalidRequest(
-            "Invalid 'limit': expected an integer.", code="invalid_type", param="limit"
-        ) from None
-    if count < 1:
-        raise InvalidRequest(
-            f"Invalid 'limit': integer below minimum value. Expected a value >= 1, got {count}.",
-            code="integer_below_min_value",
-            param="limit",
-        )
-    if count > _MAX_PAGE:
-        raise InvalidRequest(
-            f"Invalid 'limit': integer above maximum value. Expected a value <= {_MAX_PAGE}, "
-            f"got {count}.",
-            code="integer_above_max_value",
-            param="limit",
-        )
-    order = request.query.get("order", "desc")
-    if order not in ("asc", "desc"):
-        raise InvalidRequest(
-            f"Invalid value: '{order[:40]}'. Supported values are: 'asc' and 'desc'.",
-            code="invalid_value",
-            param="order",
-        )
+def _no_prompt(reference: PromptReference) -> NotFound:
+    version = "" if reference.version is None else f" in version {reference.version}"
+    return NotFound(f"Prompt '{reference.key[:_SHOWN]}' not found{version}.", param="prompt.id")

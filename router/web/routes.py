@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -10,40 +11,44 @@ from router.errors import MethodNotAllowed, NotFound
 from router.exchange import Exchange, Operation
 from router.web.body import expect_later
 from router.web.chat import ChatApi
+from router.web.conversations import ConversationsApi
 from router.web.front import Front, Handler
 from router.web.models import ModelsApi
+from router.web.prompts import PromptsApi
 from router.web.responses import ResponsesApi
 from router.web.service import Service
+from router.web.stored import StoredApi
 
-__all__ = ["PREFIXES", "add_routes"]
+__all__ = ["PREFIXES", "Apis", "add_routes"]
 
 PREFIXES: Final = ("/v1", "/api/v1")
+
+_Route = tuple[str, str, Operation, Handler]
+
+
+@dataclass(frozen=True, slots=True)
+class Apis:
+    """The handlers of every API family."""
+
+    responses: ResponsesApi
+    stored: StoredApi
+    conversations: ConversationsApi
+    prompts: PromptsApi
+    chat: ChatApi
+    models: ModelsApi
 
 
 def add_routes(
     app: web.Application,
     front: Front,
-    responses: ResponsesApi,
-    chat: ChatApi,
-    models: ModelsApi,
+    api: Apis,
     service: Service,
     *,
     metrics_need_key: bool,
 ) -> None:
     """Add every route to ``app``, and the answer to every other path."""
-    api: list[tuple[str, str, Operation, Handler]] = [
-        ("POST", "/responses", Operation.RESPONSES, responses.create),
-        ("POST", "/responses/input_tokens", Operation.INPUT_TOKENS, responses.input_tokens),
-        ("GET", "/responses/{id}", Operation.STORED_RESPONSES, responses.stored),
-        ("DELETE", "/responses/{id}", Operation.STORED_RESPONSES, responses.stored),
-        ("POST", "/responses/{id}/cancel", Operation.STORED_RESPONSES, responses.stored),
-        ("GET", "/responses/{id}/input_items", Operation.STORED_RESPONSES, responses.stored),
-        ("POST", "/chat/completions", Operation.CHAT, chat.create),
-        ("GET", "/models", Operation.MODELS, models.index),
-        ("GET", "/models/{id:.+}", Operation.MODELS, models.get),
-    ]
     for prefix in PREFIXES:
-        for method, path, operation, handler in api:
+        for method, path, operation, handler in _table(api):
             template = prefix + path
             guarded = front.route(operation, template, handler)
             app.router.add_route(method, template, guarded, expect_handler=expect_later)
@@ -56,6 +61,29 @@ def add_routes(
         app.router.add_get("/metrics", service.metrics)
     unknown = front.route(Operation.OTHER, "other", unknown_route)
     app.router.add_route("*", "/{path:.*}", unknown, expect_handler=expect_later)
+
+
+def _table(api: Apis) -> list[_Route]:
+    responses, stored, conversations, prompts = (
+        api.responses, api.stored, api.conversations, api.prompts
+    )  # fmt: skip
+    kept, held, templates = (
+        Operation.STORED_RESPONSES, Operation.CONVERSATIONS, Operation.PROMPTS
+    )  # fmt: skip
+    return [
+        ("POST", "/responses", Operation.RESPONSES, responses.create),
+        ("POST", "/responses/input_tokens", Operation.INPUT_TOKENS, responses.input_tokens),
+        ("POST", "/responses/compact", Operation.COMPACT, responses.compact),
+        ("GET", "/responses/{id}", kept, stored.retrieve),
+        ("DELETE", "/responses/{id}", kept, stored.delete),
+        ("POST", "/responses/{id}/cancel", kept, stored.cancel),
+        ("GET", "/responses/{id}/input_items", kept, stored.input_items),
+        *((method, path, held, handler) for method, path, handler in conversations.routes()),
+        *((method, path, templates, handler) for method, path, handler in prompts.routes()),
+        ("POST", "/chat/completions", Operation.CHAT, api.chat.create),
+        ("GET", "/models", Operation.MODELS, api.models.index),
+        ("GET", "/models/{id:.+}", Operation.MODELS, api.models.get),
+    ]
 
 
 async def unknown_route(request: web.Request, exchange: Exchange) -> web.StreamResponse:

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from router.endpoints.registry import Registry
 from router.exchange import Exchange
+from router.state.database import Database
 from router.telemetry.metrics import Metrics
 from router.web.front import Front, json_response
 
@@ -15,8 +16,11 @@ __all__ = ["Service"]
 class Service:
     """Handlers for ``/health``, ``/ready`` and ``/metrics``."""
 
-    def __init__(self, front: Front, registry: Registry, metrics: Metrics) -> None:
+    def __init__(
+        self, front: Front, registry: Registry, metrics: Metrics, database: Database
+    ) -> None:
         self._front = front
+        self._database = database
         self._registry = registry
         self._metrics = metrics
 
@@ -25,13 +29,18 @@ class Service:
         return json_response({"status": "ok"})
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
-        """GET /ready: 200 when some endpoint can serve, else 503 and why."""
+        """GET /ready: 200 when some endpoint can serve, else 503 and why.
+
+        A database that is down is told and no reason for a 503: every router would have it.
+        """
         endpoints = {endpoint.name: endpoint.ready for endpoint in self._registry.endpoints}
+        status = "ready"
         if self._front.draining:
-            return json_response({"status": "draining", "endpoints": endpoints}, 503)
-        if not any(endpoints.values()):
-            return json_response({"status": "no endpoint can serve", "endpoints": endpoints}, 503)
-        return json_response({"status": "ready", "endpoints": endpoints})
+            status = "draining"
+        elif not any(endpoints.values()):
+            status = "no endpoint can serve"
+        body = {"status": status, "endpoints": endpoints, "state": self._database.up}
+        return json_response(body, 200 if status == "ready" else 503)
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         """GET /metrics, in the form that the scraper asks for."""

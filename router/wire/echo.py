@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["echo_fields"]
+__all__ = ["echo_fields", "without_secrets"]
 
 _TEXT_FORMAT: Final = {"type": "text"}
 
@@ -91,10 +91,15 @@ def _format(given: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def without_secrets(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool as it may be shown: without nulls and credentials."""
+    hidden = _SECRETS.get(tool["type"], ())
+    return {k: v for k, v in tool.items() if v is not None and k not in hidden}
+
+
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     kind = tool["type"]
-    hidden = _SECRETS.get(kind, ())
-    given = {k: v for k, v in tool.items() if v is not None and k not in hidden}
+    given = without_secrets(tool)
     if kind != "function":
         return {**_TOOL_DEFAULTS.get(kind, {}), **given}
     return {

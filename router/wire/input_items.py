@@ -12,7 +12,7 @@ from typing import Any, Final
 from router.errors import InvalidRequest
 from router.wire.checks import bad_value, missing, wrong_type
 
-__all__ = ["ROLES", "TEXT_PARTS", "check_items", "item_type"]
+__all__ = ["ROLES", "TEXT_PARTS", "check_items", "check_part", "item_type"]
 
 ROLES: Final = ("user", "assistant", "system", "developer")
 
@@ -141,11 +141,12 @@ def _check_content(content: Any, where: str) -> None:
         kind = part.get("type")
         field = TEXT_PARTS.get(kind) if type(kind) is str else None
         if field is None or type(part.get(field)) is not str:
-            _check_part(part, kind, f"{where}[{j}]")
+            check_part(part, f"{where}[{j}]")
 
 
-def _check_part(part: Mapping[str, Any], kind: Any, where: str) -> None:
-    """Check a part that is not plainly a text."""
+def check_part(part: Mapping[str, Any], where: str) -> None:
+    """Check one content part found at the path ``where``; raise InvalidRequest."""
+    kind = part.get("type")
     if kind is None:
         raise missing(f"{where}.type")
     if type(kind) is not str:

@@ -28,9 +28,17 @@ from router.wire.checks import (
 )
 from router.wire.echo import echo_fields
 from router.wire.input_items import check_items
+from router.wire.prompt_reference import check_prompt
 from router.wire.tools import check_tool_choice, check_tools
 
-__all__ = ["check_metadata", "echo_fields", "parse_create", "parse_object", "validate_create"]
+__all__ = [
+    "check_fields",
+    "check_metadata",
+    "echo_fields",
+    "parse_create",
+    "parse_object",
+    "validate_create",
+]
 
 _MAX_METADATA: Final = 16
 _MAX_METADATA_KEY: Final = 64
@@ -69,7 +77,10 @@ def parse_create(raw: bytes) -> dict[str, Any]:
 
 
 def validate_create(body: dict[str, Any]) -> None:
-    """Check a parsed body; raise InvalidRequest with the code and the path of the field."""
+    """Check a parsed body; raise InvalidRequest with the code and the path of the field.
+
+    The model may be left out where there is a prompt, which may have one.
+    """
     get = body.get
     if get("conversation") is not None and get("previous_response_id") is not None:
         raise InvalidRequest(
@@ -77,14 +88,9 @@ def validate_create(body: dict[str, Any]) -> None:
             "'conversation', not both.",
             code="mutually_exclusive_parameters",
         )
-    if get("model") in (None, ""):
+    if get("model") in (None, "") and get("prompt") is None:
         raise missing("model")
-    fields = _FIELDS
-    for name, value in body.items():
-        if value is not None:
-            check = fields.get(name)
-            if check is not None:
-                check(value, name)
+    check_fields(body)
     if get("input") in (None, []) and not _has_earlier_input(body):
         raise missing("input")
     if get("background") is True and get("store") is False:
@@ -94,6 +100,16 @@ def validate_create(body: dict[str, Any]) -> None:
             code="unsupported_parameter",
             param="background",
         )
+
+
+def check_fields(body: Mapping[str, Any]) -> None:
+    """Check each field by itself; raise InvalidRequest."""
+    fields = _FIELDS
+    for name, value in body.items():
+        if value is not None:
+            check = fields.get(name)
+            if check is not None:
+                check(value, name)
 
 
 def check_metadata(value: Any, param: str) -> None:
@@ -156,19 +172,14 @@ def _check_input(value: Any, param: str) -> None:
     check_items(value, param)
 
 
-def _check_object_with_id(value: Any, param: str) -> None:
-    object_(value, param)
-    if value.get("id") is None:
-        raise missing(f"{param}.id")
-    string(value["id"], f"{param}.id")
-
-
 def _check_conversation(value: Any, param: str) -> None:
     if type(value) is str:
         return
     if type(value) is not dict:
         raise wrong_type(param, "a string or an object", value)
-    _check_object_with_id(value, param)
+    if value.get("id") is None:
+        raise missing(f"{param}.id")
+    string(value["id"], f"{param}.id")
 
 
 def _check_fields(value: Any, param: str, checks: Mapping[str, Check]) -> None:
@@ -225,7 +236,7 @@ _FIELDS: Final[Mapping[str, Check]] = {
     "instructions": _check_input,
     "previous_response_id": string,
     "conversation": _check_conversation,
-    "prompt": _check_object_with_id,
+    "prompt": check_prompt,
     "store": boolean,
     "background": boolean,
     "stream": boolean,

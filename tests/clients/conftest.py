@@ -8,8 +8,14 @@ import pytest
 from openai import AsyncOpenAI
 
 from tests.support.fleet import DIALECTS, MODELS, routed, simulated
+from tests.support.state import database_url
+
+__all__ = ["database_url"]
 
 KEY = "sk-test-team-a"
+OTHER_KEY = "sk-test-team-b"
+PACE = 0.003
+"""Seconds between the pieces of a stream, where clients leave in the midst of one."""
 
 
 @pytest.fixture
@@ -31,3 +37,28 @@ async def client(base_url: str) -> AsyncIterator[AsyncOpenAI]:
 def model(request: pytest.FixtureRequest) -> str:
     """One model of each dialect."""
     return MODELS[request.param]
+
+
+@pytest.fixture
+async def keeping_url(database_url: str) -> AsyncIterator[str]:
+    """A router on each kind of database; it knows ``KEY`` and ``OTHER_KEY``."""
+    keys = [{"name": "team-a", "key": KEY}, {"name": "team-b", "key": OTHER_KEY}]
+    async with (
+        simulated(*DIALECTS, pace=PACE) as endpoints,
+        routed(*endpoints, auth={"keys": keys}, state={"url": database_url}) as url,
+    ):
+        yield f"{url}/v1"
+
+
+@pytest.fixture
+async def keeper(keeping_url: str) -> AsyncIterator[AsyncOpenAI]:
+    """OpenAI's client, pointed at a router that keeps what it is given."""
+    async with AsyncOpenAI(base_url=keeping_url, api_key=KEY, max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+async def stranger(keeping_url: str) -> AsyncIterator[AsyncOpenAI]:
+    """The same for somebody else."""
+    async with AsyncOpenAI(base_url=keeping_url, api_key=OTHER_KEY, max_retries=0) as client:
+        yield client

@@ -236,6 +236,6 @@ async def test_other_dialects_take_a_history_with_encrypted_reasoning(
 async def test_without_being_asked_for_it_no_blob_is_sent(
     accounts: tuple[Account, Account], client: AsyncOpenAI
 ) -> None:
-    response = await client.responses.create(model="thinker", input="Hi")
+    response = await client.responses.create(model="thinker", input="Hi", store=False)
     assert all(getattr(item, "encrypted_content", None) is None for item in response.output)
     assert "include" not in received(accounts)[-1]

@@ -244,7 +244,7 @@ async def test_a_wrong_key(client: AsyncOpenAI, model: str) -> None:
         ({"model": 5}, "model", "invalid_type"),
         ({"tools": [{"type": "function"}]}, "tools[0].name", "missing_required_parameter"),
         ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
-        ({"background": True}, "background", "unsupported_parameter"),
+        ({"background": True, "store": False}, "background", "unsupported_parameter"),
     ],
 )
 async def test_bad_requests(
@@ -256,20 +256,6 @@ async def test_bad_requests(
         assert caught.value.param == param
         assert caught.value.code == code
         assert caught.value.type == "invalid_request_error"
-
-
-async def test_store_is_answered_but_nothing_is_kept(client: AsyncOpenAI, model: str) -> None:
-    response = await client.responses.create(model=model, input="Hi", store=True)
-    assert response.model_dump()["store"] is True
-    for call in (
-        client.responses.retrieve(response.id),
-        client.responses.delete(response.id),
-        client.responses.cancel(response.id),
-    ):
-        with pytest.raises(openai.NotFoundError, match=response.id):
-            await call
-    with pytest.raises(openai.NotFoundError, match=response.id):
-        await client.responses.input_items.list(response.id)
 
 
 async def test_what_the_client_does_not_know_can_be_asked_for(

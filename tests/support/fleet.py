@@ -37,13 +37,16 @@ async def listening(app: web.Application, port: int = 0) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def simulated(
-    *dialects: Dialect, models: Sequence[str] | None = None
+    *dialects: Dialect, models: Sequence[str] | None = None, pace: float = 0
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    """A simulated backend per dialect; their endpoints, named after the dialect, as settings."""
+    """A simulated backend per dialect; their endpoints, named after the dialect, as settings.
+
+    ``pace`` is the pause between the pieces of a stream, in seconds.
+    """
     async with AsyncExitStack() as stack:
         endpoints = []
         for dialect in dialects:
-            app = create_backend(dialect, models, pace=0)
+            app = create_backend(dialect, models, pace=pace)
             url = await stack.enter_async_context(backend_listening(app))
             endpoints.append({"name": dialect, "url": url, "dialect": dialect})
         yield endpoints
@@ -57,6 +60,7 @@ async def routed(*endpoints: dict[str, Any], **settings: Any) -> AsyncIterator[s
     ends are cut at once.
     """
     settings["server"] = {"drain_timeout": 0, **settings.get("server", {})}
+    settings.setdefault("state", {"url": "sqlite:///:memory:"})
     settings["logging"] = {"access": False, **settings.get("logging", {})}
     app = create_app({"endpoints": list(endpoints), **settings})
     async with listening(app) as url:

@@ -20,6 +20,18 @@ class Event:
     data: dict[str, Any] | None
     raw: bytes
 
+    @property
+    def json(self) -> dict[str, Any]:
+        """The data, which has to be JSON."""
+        assert self.data is not None, self.raw
+        return self.data
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The Response object in it."""
+        response: dict[str, Any] = self.json["response"]
+        return response
+
 
 def parse_events(body: bytes) -> list[Event]:
     """The events of a whole stream; comments are left out, half an event is an error."""
@@ -44,7 +56,9 @@ def _event(block: bytes) -> Event:
 def check_responses_stream(events: list[Event]) -> dict[str, Any]:
     """Check what the contract says of every Responses stream; the final Response object."""
     types = [event.type for event in events]
-    assert types[:2] == ["response.created", "response.in_progress"], types
+    waited = ["response.queued"] if "response.queued" in types else []
+    opening = ["response.created", *waited, "response.in_progress"]
+    assert types[: len(opening)] == opening, types
     assert [t for t in types if t in _TERMINAL] == types[-1:], types
     assert types.count("response.created") == types.count("response.in_progress") == 1, types
     bodies = [event.data or {} for event in events]

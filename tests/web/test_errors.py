@@ -75,7 +75,7 @@ async def status_of(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/v1", "/v1/", "/v2/responses", "/v1/responses/", "/v1/conversations", "/v1/nope?a=b",
+    ["/", "/v1", "/v1/", "/v2/responses", "/v1/responses/", "/v1/files", "/v1/nope?a=b",
      "/api/v2/models", "/health/", "/%00", "/v1/responses/a/b"],
 )  # fmt: skip
 async def test_unknown_routes(router: Router, path: str) -> None:

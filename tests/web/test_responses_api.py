@@ -59,6 +59,9 @@ def ids(reply: Reply) -> list[str]:
 
 ASK: dict[str, Any] = {"model": "m", "input": "hi"}
 
+_CALLED = {"input": "item with id 'msg_7'"}
+"""What a message calls something that is not named as its field is."""
+
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 async def test_both_prefixes_serve_the_same(router: Router, prefix: str) -> None:
@@ -107,8 +110,9 @@ async def test_stream_as_a_query_flag(
          "previous_response_id"),
         ({"conversation": "conv_7"}, 404, None, None),
         ({"conversation": {"id": "conv_7"}}, 404, None, None),
-        ({"background": True}, 400, "unsupported_parameter", "background"),
-        ({"prompt": {"id": "pmpt_7"}}, 400, "unsupported_parameter", "prompt"),
+        ({"input": [{"type": "item_reference", "id": "msg_7"}]}, 404, None, "input[0]"),
+        ({"prompt": {"id": "pmpt_7"}}, 404, None, "prompt.id"),
+        ({"prompt": {"id": "pmpt_7", "version": "3"}}, 404, None, "prompt.id"),
         ({"background": True, "store": False}, 400, "unsupported_parameter", "background"),
         ({"previous_response_id": "resp_7", "conversation": "conv_7"}, 400,
          "mutually_exclusive_parameters", None),
@@ -116,7 +120,7 @@ async def test_stream_as_a_query_flag(
          "previous_response_id"),
     ],
 )  # fmt: skip
-async def test_what_needs_state_is_refused_by_name(
+async def test_what_is_not_there_is_refused_by_name(
     router: Router,
     upstream: Upstream,
     path: str,
@@ -130,7 +134,7 @@ async def test_what_needs_state_is_refused_by_name(
         assert (reply.status, reply.error["code"], reply.error["param"]) == (status, code, param)
         assert reply.error["type"] == "invalid_request_error"
         for name in fields:
-            assert name.split("_")[0] in reply.error["message"].lower()
+            assert _CALLED.get(name, name.split("_")[0]) in reply.error["message"].lower()
         assert len(reply.error["message"]) < 500
     assert upstream.requests == []
 
@@ -143,7 +147,7 @@ async def test_what_needs_state_is_refused_by_name(
         {"store": False},
     ],
 )
-async def test_what_is_absent_needs_no_state(router: Router, fields: dict[str, Any]) -> None:
+async def test_what_is_null_is_absent(router: Router, fields: dict[str, Any]) -> None:
     reply = await post(router, "/v1/responses", {**ASK, **fields})
     assert reply.status == 200
     assert reply.json["store"] is (fields.get("store") is not False)
@@ -161,7 +165,7 @@ async def test_what_is_absent_needs_no_state(router: Router, fields: dict[str, A
     ],
 )
 @pytest.mark.parametrize("prefix", PREFIXES)
-async def test_no_response_is_stored(router: Router, prefix: str, method: str, path: str) -> None:
+async def test_a_response_that_is_not_there(router: Router, prefix: str, method: str, path: str) -> None:
     reply = await get(router, prefix + path, method)
     assert reply.status == 404
     error = reply.error

@@ -111,9 +111,14 @@ async def test_ready_follows_the_endpoints() -> None:
         assert await ready(503) == {
             "status": "no endpoint can serve",
             "endpoints": {"one": False},
+            "state": True,
         }
         async with listening(app, port):
-            assert await ready(200) == {"status": "ready", "endpoints": {"one": True}}
+            assert await ready(200) == {
+                "status": "ready",
+                "endpoints": {"one": True},
+                "state": True,
+            }
         await ready(503)
 
 

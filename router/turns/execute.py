@@ -1,0 +1,122 @@
+"""What a run does when its time has come: the same as a request, but into its log."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import orjson
+
+from router.errors import RouterError
+from router.exchange import ClientGone, Exchange, Operation, Outcome, internal_error
+from router.plugin import Chain, Proceed
+from router.runs.log import RunLog
+from router.runs.manager import Claimed
+from router.state.responses import Responses
+from router.telemetry.log import get_logger
+from router.translate.draft import Draft, IdFactory
+from router.translate.states import State
+from router.turns.record import RunRecord
+from router.turns.resolve import Own, Resolver, with_history
+from router.wire.echo import echo_fields
+
+__all__ = ["Executor"]
+
+_log = get_logger("router.turns")
+
+_TURN_SECONDS: Final = 600.0
+"""So long a run waits for the turn before it in its conversation: nobody waits for the run."""
+
+
+class Executor:
+    """Executes runs. ``proceed`` is the plugin chain and the pipeline behind it."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        proceed: Proceed,
+        responses: Responses,
+        resolver: Resolver,
+        new_id: IdFactory,
+    ) -> None:
+        self._chain = chain
+        self._proceed = proceed
+        self._responses = responses
+        self._resolver = resolver
+        self._new_id = new_id
+
+    async def execute(self, claimed: Claimed, log: RunLog) -> None:
+        """Run it to its end. Raises RunLost when the run is somebody else's by now."""
+        request = orjson.loads(claimed.request)
+        exchange = _exchange(claimed, request)
+        own = Own(exchange.body["input"], request["hidden"], request["orders"])
+        exchange.draft = Draft(
+            echo=echo_fields(exchange.body, model=exchange.model or ""),
+            new_id=self._new_id,
+            now=lambda: int(time.time()),
+            born=(claimed.id, request["born"]),
+            begun=claimed.last_event + 1,
+        )
+        self._chain.started(exchange)
+        outcome = Outcome.CANCELLED
+        try:
+            outcome = await self._outcome(exchange, own, log)
+        finally:
+            exchange.outcome = outcome
+            exchange.finished = time.monotonic()
+            self._chain.ended(exchange)
+
+    async def _outcome(self, exchange: Exchange, own: Own, log: RunLog) -> Outcome:
+        record = exchange.record = RunRecord(self._responses, exchange, own, None, log)
+        turn = None
+        try:
+            turn = record.turn = await self._resolver.turn(exchange, _TURN_SECONDS)
+            history = await self._resolver.history(exchange)
+            exchange.body = with_history(exchange.body, history, own)
+            await self._proceed(exchange, log)
+        except RouterError as error:
+            await _fail(exchange, error, log)
+            return Outcome.FAILED
+        except ClientGone:
+            raise
+        except Exception:
+            _log.exception("run failed", request_id=exchange.id)
+            await _fail(exchange, internal_error(exchange), log)
+            return Outcome.FAILED
+        finally:
+            if turn is not None:
+                turn.release()
+        return exchange.outcome or Outcome.OK
+
+
+async def _fail(exchange: Exchange, error: RouterError, log: RunLog) -> None:
+    """End a run that failed outside of the pipeline, which ends its own."""
+    exchange.error_code = error.code
+    draft, record = exchange.draft, exchange.record
+    if draft is None or record is None or draft.state is State.ENDED:
+        return
+    log.feed(draft.open())
+    failed = draft.finished("failed", [], None, error=error.response_error())
+    last = draft.end(failed)
+    await record.finish(failed, {}, last)
+    log.feed([last])
+    log.end()
+
+
+def _exchange(claimed: Claimed, request: dict[str, Any]) -> Exchange:
+    body = request["body"]
+    exchange = Exchange(
+        id=request["id"],
+        operation=Operation.RUN,
+        route="run",
+        method="RUN",
+        headers={},
+        remote=None,
+        started=time.monotonic(),
+    )
+    exchange.caller = claimed.owner
+    exchange.body = body
+    exchange.model = body["model"]
+    exchange.stream = True
+    exchange.status = 200
+    return exchange

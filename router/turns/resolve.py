@@ -1,0 +1,198 @@
+"""Finding what a request refers to: its chain, its conversation, its items.
+
+What goes upstream is the whole history as full items, since nothing is stored there. What is kept
+of the request are its own items, each with an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from router.errors import InvalidRequest, NotFound
+from router.exchange import Exchange
+from router.state.conversations import Conversations
+from router.state.responses import Responses
+from router.state.turn_lock import Turn, TurnLock
+from router.translate.draft import IdFactory
+from router.translate.history import consistent
+from router.wire.input_items import check_items, item_type
+from router.wire.stored_items import stored_items
+
+__all__ = ["Own", "Resolver", "conversation_id", "refers", "with_history"]
+
+_SHOWN: Final = 200
+"""Characters of a client's value that an error repeats."""
+
+_FINISHED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
+
+
+@dataclass(slots=True)
+class Own:
+    """A request's own items as they are kept, and encrypted reasoning that belongs to them.
+
+    ``orders`` are items that are told to the endpoint and not kept.
+    """
+
+    items: list[dict[str, Any]]
+    hidden: dict[str, str] = field(default_factory=dict)
+    orders: list[dict[str, Any]] = field(default_factory=list)
+
+    def upstream(self) -> list[dict[str, Any]]:
+        """The items as an endpoint gets them, with what is hidden from the client."""
+        return [*(_revealed(item, self.hidden) for item in self.items), *self.orders]
+
+
+class Resolver:
+    """Looks up what requests refer to. Everything is looked up by owner."""
+
+    def __init__(
+        self,
+        responses: Responses,
+        conversations: Conversations,
+        lock: TurnLock,
+        new_id: IdFactory,
+    ) -> None:
+        self._responses = responses
+        self._conversations = conversations
+        self._lock = lock
+        self._new_id = new_id
+
+    async def own(self, exchange: Exchange) -> Own:
+        """The request's own items; references among them are replaced by what they name.
+
+        Raises NotFound for a reference to nothing, StateUnavailable.
+        """
+        given = exchange.body.get("input") or []
+        hidden: dict[str, str] = {}
+        if isinstance(given, list):
+            wanted = {item["id"] for item in given if _looks_up(item)}
+            if wanted:
+                found = await self._responses.find_items(exchange.caller, sorted(wanted))
+                given = [_found(item, i, found, hidden) for i, item in enumerate(given)]
+                check_items(given, "input")  # what an endpoint once made may be anything
+        return Own(stored_items(given, self._new_id), hidden, _orders(given))
+
+    async def check(self, exchange: Exchange) -> None:
+        """Raise InvalidRequest or NotFound for a history that is not there."""
+        body = exchange.body
+        if previous := body.get("previous_response_id"):
+            stored = await self._responses.get(exchange.caller, previous)
+            _check_previous(previous, stored.status if stored else None)
+        conversation = conversation_id(body)
+        if conversation and await self._conversations.get(exchange.caller, conversation) is None:
+            raise _no_conversation(conversation)
+
+    async def history(self, exchange: Exchange) -> list[dict[str, Any]]:
+        """The items before the request's own, oldest first; of its conversation it has the turn.
+
+        Raises like ``check``.
+        """
+        body = exchange.body
+        if previous := body.get("previous_response_id"):
+            chain = await self._responses.chain(exchange.caller, previous)
+            _check_previous(previous, chain.status if chain else None)
+            return chain.items if chain else []
+        if conversation := conversation_id(body):
+            items = await self._conversations.history(exchange.caller, conversation)
+            if items is None:
+                raise _no_conversation(conversation)
+            return items
+        return []
+
+    async def turn(self, exchange: Exchange, timeout: float) -> Turn | None:
+        """The turn in the request's conversation, waited for; None where it has none.
+
+        Raises NotFound, and Conflict after ``timeout`` seconds.
+        """
+        conversation = conversation_id(exchange.body)
+        if conversation is None:
+            return None
+        turn = await self._lock.acquire(exchange.caller, conversation, timeout)
+        if turn is None:
+            raise _no_conversation(conversation)
+        return turn
+
+
+def conversation_id(body: Mapping[str, Any]) -> str | None:
+    """The id of the conversation that a request names."""
+    conversation = body.get("conversation")
+    known = conversation.get("id") if isinstance(conversation, dict) else conversation
+    return known if isinstance(known, str) else None
+
+
+def refers(body: Mapping[str, Any]) -> bool:
+    """Whether there is more to the request's input than it says."""
+    if body.get("previous_response_id") or body.get("conversation"):
+        return True
+    items = body.get("input")
+    return isinstance(items, list) and any(map(_looks_up, items))
+
+
+def with_history(body: dict[str, Any], history: list[dict[str, Any]], own: Own) -> dict[str, Any]:
+    """The body whose input is everything that the model is to see."""
+    new = own.upstream()
+    return {**body, "input": [*consistent(history, new), *new]}
+
+
+def _orders(given: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if isinstance(given, str):
+        return []
+    return [item for item in given if item.get("type") == "compaction_trigger"]
+
+
+def _looks_up(item: dict[str, Any]) -> bool:
+    """Whether there is more to an item than the client has sent."""
+    kind = item_type(item)
+    if kind == "item_reference":
+        return True
+    if kind != "reasoning" or item.get("encrypted_content") or item.get("content"):
+        return False
+    return isinstance(item.get("id"), str)
+
+
+def _found(
+    item: dict[str, Any],
+    index: int,
+    found: Mapping[str, dict[str, Any]],
+    hidden: dict[str, str],
+) -> dict[str, Any]:
+    if not _looks_up(item):
+        return item
+    ident = item["id"]
+    known = found.get(ident)
+    if known is None:
+        if item_type(item) == "item_reference":
+            raise NotFound(f"Item with id '{ident[:_SHOWN]}' not found.", param=f"input[{index}]")
+        return item
+    blob = known.get("encrypted_content")
+    if known.get("type") == "reasoning" and isinstance(blob, str):
+        hidden[ident] = blob
+        known = {k: v for k, v in known.items() if k != "encrypted_content"}
+    return known
+
+
+def _revealed(item: dict[str, Any], hidden: Mapping[str, str]) -> dict[str, Any]:
+    blob = hidden.get(item.get("id", ""))
+    return item if blob is None else {**item, "encrypted_content": blob}
+
+
+def _check_previous(ident: str, status: str | None) -> None:
+    if status is None:
+        raise InvalidRequest(
+            f"Previous response with id '{ident[:_SHOWN]}' not found.",
+            code="previous_response_not_found",
+            param="previous_response_id",
+        )
+    if status not in _FINISHED:
+        raise InvalidRequest(
+            f"Previous response with id '{ident[:_SHOWN]}' is {status}: wait until it is finished, "
+            "or cancel it.",
+            code="invalid_value",
+            param="previous_response_id",
+        )
+
+
+def _no_conversation(ident: str) -> NotFound:
+    return NotFound(f"Conversation with id '{ident[:_SHOWN]}' not found.")

@@ -1,0 +1,172 @@
+"""Answering Responses requests that may belong to something longer than themselves.
+
+A request that is answered at once: resolve what it refers to, pass it on, keep the answer. A run
+(``background``, or ``stream_options.durable``) is stored first and executed by ``router.runs``,
+here or in another router; this client then follows its log like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final
+
+import orjson
+
+from router.errors import StateUnavailable
+from router.exchange import Exchange, Sink
+from router.plugin import Proceed
+from router.runs.manager import Runs
+from router.settings.schema import State
+from router.state.database import Database
+from router.state.responses import Responses, StoredResponse
+from router.translate.draft import Draft, IdFactory
+from router.turns.record import DEGRADED, TurnRecord
+from router.turns.resolve import Resolver, conversation_id, refers, with_history
+from router.wire.echo import echo_fields
+
+__all__ = ["Turns", "is_durable"]
+
+_TURN_SECONDS: Final = 60.0
+"""So long a request waits for the turn before it in its conversation."""
+
+
+class Turns:
+    """Answers ``POST /responses``. ``proceed`` is the plugin chain and the pipeline behind it."""
+
+    def __init__(
+        self,
+        database: Database,
+        responses: Responses,
+        resolver: Resolver,
+        runs: Runs,
+        settings: State,
+        proceed: Proceed,
+        new_id: IdFactory,
+    ) -> None:
+        self._database = database
+        self._responses = responses
+        self._resolver = resolver
+        self._runs = runs
+        self._degrade = settings.on_down == "degrade"
+        self._proceed = proceed
+        self._new_id = new_id
+
+    async def answer(self, exchange: Exchange, sink: Sink) -> None:
+        """Answer a request; raises RouterError as long as nothing has been sent."""
+        body = exchange.body
+        if body.get("background") or is_durable(body):
+            await self._start_run(exchange, sink)
+            return
+        store = self._stores(exchange)
+        if not store and not refers(body):
+            await self._proceed(exchange, sink)
+            return
+        turn = await self._resolver.turn(exchange, _TURN_SECONDS)
+        try:
+            own = await self._resolver.own(exchange)
+            history = await self._resolver.history(exchange)
+            if history or refers(body):
+                exchange.body = with_history(exchange.body, history, own)
+            if store or turn is not None:
+                exchange.record = TurnRecord(
+                    self._database,
+                    self._responses,
+                    exchange,
+                    own,
+                    turn,
+                    store=store,
+                    degrade=self._degrade,
+                )
+            await self._proceed(exchange, sink)
+        finally:
+            if turn is not None:
+                turn.release()
+
+    async def resolve(self, exchange: Exchange, sink: Sink) -> None:
+        """Pass on a request that only looks at its history (counting tokens, compacting)."""
+        if refers(exchange.body):
+            own = await self._resolver.own(exchange)
+            history = await self._resolver.history(exchange)
+            exchange.body = with_history(exchange.body, history, own)
+        await self._proceed(exchange, sink)
+
+    def _stores(self, exchange: Exchange) -> bool:
+        """Whether the response is to be kept; raises StateUnavailable where that cannot be."""
+        body = exchange.body
+        store = body.get("store") is not False
+        if self._database.up or not (store or refers(body)):
+            return store
+        if refers(body) or not self._degrade:
+            raise _state_down()
+        exchange.body = {**body, "store": False}
+        exchange.notes.update(DEGRADED)
+        return False
+
+    async def _start_run(self, exchange: Exchange, sink: Sink) -> None:
+        if not self._database.up:
+            raise _state_down()
+        own = await self._resolver.own(exchange)
+        await self._resolver.check(exchange)
+        body = {**exchange.body, "input": own.items}
+        if options := body.get("stream_options"):
+            body["stream_options"] = {k: v for k, v in options.items() if k != "durable"}
+        background = bool(body.get("background"))
+        echo = echo_fields(body, model=exchange.model or "")
+        draft = Draft(echo=echo, new_id=self._new_id, now=lambda: int(time.time()))
+        opening = draft.queue() if background else draft.open()
+        response = draft.snapshot("queued" if background else "in_progress")
+        stored = StoredResponse.of(
+            response,
+            owner=exchange.caller,
+            own_items=own.items,
+            hidden=own.hidden,
+            parent=body.get("previous_response_id"),
+            conversation=conversation_id(body),
+            account=None,
+            background=background,
+            resumable=True,
+        )
+        request = {
+            "id": exchange.id,
+            "body": body,
+            "hidden": own.hidden,
+            "orders": own.orders,
+            "born": draft.created_at,
+        }
+        await self._runs.submit(
+            draft.id,
+            exchange.caller,
+            conversation_id(body),
+            orjson.dumps(request),
+            opening,
+            self._responses.added(stored),
+            at_once=not background,
+        )
+        if exchange.stream:
+            await self.follow(exchange, draft.id, -1, sink)
+        else:
+            sink.finish(200, orjson.dumps(response), exchange.notes)
+
+    async def follow(self, exchange: Exchange, ident: str, after: int, sink: Sink) -> None:
+        """Send a run's events past ``after``, those to come included."""
+        try:
+            await self._runs.tail(exchange.caller, ident, after, sink)
+        except asyncio.CancelledError:
+            if exchange.abort is None or not sink.opened:
+                raise
+            sink.end()  # the router stops, the run may go on elsewhere: the client can resume
+
+
+def is_durable(body: dict[str, Any]) -> bool:
+    """Whether a stream is to be resumable although it is no background run."""
+    options = body.get("stream_options")
+    return bool(body.get("stream") and options and options.get("durable"))
+
+
+def _state_down() -> StateUnavailable:
+    return StateUnavailable(
+        "The database of the stored state does not answer. Requests with 'store': false that "
+        "refer to nothing stored are served.",
+        headers={"Retry-After": "1"},
+    )

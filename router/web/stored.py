@@ -1,0 +1,120 @@
+"""Responses that are stored: retrieve, resume, delete, cancel, input items."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from router.errors import InvalidRequest, NotFound
+from router.exchange import Exchange, Sink
+from router.runs.manager import Runs
+from router.state.responses import Responses, StoredResponse
+from router.turns.turns import Turns
+from router.web.front import Front, json_response
+from router.wire.paging import listing, page_of, parse_include, parse_page
+
+__all__ = ["StoredApi", "is_true"]
+
+_TRUE: Final = frozenset({"true", "1"})
+_SHOWN: Final = 200
+"""Characters of a client's value that an error repeats."""
+
+_MAX_EVENT: Final = 2**53
+
+
+class StoredApi:
+    """Handlers under ``/v1/responses/{id}``."""
+
+    def __init__(self, front: Front, responses: Responses, runs: Runs, turns: Turns) -> None:
+        self._front = front
+        self._responses = responses
+        self._runs = runs
+        self._turns = turns
+
+    async def retrieve(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """GET /responses/{id}, and its events with ``stream=true``."""
+        stream = is_true(request.query.get("stream"))
+        after = _starting_after(request) if stream else -1
+        include = parse_include(request.query)
+        stored = await self._get(request, exchange)
+        if not stream:
+            body = stored.public(include)
+            return web.Response(body=body, headers={"Content-Type": "application/json"})
+        if not stored.resumable:
+            raise InvalidRequest(
+                "This response cannot be streamed because it was not created with background=true.",
+                param="stream",
+            )
+
+        async def follow(exchange: Exchange, sink: Sink) -> None:
+            await self._turns.follow(exchange, stored.id, after, sink)
+
+        exchange.stream = True
+        return await self._front.run(request, exchange, follow)
+
+    async def delete(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """DELETE /responses/{id}. A run that goes on is cancelled before."""
+        stored = await self._get(request, exchange)
+        if stored.resumable:
+            await self._runs.cancel(exchange.caller, stored.id)
+        if not await self._responses.delete(exchange.caller, stored.id):
+            raise _not_found(stored.id)
+        return json_response({"id": stored.id, "object": "response", "deleted": True})
+
+    async def cancel(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /responses/{id}/cancel."""
+        stored = await self._get(request, exchange)
+        if not stored.resumable:
+            raise InvalidRequest(
+                "This response cannot be cancelled because it was not created with background=true."
+            )
+        await self._runs.cancel(exchange.caller, stored.id)
+        stored = await self._get(request, exchange)
+        body = stored.public()
+        return web.Response(body=body, headers={"Content-Type": "application/json"})
+
+    async def input_items(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """GET /responses/{id}/input_items: the items of this very request."""
+        page = parse_page(request.query)
+        include = parse_include(request.query)
+        stored = await self._get(request, exchange)
+        items, has_more = page_of(stored.input_items(include), page)
+        return json_response(listing(items, has_more))
+
+    async def _get(self, request: web.Request, exchange: Exchange) -> StoredResponse:
+        ident = request.match_info["id"]
+        stored = await self._responses.get(exchange.caller, ident)
+        if stored is None:
+            raise _not_found(ident)
+        return stored
+
+
+def is_true(value: str | None) -> bool:
+    """Whether a query parameter says yes."""
+    return value is not None and value.lower() in _TRUE
+
+
+def _starting_after(request: web.Request) -> int:
+    given = request.query.get("starting_after")
+    if given is None:
+        return -1
+    try:
+        after = int(given[:_SHOWN])
+    except ValueError:
+        raise InvalidRequest(
+            "Invalid 'starting_after': expected an integer, the sequence number of an event.",
+            code="invalid_type",
+            param="starting_after",
+        ) from None
+    if not -1 <= after <= _MAX_EVENT:
+        raise InvalidRequest(
+            "Invalid 'starting_after': expected the sequence number of an event.",
+            code="invalid_value",
+            param="starting_after",
+        )
+    return after
+
+
+def _not_found(ident: str) -> NotFound:
+    return NotFound(f"Response with id '{ident[:_SHOWN]}' not found.")

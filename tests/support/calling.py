@@ -1,0 +1,70 @@
+"""Talking to a router about what it stores."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from router.settings.schema import Dialect
+from tests.support.fetch import fetch
+from tests.support.router import PATIENCE, Reply, Router
+from tests.support.speech import SPEECH
+from tests.support.upstream import Upstream, Wire, streamed, whole
+
+__all__ = ["FINISHED", "answering", "call", "finished", "said", "texts"]
+
+FINISHED = frozenset({"completed", "incomplete", "failed", "cancelled"})
+
+
+def answering(dialect: Dialect) -> Upstream:
+    """An endpoint that always says the same, whole or as a stream, as it is asked to."""
+    speech = SPEECH[dialect]
+    server = Upstream()
+
+    async def script(wire: Wire) -> None:
+        if server.requests[-1].json.get("stream"):
+            await streamed(*speech.pieces, kind=speech.kind)(wire)
+        else:
+            await whole(speech.whole)(wire)
+
+    server.default = script
+    return server
+
+
+async def call(router: Router, method: str, path: str, body: Any = None, **options: Any) -> Reply:
+    """A request below ``/v1``; ``key`` is the client's, ``params`` the query."""
+    if key := options.pop("key", None):
+        options["headers"] = {"Authorization": f"Bearer {key}"}
+    if body is not None:
+        options["json"] = body
+    return await fetch(router.http, method, f"{router.url}/v1{path}", **options)
+
+
+async def finished(router: Router, ident: str, **options: Any) -> dict[str, Any]:
+    """The stored response, once it is finished."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            reply = await call(router, "GET", f"/responses/{ident}", **options)
+            assert reply.status == 200, reply.body
+            if reply.json["status"] in FINISHED:
+                return reply.json
+            await asyncio.sleep(0.02)
+
+
+def said(upstream: Upstream) -> list[tuple[str, str]]:
+    """Role and text of every message of the last request to an endpoint, whatever its dialect."""
+    body = upstream.requests[-1].json
+    return texts(body.get("messages") or body["input"])
+
+
+def texts(items: Any) -> list[tuple[str, str]]:
+    """Role and text of every message among these items or messages."""
+    if isinstance(items, str):
+        return [("user", items)]
+    return [(item["role"], _text(item["content"])) for item in items if "role" in item]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content if "text" in part)

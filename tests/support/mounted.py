@@ -1,0 +1,68 @@
+"""The routes of one API on real sockets, over a real database, for clients with two keys."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from pydantic import SecretStr
+
+from plugins.api_keys import ApiKeys
+from router.exchange import Operation
+from router.plugin import Chain
+from router.settings.schema import ApiKey, Server
+from router.web.body import expect_later
+from router.web.front import Front, Handler
+from router.web.routes import PREFIXES
+from tests.support.fetch import fetch
+from tests.support.fleet import http_client, listening
+from tests.support.router import Reply
+
+__all__ = ["KEYS", "Mounted", "mounted"]
+
+KEYS = {"alice": "sk-alice", "bob": "sk-bob"}
+"""Owners, and the keys of theirs."""
+
+Routes = list[tuple[str, str, Handler]]
+
+
+@dataclass
+class Mounted:
+    """An API that listens."""
+
+    url: str
+    http: aiohttp.ClientSession
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        owner: str = "alice",
+        prefix: str = "/v1",
+        **options: Any,
+    ) -> Reply:
+        """Send a request as ``owner``; ``options`` are those of aiohttp's client."""
+        if body is not None:
+            options["json"] = body
+        headers = {"Authorization": f"Bearer {KEYS[owner]}"}
+        return await fetch(self.http, method, self.url + prefix + path, headers=headers, **options)
+
+
+@asynccontextmanager
+async def mounted(routes: Callable[[Front], Routes]) -> AsyncIterator[Mounted]:
+    """Serve what ``routes`` makes for a front, under every prefix; bodies may have 64 KiB."""
+    guard = ApiKeys([ApiKey(name=name, key=SecretStr(key)) for name, key in KEYS.items()])
+    front = Front(Chain([guard]), Server(max_body_mb=1 / 16))
+    app = web.Application(client_max_size=front.max_body)
+    for prefix in PREFIXES:
+        for method, path, handler in routes(front):
+            guarded = front.route(Operation.OTHER, prefix + path, handler)
+            app.router.add_route(method, prefix + path, guarded, expect_handler=expect_later)
+    async with listening(app) as url, http_client() as http:
+        yield Mounted(url, http)
