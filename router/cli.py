@@ -1,7 +1,8 @@
-"""The command line: ``switchyard serve | demo | check | simulate``.
+"""The command line: ``switchyard serve | demo | check | state | simulate``.
 
-Exit status: 0 all is well; 1 the settings or the address cannot be used; 2 a wrong command line,
-or an endpoint that did not answer ``check``; 130 interrupted. A mistake of the user is one line
+Exit status: 0 all is well; 1 the settings, the address or the database cannot be used; 2 a wrong
+command line, an endpoint or a database that did not answer ``check``, or stored state in which
+``state`` found something broken; 130 interrupted. A mistake of the user is one line
 per mistake on stderr, never a traceback. Each command imports what it needs when it runs.
 """
 
@@ -17,6 +18,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from router import cli_state
 
 if TYPE_CHECKING:
     from router.probe import ProbeResult
@@ -62,9 +65,15 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--port", type=_port, default=8080, help="default: %(default)s")
     demo.set_defaults(run=_demo)
 
-    check = commands.add_parser("check", help="validate the settings and ask every endpoint")
+    check = commands.add_parser(
+        "check", help="validate the settings, ask every endpoint and the database"
+    )
     check.add_argument("--config", type=Path, required=True, metavar="FILE")
     check.set_defaults(run=_check)
+
+    state = commands.add_parser("state", help="check, vacuum or export what is stored")
+    cli_state.add_arguments(state)
+    state.set_defaults(run=_state)
 
     simulate = commands.add_parser("simulate", help="run one simulated backend")
     simulate.add_argument("--dialect", choices=("responses", "chat", "ollama"), required=True)
@@ -133,9 +142,18 @@ def _check(args: argparse.Namespace) -> int:
     results = asyncio.run(_probe_all(settings))
     for endpoint, result in zip(settings.endpoints, results, strict=True):
         print("\n" + "\n".join(_described(endpoint, result)))
+    usable, line = cli_state.glance(settings)
+    print("\n" + line)
     answered = sum(map(_can_serve, settings.endpoints, results))
     print(f"\n{answered} of {count} answered")
-    return 0 if answered == count else 2
+    return 0 if answered == count and usable else 2
+
+
+def _state(args: argparse.Namespace) -> int:
+    settings = _settings(args.config)
+    with _usable(args.config):
+        status: int = args.command(settings, args)
+    return status
 
 
 def _settings(path: Path, host: str | None = None, port: int | None = None) -> Settings:
@@ -154,11 +172,14 @@ def _settings(path: Path, host: str | None = None, port: int | None = None) -> S
 
 @contextlib.contextmanager
 def _usable(path: Path) -> Iterator[None]:
-    """Explain settings that are valid but cannot be used, as a plugin that is not there."""
+    """Explain settings that are valid but cannot be used: a plugin, or a database."""
     from router.settings.load import SettingsError
+    from router.state.database import StateError
 
     try:
         yield
+    except StateError as exc:
+        raise _UserError(f"{path}: state: {exc}") from None
     except SettingsError as exc:
         raise _UserError("\n".join(f"{path}: {mistake}" for mistake in exc.mistakes)) from None
 

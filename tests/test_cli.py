@@ -89,7 +89,8 @@ def free_port() -> int:
 
 def config(path: Path, *endpoints: str) -> str:
     file = path / "switchyard.yaml"
-    file.write_text("endpoints:\n" + "".join(f"  - {{{line}}}\n" for line in endpoints))
+    text = "endpoints:\n" + "".join(f"  - {{{line}}}\n" for line in endpoints)
+    file.write_text(f'{text}state: {{url: "sqlite:///{path}/state.db"}}\n')
     return str(file)
 
 
@@ -250,7 +251,7 @@ def test_check_shows_what_each_endpoint_speaks_and_serves(
         status = main(["check", "--config", file])
     shown = capsys.readouterr().out
     assert status == 0, shown
-    first, one, two, last = shown.strip().split("\n\n")
+    first, one, two, state, last = shown.strip().split("\n\n")
     assert first == f"{file} is valid; asking 2 endpoints"
     assert f"one  {chat}/v1" in one
     assert re.search(r"reachable +in \d+ ms", one)
@@ -259,6 +260,7 @@ def test_check_shows_what_each_endpoint_speaks_and_serves(
     assert re.search(r"NOT LISTED +m-3 \(configured\)$", one, re.M)
     assert re.search(r"dialect +ollama$", two, re.M)
     assert "NOT LISTED" not in two
+    assert state == f"state  sqlite:///{tmp_path}/state.db  not there yet, made at the first start"
     assert last == "2 of 2 answered"
 
 

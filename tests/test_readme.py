@@ -57,19 +57,49 @@ def _run(command: list[str]) -> str:
 
 
 def test_curl_lines(demo: int) -> None:
-    curls = [block for block in _blocks("sh") if block.startswith("curl")]
+    curls = [block for block in _blocks("sh") if "curl" in block]
     outputs = [_run(["sh", "-ec", b.replace(":8080", f":{demo}")]) for b in curls]
-    assert len(outputs) == 3
-    assert '"output_text":"hello from the yard"' in outputs[0]
-    assert "event: response.completed" in outputs[1]
-    assert '"id":"sim-native"' in outputs[2]
-    assert "switchyard_requests_total{" in outputs[2]
+    assert len(outputs) == 5
+    once, stream, look, run, prompt = outputs
+    assert '"output_text":"hello from the yard"' in once
+    assert "event: response.completed" in stream
+    assert '"id":"sim-native"' in look
+    assert "switchyard_requests_total{" in look
+    events, rest = run.split("event: response.completed")
+    assert re.findall(r'"sequence_number":(\d+)', events)[0] == "5"
+    assert '"output_text":"1, 2, 3, 4, 5"' in rest
+    assert '"text":"Count from 1 to 5"' in rest
+    assert '"output_text":"hello world"' in prompt
 
 
 def test_python_lines(demo: int) -> None:
-    (snippet,) = _blocks("python")
-    output = _run([sys.executable, "-c", snippet.replace(":8080", f":{demo}")])
-    assert output == "hello from Python\n1, 2, 3, 4, 5\n"
+    """The later lines go on with the client of the first."""
+    snippets = _blocks("python")
+    assert len(snippets) == 2
+    output = _run([sys.executable, "-c", "".join(snippets).replace(":8080", f":{demo}")])
+    assert output.splitlines() == [
+        "hello from Python",
+        "1, 2, 3, 4, 5",
+        "Your name is Ada.",
+        "Your name is Grace. 4",
+        "1, 2, 3, 4, 5",
+        "queued cancelled",
+    ]
+
+
+def test_the_state_commands_shown(tmp_path: Path) -> None:
+    (tmp_path / "switchyard.yaml").write_text(
+        "endpoints: [{name: a, url: 'http://127.0.0.1:1', dialect: ollama}]\n"
+    )
+    (block,) = (block for block in _blocks("sh") if "switchyard state" in block)
+    commands = [line for line in block.splitlines() if line.startswith("switchyard state")]
+    assert len(commands) == 3
+    here = (
+        f'switchyard() {{ PYTHONPATH={_ROOT} {sys.executable} -m router "$@"; }}; cd {tmp_path}; '
+    )
+    shown = _run(["sh", "-ec", here + "\n".join(commands)])
+    assert "no problem found" in shown
+    assert (tmp_path / "team-a.jsonl").read_text() == ""
 
 
 def test_the_configuration_shown_is_valid() -> None:
@@ -80,14 +110,15 @@ def test_the_configuration_shown_is_valid() -> None:
 
 
 def test_the_settings_explained_exist() -> None:
-    from router.settings.schema import Balance, EndpointSettings, Server
+    from router.settings.schema import Balance, EndpointSettings, Server, State
 
     models: dict[str, type[BaseModel]] = {
         "server": Server,
         "endpoints[]": EndpointSettings,
         "balance": Balance,
+        "state": State,
     }
     named = re.findall(r"^\| `([a-z\[\]]+)\.(\w+)`", _README, re.MULTILINE)
-    assert len(named) >= 6
+    assert len(named) >= 11
     for section, field in named:
         assert field in models[section].model_fields, f"{section}.{field}"
