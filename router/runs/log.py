@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from router.errors import RouterError, StateUnavailable
+from router.errors import Conflict, RouterError, StateUnavailable
 from router.exchange import ClientGone
 from router.state.database import Database
 from router.state.runs import LogRow, RunStore
@@ -138,8 +138,8 @@ class RunLog:
         """Log ``last``, the terminal event, and run ``steps`` with it in one transaction.
 
         Everything before it has to be fed already. The pipeline may feed ``last`` afterwards.
-        Raises RunLost; also where a guard among ``steps`` does not hold. Raises WriteRefused or
-        StateUnavailable where nothing was written and the caller may try something else.
+        Raises RunLost. Raises Conflict where a guard among ``steps`` does not hold, WriteRefused
+        or StateUnavailable: nothing was written, and the caller may try something else.
         """
         await self.flush()
         if self.over:
@@ -152,6 +152,9 @@ class RunLog:
         finally:
             self.completing = False
         if not held:
+            run = await self._store.run(self.id)
+            if run is not None and (run.state, run.fence) == ("running", self.fence):
+                raise Conflict("The answer could not be stored beside what was stored meanwhile.")
             # Its own task hears of it here, and is not cancelled on top of that.
             self._fail(RunLost("the run was taken over before its end"))
             self._check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import uniform
@@ -311,15 +312,16 @@ class Runs:
             try:
                 while await self._claim():
                     pass
-            except StateUnavailable as error:
-                _log.warning("no run could be claimed", error=error.message)
-            except Exception:
-                _log.exception("no run could be claimed")
-            try:
+            except Exception as error:
+                if isinstance(error, StateUnavailable):
+                    _log.warning("no run could be claimed", error=error.message)
+                else:
+                    _log.exception("no run could be claimed")
+                # Whatever woke it will not have changed that.
+                await asyncio.sleep(self._poll)
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._poll * uniform(0.9, 1.1)):
                     await self._wake.wait()
-            except TimeoutError:
-                continue
 
     async def _claim(self) -> bool:
         """Claim for the owners with the fewest running runs, in turn; whether there were any."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.errors import Conflict, InternalError, StateUnavailable
+from router.errors import Conflict, InternalError, RouterError, StateUnavailable
 from router.exchange import Exchange, Outcome
 from router.runs.log import RunLog, RunLost
 from router.state.database import Database
@@ -141,8 +141,8 @@ class RunRecord(_Record):
         """See ``Record.finish``."""
         try:
             await self._complete(response, hidden, last)
-        except InternalError as error:
-            # The database takes this answer from nobody; that there was one it may.
+        except (Conflict, InternalError) as error:
+            # Nobody may store this answer, or not in this conversation: that there was one we may.
             await self._complete_as_failed(response, error)
         except StateUnavailable as error:
             # Whoever recovers the run ends it, once the database is back.
@@ -156,7 +156,7 @@ class RunRecord(_Record):
         steps = (*self._turn_steps(response, hidden), *self._responses.finished(stored))
         await self._log.complete(steps, last)
 
-    async def _complete_as_failed(self, response: dict[str, Any], error: InternalError) -> None:
+    async def _complete_as_failed(self, response: dict[str, Any], error: RouterError) -> None:
         exchange = self._exchange
         exchange.outcome = Outcome.FAILED
         exchange.error_code = error.code

@@ -6,7 +6,7 @@ of the request are its own items, each with an id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from router.translate.history import consistent
 from router.wire.input_items import check_items, item_type
 from router.wire.stored_items import stored_items
 
-__all__ = ["Own", "Resolver", "conversation_id", "refers", "with_history"]
+__all__ = ["Own", "Resolver", "conversation_id", "ids_of", "refers", "with_history"]
 
 _SHOWN: Final = 200
 """Characters of a client's value that an error repeats."""
@@ -59,10 +59,11 @@ class Resolver:
         self._lock = lock
         self._new_id = new_id
 
-    async def own(self, exchange: Exchange) -> Own:
+    async def own(self, exchange: Exchange, taken: Container[str] = ()) -> Own:
         """The request's own items; references among them are replaced by what they name.
 
-        Raises NotFound for a reference to nothing, StateUnavailable.
+        ``taken`` are ids that they may not have. Raises NotFound for a reference to nothing,
+        StateUnavailable.
         """
         given = exchange.body.get("input") or []
         hidden: dict[str, str] = {}
@@ -72,7 +73,7 @@ class Resolver:
                 found = await self._responses.find_items(exchange.caller, sorted(wanted))
                 given = [_found(item, i, found, hidden) for i, item in enumerate(given)]
                 check_items(given, "input")  # what an endpoint once made may be anything
-        return Own(stored_items(given, self._new_id), hidden, _orders(given))
+        return Own(stored_items(given, self._new_id, taken), hidden, _orders(given))
 
     async def check(self, exchange: Exchange) -> None:
         """Raise InvalidRequest or NotFound for a history that is not there."""
@@ -120,6 +121,11 @@ def conversation_id(body: Mapping[str, Any]) -> str | None:
     conversation = body.get("conversation")
     known = conversation.get("id") if isinstance(conversation, dict) else conversation
     return known if isinstance(known, str) else None
+
+
+def ids_of(items: list[dict[str, Any]]) -> frozenset[str]:
+    """The ids of these items."""
+    return frozenset(item["id"] for item in items if isinstance(item.get("id"), str))
 
 
 def refers(body: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from router.state.database import Database
 from router.state.responses import Responses, StoredResponse
 from router.translate.draft import Draft, IdFactory
 from router.turns.record import DEGRADED, TurnRecord
-from router.turns.resolve import Resolver, conversation_id, refers, with_history
+from router.turns.resolve import Resolver, conversation_id, ids_of, refers, with_history
 from router.wire.echo import echo_fields
 
 __all__ = ["Turns", "is_durable"]
@@ -64,8 +64,9 @@ class Turns:
             return
         turn = await self._resolver.turn(exchange, _TURN_SECONDS)
         try:
-            own = await self._resolver.own(exchange)
             history = await self._resolver.history(exchange)
+            # Of a chain nothing is listed together; in a conversation no two ids are the same.
+            own = await self._resolver.own(exchange, ids_of(history) if turn else ())
             if history or refers(body):
                 exchange.body = with_history(exchange.body, history, own)
             if store or turn is not None:

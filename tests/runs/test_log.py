@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from router.errors import Conflict
 from router.runs.log import RunLog, RunLost
 from router.state.database import Database, WriteRefused
 from router.state.runs import RunStore
@@ -168,8 +169,9 @@ async def test_an_end_that_comes_too_late(database: Database) -> None:
 
 async def test_the_end_and_its_steps_are_one(database: Database) -> None:
     log = await a_log(database)
-    with pytest.raises(RunLost):
+    with pytest.raises(Conflict):
         await log.complete([Step(RENAME, ({"id": ID, "account": "a"},)), NEVER], event(LAST, 2))
+    assert not log.lost
     await log.close()
     assert await database.read(Statement("SELECT account FROM responses")) == [(None,)]
     run = await RunStore(database).run(ID)
