@@ -17,6 +17,13 @@ __all__ = ["FORGET_DEAD", "Presence"]
 
 _log = get_logger("router.presence")
 
+_RENEWAL: Final = 1 / 3
+_RETRY: Final = 0.1
+_COMEBACK: Final = 0.6
+"""In leases: how often a sign of life is given, and again when the database took none; and how
+long after the database is back everybody who lives has given one.
+"""
+
 _RENEW: Final = Statement(
     """
     INSERT INTO routers (id, until) VALUES (:id, {now} + CAST(:lease AS {real}))
@@ -51,11 +58,11 @@ class Presence:
 
     @property
     def settled(self) -> bool:
-        """Whether it has been alive for a lease without a break.
+        """Whether it has been alive without a break for longer than others take to come back.
 
-        Before that the others may look dead only because the database was away for everybody.
+        Before that they may look dead only because the database was away for everybody.
         """
-        return self.alive and time.monotonic() >= self._since + self._lease
+        return self.alive and time.monotonic() >= self._since + self._lease * _COMEBACK
 
     async def start(self) -> None:
         """Appear, and stay. Where the database does not answer, that is when it does."""
@@ -76,11 +83,14 @@ class Presence:
         await self._db.write(Step(_LEAVE, (self._row(),)))
 
     async def _keep(self) -> None:
+        pause = _RENEWAL
         while True:
-            await asyncio.sleep(self._lease / 3)
+            await asyncio.sleep(self._lease * pause)
             try:
                 await self._renew()
+                pause = _RENEWAL
             except RouterError as error:
+                pause = _RETRY
                 _log.warning("sign of life failed", router=self.id, error=error.message)
 
     async def _renew(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
+import aiohttp
 import openai
 import pytest
 from openai import AsyncOpenAI
@@ -175,6 +176,9 @@ async def test_with_the_issuer_down_the_reasoning_is_dropped_and_the_answer_work
         await anns.enter_async_context(ann.serving())
         assert await chain.say("Go on.") == "ben remembers 1"
         assert chain.headers[DROPPED] == "2"
+        async with aiohttp.ClientSession() as http, http.get(f"{url}/metrics") as metrics:
+            counted = 'switchyard_reasoning_dropped_total{endpoint="ben"} 4.0'
+            assert counted in (await metrics.text()).splitlines()
 
 
 async def test_an_issuer_that_fails_is_not_asked_again_and_again(stream: bool) -> None:

@@ -7,6 +7,8 @@ is the one on 127.0.0.1. Where none answers those tests are skipped.
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import os
 import secrets
 from collections.abc import AsyncIterator
@@ -29,22 +31,58 @@ __all__ = ["database", "database_url", "opened", "postgresql_url", "state_settin
 MAINTENANCE = os.environ.get("TEST_POSTGRES_URL", "postgresql://127.0.0.1:5432/postgres")
 
 
+_spare: list[str] = []
+"""Databases of tests that are over: emptying one takes a tenth of the time of making one."""
+
+
 @asynccontextmanager
 async def postgresql_url() -> AsyncIterator[str]:
-    """The URL of a fresh database, dropped at the end."""
+    """The URL of an empty database that nobody else uses."""
+    name = _spare.pop() if _spare else await _created()
+    url = urlsplit(MAINTENANCE)._replace(path=f"/{name}").geturl()
+    yield url
+    await _emptied(name, url)
+    _spare.append(name)
+
+
+async def _created() -> str:
+    name = f"switchyard_test_{secrets.token_hex(8)}"
     try:
         server = await asyncpg.connect(MAINTENANCE, timeout=5)
     except (OSError, TimeoutError, asyncpg.PostgresError) as exc:
         pytest.skip(f"no PostgreSQL server answers: {type(exc).__name__}")
-    name = f"switchyard_test_{secrets.token_hex(8)}"
     try:
         await server.execute(f"CREATE DATABASE {name}")
-        try:
-            yield urlsplit(MAINTENANCE)._replace(path=f"/{name}").geturl()
-        finally:
-            await server.execute(f"DROP DATABASE {name} WITH (FORCE)")
     finally:
         await server.close()
+    atexit.register(_drop, name)
+    return name
+
+
+async def _emptied(name: str, url: str) -> None:
+    """Whoever is still connected is thrown out first."""
+    connection = await asyncpg.connect(url, timeout=5)
+    try:
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE datname = '{name}' AND pid <> pg_backend_pid()"
+        )
+        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    finally:
+        await connection.close()
+
+
+def _drop(name: str) -> None:
+    """At the end of the process, whether its tests went well or not."""
+
+    async def drop() -> None:
+        server = await asyncpg.connect(MAINTENANCE, timeout=5)
+        try:
+            await server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        finally:
+            await server.close()
+
+    asyncio.run(drop())
 
 
 def state_settings(url: str, **more: Any) -> State:
