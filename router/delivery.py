@@ -86,6 +86,8 @@ class Delivery:
     def _hold(self, frames: list[Frame]) -> None:
         """Keep what is no output back, as long as the head may be kept back."""
         if self._sink.opened:
+            if self._job.draft is not None:
+                self._job.draft.delivered = True
             self._sink.feed(frames)
             return
         self._held.extend(frames)

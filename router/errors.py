@@ -28,7 +28,7 @@ The envelope and the statuses are those of the wire contract: ``{"error": {"mess
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 __all__ = [
     "AuthenticationFailed",
@@ -52,6 +52,9 @@ __all__ = [
     "UpstreamTimeout",
     "UpstreamUnavailable",
 ]
+
+_SHOWN: Final = 200
+"""Characters of a client's value that an error repeats."""
 
 
 class RouterError(Exception):
@@ -116,6 +119,11 @@ class NotFound(RouterError):
 
     status = 404
     type = "invalid_request_error"
+
+    @classmethod
+    def of(cls, kind: str, ident: str, *, param: str | None = None, where: str = "") -> NotFound:
+        """The error for an object of this kind; a client's id is repeated in part."""
+        return cls(f"{kind} with id '{ident[:_SHOWN]}' not found{where}.", param=param)
 
 
 class ModelNotFound(NotFound):

@@ -148,10 +148,14 @@ class _Run:
             self._abandon()
             raise
         except Exception:
-            _log.exception("request failed", request_id=self._exchange.id)
-            await self._fail(internal_error(self._exchange))
+            await self._fail(self._bug())
         finally:
             self._delivery.close()
+
+    def _bug(self) -> RouterError:
+        """What the client is told of the exception that is being handled."""
+        _log.exception("request failed", request_id=self._exchange.id)
+        return internal_error(self._exchange)
 
     async def _fail(self, error: RouterError) -> None:
         """End a stream that has begun with the events that say why; raise before."""
@@ -189,7 +193,10 @@ class _Run:
         final, hidden = self._final(draft)
         try:
             kept = await record.finish(final, hidden, last)
-        except RouterError as error:
+        except ClientGone:
+            raise
+        except Exception as exc:
+            error = exc if isinstance(exc, RouterError) else self._bug()
             self._exchange.outcome = Outcome.FAILED
             self._exchange.error_code = error.code
             _log.warning("response not stored", request_id=self._exchange.id, error=error.message)

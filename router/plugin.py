@@ -206,7 +206,7 @@ class _Watched:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._open = False
+        self._open = sink.opened  # a run's log is open from the start
         self.touched = False
         self.complete = False
 
@@ -228,6 +228,7 @@ class _Watched:
 
     def feed(self, batch: Sequence[Frame]) -> None:
         self._begin(stream=True)
+        self.touched = True
         self._sink.feed(batch)
 
     def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ from router.state.database import Database
 from router.state.responses import Responses
 from router.state.runs import RunRow, RunStore
 from router.telemetry.log import get_logger
+from router.translate.partial import DELTAS, PartialOutput
 from router.wire.frame import Frame
 
 __all__ = ["Counted", "Endings"]
@@ -19,7 +20,6 @@ __all__ = ["Counted", "Endings"]
 _log = get_logger("router.runs")
 
 _OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
-_ITEM_DONE: Final = "response.output_item.done"
 _MAX_FENCE: Final = 10
 """A run that has changed hands so often is not begun again: it may be what ends its routers."""
 
@@ -110,18 +110,16 @@ class Endings:
             return True
         return any([frame.type not in _OPENING async for frame in self._frames(run.id)])
 
-    async def _output(self, id: str) -> list[Any]:
-        """The items that were complete, in their places."""
-        done: list[tuple[int, Any]] = []
+    async def _output(self, id: str) -> list[dict[str, Any]]:
+        """What there is of the output; an item that is not done is marked as broken off."""
+        output = PartialOutput()
         async for frame in self._frames(id):
-            if frame.type == _ITEM_DONE:
-                event = frame.json()
-                place = event.get("output_index")
-                item = event.get("item")
-                if isinstance(item, dict):
-                    done.append((place if isinstance(place, int) else len(done), item))
-        done.sort(key=lambda placed: placed[0])
-        return [item for _, item in done]
+            field = DELTAS.get(frame.type)
+            if field is None:
+                output.follow(frame.type, frame.json())
+            else:
+                output.delta(field, frame.json())
+        return output.so_far()
 
     async def _frames(self, id: str) -> AsyncIterator[Frame]:
         after = -1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from random import uniform
 from typing import Final
 
@@ -19,6 +18,7 @@ from router.errors import (
 )
 from router.exchange import ClientGone, Sink
 from router.runs.endings import Counted, Endings
+from router.runs.live import Claimed, Execute, Live
 from router.runs.log import RunLog
 from router.runs.tail import Tail
 from router.settings.schema import State
@@ -41,40 +41,6 @@ _RETRY_AFTER: Final = "5"
 _STOPPED: Final = "The router that ran this response stopped before it was finished."
 _SHUT_DOWN: Final = "The router was shut down before this response was finished."
 _BROKE: Final = "The router could not finish this response; its log has more."
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A run to be executed: ``request`` is what was submitted, ``last_event`` the number of the
-    last event that is logged, from which the stream goes on.
-    """
-
-    id: str
-    owner: str
-    fence: int
-    last_event: int
-    request: bytes
-
-
-Execute = Callable[[Claimed, RunLog], Awaitable[None]]
-"""Answers the request into the log and ends it with ``RunLog.complete``."""
-
-
-class _Live:
-    """A run of this process; ``task`` works on it once it is ours for sure."""
-
-    __slots__ = ("counts", "log", "owner", "task")
-
-    def __init__(self, owner: str, *, counts: bool) -> None:
-        self.owner = owner
-        self.counts = counts
-        self.log: RunLog
-        self.task: asyncio.Task[None] | None = None
-
-    def gone(self, why: str) -> None:
-        _log.info("run stopped", run=self.log.id, why=why)
-        if self.task is not None:
-            self.task.cancel()
 
 
 class Runs:
@@ -103,7 +69,7 @@ class Runs:
         self._max_queued = settings.max_queued_runs
         self._store = RunStore(db)
         self._endings = Endings(db, self._store, presence.id, counted)
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, Live] = {}
         self._ending: set[str] = set()
         self._served: dict[str, int] = {}
         self._queued = 0
@@ -200,7 +166,7 @@ class Runs:
         for _ in range(_TRIES):
             run = await self._store.run(id)
             if run is None or run.owner != owner:
-                raise NotFound(f"Response with id '{id}' not found.")
+                raise NotFound.of("Response", id)
             if run.state == "over":
                 return False
             self._ending.add(id)
@@ -230,7 +196,7 @@ class Runs:
         before it is opened; ClientGone, or StateUnavailable, afterwards. The run goes on.
         """
         if await self._store.progress(owner, id) is None:
-            raise NotFound(f"Response with id '{id}' not found.")
+            raise NotFound.of("Response", id)
         sink.open(headers or {})
         await Tail(self._store, self._log_of, owner, id, after, sink).send()
 
@@ -240,15 +206,15 @@ class Runs:
         live = self._live.get(id)
         return live.log if live is not None and live.task is not None else None
 
-    def _enter(self, id: str, owner: str, fence: int, last_event: int, *, counts: bool) -> _Live:
+    def _enter(self, id: str, owner: str, fence: int, last_event: int, *, counts: bool) -> Live:
         """Known from before it is claimed: a run in our name that we do not know is recovered."""
-        live = _Live(owner, counts=counts)
+        live = Live(owner, counts=counts)
         live.log = RunLog(self._db, self._store, id, fence, last_event, gone=live.gone)
         self._live[id] = live
         return live
 
     async def _begin(
-        self, live: _Live, claim: asyncio.Future[bool], request: bytes | None = None
+        self, live: Live, claim: asyncio.Future[bool], request: bytes | None = None
     ) -> bool:
         """Start it as soon as it is ours for sure."""
         try:
@@ -262,12 +228,12 @@ class Runs:
             if live.task is None:
                 self._leave(live)
 
-    def _leave(self, live: _Live) -> None:
+    def _leave(self, live: Live) -> None:
         live.log.shut()
         del self._live[live.log.id]
         self._wake.set()
 
-    async def _run(self, live: _Live, request: bytes | None) -> None:
+    async def _run(self, live: Live, request: bytes | None) -> None:
         log = live.log
         try:
             failure = await self._executed(live, request)
@@ -280,7 +246,7 @@ class Runs:
         finally:
             await log.close()
 
-    async def _executed(self, live: _Live, request: bytes | None) -> RouterError | None:
+    async def _executed(self, live: Live, request: bytes | None) -> RouterError | None:
         """Why the run did not come to its end, unless it was lost; raises StateUnavailable."""
         log = live.log
         if request is None and (request := await self._store.request(log.id)) is None:
@@ -337,14 +303,14 @@ class Runs:
         self._queued = max(0, self._queued - sum(answers))
         return any(answers)
 
-    def _submitted(self, run: Candidate) -> tuple[_Live, asyncio.Future[bool]]:
+    def _submitted(self, run: Candidate) -> tuple[Live, asyncio.Future[bool]]:
         fence = run.fence + 1
         self._served[run.owner] = max(self._served.values(), default=0) + 1
         live = self._enter(run.id, run.owner, fence, run.last_event, counts=True)
         claim = self._store.claimed(run.id, run.fence, self._presence.id)
         return live, self._db.submit(*claim)
 
-    async def _begun(self, live: _Live, claim: asyncio.Future[bool]) -> bool:
+    async def _begun(self, live: Live, claim: asyncio.Future[bool]) -> bool:
         try:
             return await self._begin(live, claim)
         except RouterError as error:

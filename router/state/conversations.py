@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -198,11 +198,18 @@ class Conversations:
             raise too_long("conversation", f"{MAX_ITEMS} items")
         return [with_hidden(orjson.loads(row[2]), row[3]) for row in rows if count]
 
-    async def begin_turn(self, owner: str, ident: str, router: str) -> int | None:
+    async def begin_turn(
+        self,
+        owner: str,
+        ident: str,
+        router: str,
+        give_back: Callable[[str, int], object] | None = None,
+    ) -> int | None:
         """Take the turn for this router: its number, or ``BUSY``; None where there is none.
 
         A turn that this same router holds is no obstacle: within a process ``TurnLock`` keeps
-        turns apart. Whoever is cancelled in here gives the turn back.
+        turns apart. ``give_back(ident, number)`` is called for a turn that may have been taken,
+        when the caller is cancelled or never hears of it.
         """
         if not is_id(ident):
             return None
@@ -216,7 +223,8 @@ class Conversations:
         try:
             taken = await self._database.write(Step(sql.BEGIN_TURN, (row,), guard=True))
         except BaseException:
-            self.release_turn(ident, router, turn + 1)
+            if give_back is not None:
+                give_back(ident, turn + 1)
             raise
         return turn + 1 if taken else BUSY
 

@@ -55,17 +55,18 @@ class Link:
         self._settings = settings
         self._lost = lost
         self._connection: Any = None
+        self._late = False
 
     async def run(self, work: Callable[[Any], Awaitable[T]], timeout: float) -> T:
         """What ``work(connection)`` returns; past ``timeout`` seconds the connection is cut.
 
         Raises Unreachable or Fault; StateError where ``work`` does.
         """
-        usable = False
+        usable = self._late = False
         try:
             connection = await self._open()
             # Not asyncpg's own timeouts: they ask the server to cancel, which may be frozen.
-            alarm = asyncio.get_running_loop().call_later(timeout, connection.terminate)
+            alarm = asyncio.get_running_loop().call_later(timeout, self._cut_off, connection)
             try:
                 result = await work(connection)
             except (asyncpg.PostgresError, *UNHOLDABLE):
@@ -77,6 +78,9 @@ class Link:
         except _AGAIN as exc:
             raise Unreachable(_text(exc), down=False) from None
         except _TROUBLE as exc:
+            if self._late:
+                # Perhaps only what was asked takes long: the probe that this brings on will tell.
+                raise Unreachable(f"no answer within {timeout:g} s", down=False) from None
             raise Unreachable(without_password(self._url, _text(exc))) from None
         except StateError:
             raise
@@ -86,6 +90,10 @@ class Link:
             if not usable:
                 self.cut()
         return result
+
+    def _cut_off(self, connection: Any) -> None:
+        self._late = True
+        connection.terminate()
 
     def cut(self) -> None:
         """End the connection without a word to the server."""

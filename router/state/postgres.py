@@ -15,7 +15,7 @@ from router.state.database import StateError
 from router.state.health import Fault, Health, Unreachable, unavailable
 from router.state.link import UNHOLDABLE, Link
 from router.state.migrate import migrate_postgresql
-from router.state.statement import Dialect, Statement, Step, Value
+from router.state.statement import Dialect, Statement, Step, Value, postgresql_at_once
 from router.state.watch import PROBE_DOWN, PROBE_UP, Watch
 from router.state.writer import Job, Writer, gathered
 
@@ -25,6 +25,8 @@ _READERS: Final = 4
 _PROBE_SECONDS: Final = 2.0
 _START_SECONDS: Final = 60.0
 _STUCK_SECONDS: Final = 2.0
+_MOST_ROWS: Final = 16
+"""So many rows of a job are one statement: each number of them is a statement of its own."""
 
 
 class PostgresDatabase:
@@ -181,11 +183,21 @@ class PostgresDatabase:
 
 
 def _single(job: Job) -> tuple[Any, ...] | None:
-    """The SQL and values of a job that is one row: it needs no transaction around it."""
-    if len(job.steps) != 1 or len(job.steps[0].rows) != 1:
+    """The SQL and values of a job that is one row, or a few that one statement can insert.
+
+    It needs no transaction around it, and one round trip instead of four.
+    """
+    steps = [step for step in job.steps if step.rows]
+    count = sum([len(step.rows) for step in steps])
+    if not 0 < count <= _MOST_ROWS:
         return None
-    step = job.steps[0]
-    return step.statement.postgresql, *step.statement.values(step.rows[0])
+    values = [value for s in steps for row in s.rows for value in s.statement.values(row)]
+    if count == len(job.steps) == 1:
+        return steps[0].statement.postgresql, *values
+    if job.guarded or job.shape is None:
+        return None
+    inserts = tuple([(step.statement, len(step.rows)) for step in steps])
+    return postgresql_at_once(inserts), *values
 
 
 async def _write(jobs: Sequence[Job], connection: Any) -> list[bool]:

@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
-__all__ = ["Dialect", "Row", "Statement", "Step", "Value"]
+__all__ = ["Dialect", "Row", "Statement", "Step", "Value", "postgresql_at_once"]
 
 Dialect = Literal["sqlite", "postgresql"]
 Value = str | bytes | int | float | None
@@ -65,22 +66,26 @@ class Statement:
 
     def sqlite_rows(self, count: int) -> str:
         """The SQL of a plain statement for ``count`` rows, whose values follow one another."""
-        assert self._parts is not None
         text = self._repeated.get(count)
         if text is None:
-            head, row, tail = self._parts
-            width = len(self.names)
-            rows = ", ".join(self._numbered(row, width * index) for index in range(count))
-            text = self._repeated[count] = _in_words(head + rows + tail, "sqlite")
+            text = self._repeated[count] = _in_words(self._rows(count, "?", 0), "sqlite")
         return text
 
     def values(self, row: Row) -> tuple[Value, ...]:
         """The parameters in order; raises KeyError for one that is missing."""
         return tuple([row[name] for name in self.names])
 
-    def _numbered(self, row: str, before: int) -> str:
+    def _rows(self, count: int, mark: str, before: int) -> str:
+        """``count`` rows, whose values come after ``before`` others."""
+        assert self._parts is not None
+        head, row, tail = self._parts
+        width = len(self.names)
+        rows = [self._numbered(row, mark, before + width * index) for index in range(count)]
+        return head + ", ".join(rows) + tail
+
+    def _numbered(self, row: str, mark: str, before: int) -> str:
         number = {name: before + index for index, name in enumerate(self.names, 1)}
-        return _PARAMETER.sub(lambda m: f"?{number[m[1]]}", row)
+        return _PARAMETER.sub(lambda m: f"{mark}{number[m[1]]}", row)
 
     def __repr__(self) -> str:
         return f"Statement({' '.join(self.sqlite.split())[:80]!r})"
@@ -97,6 +102,22 @@ class Step:
     statement: Statement
     rows: Sequence[Row]
     guard: bool = False
+
+
+@lru_cache(maxsize=256)
+def postgresql_at_once(inserts: tuple[tuple[Statement, int], ...]) -> str:
+    """One statement that does what these plain ones do, each with so many rows (at least one).
+
+    The values follow one another. References between the rows are checked when all are there.
+    """
+    texts = []
+    before = 0
+    for statement, count in inserts:
+        texts.append(statement._rows(count, "$", before))
+        before += count * len(statement.names)
+    *firsts, last = texts
+    named = ", ".join([f"step{index} AS ({text})" for index, text in enumerate(firsts)])
+    return _in_words(f"WITH {named} {last}" if named else last, "postgresql")
 
 
 def _around_values(text: str) -> tuple[str, str, str] | None:

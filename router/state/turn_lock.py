@@ -110,7 +110,9 @@ class TurnLock:
     async def _begin(self, owner: str, ident: str, deadline: float) -> int | None:
         pause = _FIRST_PAUSE
         while True:
-            number = await self._conversations.begin_turn(owner, ident, self._router)
+            number = await self._conversations.begin_turn(
+                owner, ident, self._router, self._give_back
+            )
             if number != BUSY:
                 self._settle()
                 return number

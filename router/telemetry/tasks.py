@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from router.telemetry.log import get_logger
 
 __all__ = ["Tasks"]
+
+T = TypeVar("T")
 
 _log = get_logger("router.tasks")
 
@@ -25,6 +27,24 @@ class Tasks:
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
+
+    async def see_through(self, work: Coroutine[Any, Any, T], name: str) -> T:
+        """What ``work`` returns or raises; it goes on when the caller is cancelled."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:
+            try:
+                result = await work
+            except Exception as exc:
+                if answer.done():
+                    raise
+                answer.set_exception(exc)
+            else:
+                if not answer.done():
+                    answer.set_result(result)
+
+        self.spawn(run(), name).add_done_callback(lambda _: answer.cancel())
+        return await answer
 
     def __len__(self) -> int:
         return len(self._tasks)

@@ -109,9 +109,9 @@ class Draft:
         self.final: dict[str, Any] | None = None
         self._begun = begun
         self._first_output = 3 if begun and echo["background"] else 2
-        self.delivered = begun > 0
         self.sequence = begun
         self.state = State.NEW if begun < self._first_output else State.OPENED
+        self.delivered = self.state is State.OPENED
 
     @property
     def dated(self) -> bool:

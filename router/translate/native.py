@@ -17,8 +17,10 @@ import orjson
 from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamRateLimited
 from router.translate import usage as tokens
 from router.translate.draft import Draft, output_text
+from router.translate.partial import DELTAS, PartialOutput
 from router.translate.reader import load_object, not_a_stream, upstream_message
 from router.translate.states import State
+from router.wire.echo import without_credentials
 from router.wire.frame import Frame
 from router.wire.sse import EventTooLarge, SSEDecoder
 
@@ -46,15 +48,8 @@ _BLANK: Final[dict[str, Any]] = {
 """What an opening snapshot says, whatever the endpoint put there."""
 
 _ENDPOINT_ERRORS: Final = frozenset({"server_error", "rate_limit_exceeded"})
-_NEVER_INCOMPLETE: Final = frozenset({"web_search_call", "image_generation_call"})
 _FIRST_SECOND: Final = 1_000_000_000
 _LAST_SECOND: Final = 100_000_000_000
-_DELTAS: Final = {
-    "response.output_text.delta": "text",
-    "response.refusal.delta": "refusal",
-    "response.function_call_arguments.delta": "arguments",
-    "response.custom_tool_call_input.delta": "input",
-}
 
 
 def seal(blob: str, account: str) -> str:
@@ -106,11 +101,7 @@ class NativeReader:
         self._hide = hide
         self._decoder = SSEDecoder()
         self._snapshot = b""  # as bytes: a third of the size, for as long as the stream lasts
-        self._items: list[dict[str, Any]] = []
-        self._item: dict[str, Any] | None = None
-        self._parts: list[dict[str, Any]] = []
-        self._pieces: list[str] = []
-        self._piece_kind = ""
+        self._output = PartialOutput()
         self._has_output = False
 
     @property
@@ -174,7 +165,7 @@ class NativeReader:
         if draft.state is State.ENDED:
             return []
         frames = draft.open()
-        output = self._partial()
+        output = self._output.so_far()
         self.final = {
             **(orjson.loads(self._snapshot) if self._snapshot else draft.snapshot("failed")),
             "status": "failed",
@@ -187,7 +178,7 @@ class NativeReader:
     def _event(self, data: bytes, frames: list[Frame]) -> None:
         event = load_object(data, "a stream event")
         kind = event.get("type")
-        if not isinstance(kind, str) or kind not in _DELTAS or event.get("error"):
+        if not isinstance(kind, str) or kind not in DELTAS or event.get("error"):
             if kind == "keepalive":
                 return
             kind = _kind_of(event)
@@ -240,7 +231,7 @@ class NativeReader:
     def _finish_with(self, response: dict[str, Any], status: str) -> dict[str, Any]:
         """The final Response object. Some servers leave out of it what they streamed."""
         final = self._ours({**response, "status": status})
-        output = final["output"] = final["output"] or list(self._items)
+        output = final["output"] = final["output"] or list(self._output.items)
         final["output_text"] = output_text(output)
         if status == "completed" and final.get("completed_at") is None:
             final["completed_at"] = self.draft.now()
@@ -264,6 +255,7 @@ class NativeReader:
         merged = {**draft.snapshot("in_progress"), **response, **draft.shown}
         merged["id"] = draft.id
         merged["created_at"] = draft.created_at
+        merged["tools"] = without_credentials(merged["tools"])
         for name in _ECHOED:
             merged[name] = draft.echo[name]
         for name in ("conversation", "prompt"):
@@ -271,7 +263,8 @@ class NativeReader:
             if name in draft.echo:
                 merged[name] = draft.echo[name]
         output = merged["output"]
-        merged["output"] = list(output) if isinstance(output, list) else []
+        items = output if isinstance(output, list) else []
+        merged["output"] = [item for item in items if isinstance(item, dict)]
         for item in merged["output"]:
             self._seal(item)
         merged["output_text"] = ""
@@ -294,58 +287,18 @@ class NativeReader:
 
     def _follow(self, kind: str, event: dict[str, Any]) -> bool:
         """Keep what is needed for ``fail``; True when the event had to be changed."""
-        piece = _DELTAS.get(kind)
-        if piece is not None:
+        field = DELTAS.get(kind)
+        if field is not None:
             self._has_output = True
-            delta = event.get("delta")
-            if isinstance(delta, str):
-                self._piece_kind = piece
-                self._pieces.append(delta)
+            self._output.delta(field, event)
             return False
         response = event.get("response")
         if isinstance(response, dict):
             self._lifecycle(kind, event, response)
             return True
         self._has_output = True
-        return self._follow_item(kind, event)
-
-    def _follow_item(self, kind: str, event: dict[str, Any]) -> bool:
-        item = event.get("item")
-        if kind == "response.output_item.added":
-            self._item = item if isinstance(item, dict) else None
-            self._parts, self._pieces = [], []
-        elif kind == "response.content_part.done":
-            part = event.get("part")
-            if isinstance(part, dict):
-                self._parts.append(part)
-            self._pieces = []
-        elif kind == "response.output_item.done":
-            if isinstance(item, dict):
-                self._items.append(item)
-            self._item = None
-        return self._seal(item, done=kind != "response.output_item.added")
-
-    def _partial(self) -> list[dict[str, Any]]:
-        """The items so far, the open one marked as broken off."""
-        if self._item is None:
-            return list(self._items)
-        item = dict(self._item)
-        kind = item.get("type")
-        if "status" in item:
-            item["status"] = "failed" if kind in _NEVER_INCOMPLETE else "incomplete"
-        text = "".join(self._pieces)
-        if kind == "message":
-            item["content"] = [*self._parts, *self._open_part(text)]
-        elif text and self._piece_kind in item:
-            item[self._piece_kind] = text
-        return [*self._items, item]
-
-    def _open_part(self, text: str) -> list[dict[str, Any]]:
-        if not text:
-            return []
-        if self._piece_kind == "refusal":
-            return [{"type": "refusal", "refusal": text}]
-        return [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+        self._output.follow(kind, event)
+        return self._seal(event.get("item"), done=kind != "response.output_item.added")
 
     def _raise_if_endpoints_fault(self, response: dict[str, Any]) -> None:
         """An answer that failed at the endpoint before any output may succeed at another; one

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.errors import RouterError
+from router.errors import RouterError, StateUnavailable
 from router.exchange import ClientGone, Exchange, Operation, Outcome, internal_error
 from router.plugin import Chain, Proceed
 from router.runs.log import RunLog
@@ -17,7 +17,7 @@ from router.telemetry.log import get_logger
 from router.translate.draft import Draft, IdFactory
 from router.translate.states import State
 from router.turns.record import RunRecord
-from router.turns.resolve import Own, Resolver, with_history
+from router.turns.resolve import Own, Resolver, ids_of, with_history
 from router.wire.echo import echo_fields
 
 __all__ = ["Executor"]
@@ -46,10 +46,15 @@ class Executor:
         self._new_id = new_id
 
     async def execute(self, claimed: Claimed, log: RunLog) -> None:
-        """Run it to its end. Raises RunLost when the run is somebody else's by now."""
+        """Run it to its end.
+
+        Raises RunLost when the run is somebody else's by now, StateUnavailable when what it
+        refers to could not be read.
+        """
         request = orjson.loads(claimed.request)
         exchange = _exchange(claimed, request)
-        own = Own(exchange.body["input"], request["hidden"], request["orders"])
+        items = exchange.body["input"]
+        own = Own(lambda: items, request["hidden"], request["orders"])
         exchange.draft = Draft(
             echo=echo_fields(exchange.body, model=exchange.model or ""),
             new_id=self._new_id,
@@ -72,13 +77,16 @@ class Executor:
         try:
             turn = record.turn = await self._resolver.turn(exchange, _TURN_SECONDS)
             history = await self._resolver.history(exchange)
+            if turn is not None:
+                # Ids that were free when the run was submitted: others had their turns since.
+                own.rename(ids_of(history), self._new_id)
             exchange.body = with_history(exchange.body, history, own)
             await self._proceed(exchange, log)
+        except (ClientGone, StateUnavailable):
+            raise  # without its history nothing has begun: it is recovered, and queued again
         except RouterError as error:
             await _fail(exchange, error, log)
             return Outcome.FAILED
-        except ClientGone:
-            raise
         except Exception:
             _log.exception("run failed", request_id=exchange.id)
             await _fail(exchange, internal_error(exchange), log)

@@ -6,7 +6,8 @@ the items of its conversation. ``RunRecord`` is for a run, whose row is there fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from router.errors import Conflict, InternalError, RouterError, StateUnavailable
@@ -99,7 +100,7 @@ class TurnRecord(_Record):
         if not steps:
             return True
         try:
-            written = await self._database.write(*steps)
+            written = await self._written(steps)
         except StateUnavailable:
             if self._degrade and self.turn is None:
                 self._exchange.notes["X-Switchyard-Store"] = "degraded"
@@ -111,6 +112,17 @@ class TurnRecord(_Record):
                 param="conversation",
             )
         return True
+
+    async def _written(self, steps: Sequence[Step]) -> bool:
+        """Commit them. A router that stops waits for it: the client is to hear how it ended."""
+        answer = self._database.submit(*steps)
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            if self._exchange.abort is None:
+                answer.cancel()  # it is written all the same
+                raise
+        return await answer
 
     def abandon(self, response: dict[str, Any], hidden: Mapping[str, str]) -> None:
         """See ``Record.abandon``."""

@@ -6,8 +6,9 @@ of the request are its own items, each with an id.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from router.errors import InvalidRequest, NotFound
@@ -17,13 +18,11 @@ from router.state.responses import Responses
 from router.state.turn_lock import Turn, TurnLock
 from router.translate.draft import IdFactory
 from router.translate.history import consistent
-from router.wire.input_items import check_items, item_type
+from router.wire.input_items import check_items, is_sound, item_type
 from router.wire.stored_items import stored_items
 
 __all__ = ["Own", "Resolver", "conversation_id", "ids_of", "refers", "with_history"]
 
-_SHOWN: Final = 200
-"""Characters of a client's value that an error repeats."""
 
 _FINISHED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 
@@ -32,16 +31,35 @@ _FINISHED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 class Own:
     """A request's own items as they are kept, and encrypted reasoning that belongs to them.
 
-    ``orders`` are items that are told to the endpoint and not kept.
+    ``make`` is called when the items are first asked for: usually that is when the answer is
+    there, and many requests wait for theirs at once. ``orders`` are items that are told to the
+    endpoint and not kept.
     """
 
-    items: list[dict[str, Any]]
+    make: Callable[[], list[dict[str, Any]]]
     hidden: dict[str, str] = field(default_factory=dict)
     orders: list[dict[str, Any]] = field(default_factory=list)
+    _items: list[dict[str, Any]] | None = None
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """The items, each with an id."""
+        if self._items is None:
+            self._items = self.make()
+        return self._items
 
     def upstream(self) -> list[dict[str, Any]]:
         """The items as an endpoint gets them, with what is hidden from the client."""
         return [*(_revealed(item, self.hidden) for item in self.items), *self.orders]
+
+    def rename(self, taken: Container[str], new_id: IdFactory) -> None:
+        """Give another id to each item whose id is ``taken``."""
+        for i, item in enumerate(self.items):
+            if item["id"] in taken:
+                [renamed] = stored_items([item], new_id, taken)
+                if (blob := self.hidden.get(item["id"])) is not None:
+                    self.hidden[renamed["id"]] = blob
+                self.items[i] = renamed
 
 
 class Resolver:
@@ -73,7 +91,10 @@ class Resolver:
                 found = await self._responses.find_items(exchange.caller, sorted(wanted))
                 given = [_found(item, i, found, hidden) for i, item in enumerate(given)]
                 check_items(given, "input")  # what an endpoint once made may be anything
-        return Own(stored_items(given, self._new_id, taken), hidden, _orders(given))
+        own = Own(partial(stored_items, given, self._new_id), hidden, _orders(given))
+        if taken:
+            own.rename(taken, self._new_id)
+        return own
 
     async def check(self, exchange: Exchange) -> None:
         """Raise InvalidRequest or NotFound for a history that is not there."""
@@ -88,8 +109,11 @@ class Resolver:
     async def history(self, exchange: Exchange) -> list[dict[str, Any]]:
         """The items before the request's own, oldest first; of its conversation it has the turn.
 
-        Raises like ``check``.
+        What an endpoint made of items that nobody can read is left out. Raises like ``check``.
         """
+        return [item for item in await self._history(exchange) if is_sound(item)]
+
+    async def _history(self, exchange: Exchange) -> list[dict[str, Any]]:
         body = exchange.body
         if previous := body.get("previous_response_id"):
             chain = await self._responses.chain(exchange.caller, previous)
@@ -170,7 +194,7 @@ def _found(
     known = found.get(ident)
     if known is None:
         if item_type(item) == "item_reference":
-            raise NotFound(f"Item with id '{ident[:_SHOWN]}' not found.", param=f"input[{index}]")
+            raise NotFound.of("Item", ident, param=f"input[{index}]")
         return item
     blob = known.get("encrypted_content")
     if known.get("type") == "reasoning" and isinstance(blob, str):
@@ -187,18 +211,17 @@ def _revealed(item: dict[str, Any], hidden: Mapping[str, str]) -> dict[str, Any]
 def _check_previous(ident: str, status: str | None) -> None:
     if status is None:
         raise InvalidRequest(
-            f"Previous response with id '{ident[:_SHOWN]}' not found.",
+            NotFound.of("Previous response", ident).message,
             code="previous_response_not_found",
             param="previous_response_id",
         )
     if status not in _FINISHED:
         raise InvalidRequest(
-            f"Previous response with id '{ident[:_SHOWN]}' is {status}: wait until it is finished, "
-            "or cancel it.",
+            f"The response '{ident}' is {status}: wait until it is finished, or cancel it.",
             code="invalid_value",
             param="previous_response_id",
         )
 
 
 def _no_conversation(ident: str) -> NotFound:
-    return NotFound(f"Conversation with id '{ident[:_SHOWN]}' not found.")
+    return NotFound.of("Conversation", ident)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from router.errors import StateUnavailable
-from router.exchange import Exchange, Sink
+from router.exchange import Exchange, Outcome, Sink
 from router.plugin import Proceed
 from router.runs.manager import Runs
 from router.settings.schema import State
@@ -157,6 +157,13 @@ class Turns:
             if exchange.abort is None or not sink.opened:
                 raise
             sink.end()  # the router stops, the run may go on elsewhere: the client can resume
+        except StateUnavailable as error:
+            if not sink.opened:
+                raise
+            # Not an event: its number would be one of the run's. The client can resume.
+            exchange.outcome = Outcome.FAILED
+            exchange.error_code = error.code
+            sink.end()
 
 
 def is_durable(body: dict[str, Any]) -> bool:

@@ -35,8 +35,6 @@ _PLATFORM: Final = "/api/v1/"
 """Under this prefix, a new conversation is answered with 201 and with its items."""
 
 _BLOB: Final = "encrypted_content"
-_SHOWN: Final = 200
-"""Characters of a client's value that an error repeats."""
 
 
 class ConversationsApi:
@@ -157,9 +155,7 @@ class ConversationsApi:
             if _is_reference(item):
                 ident = item["id"]
                 if ident not in found:
-                    raise NotFound(
-                        f"Item with id '{ident[:_SHOWN]}' not found.", param=f"items[{i}]"
-                    )
+                    raise NotFound.of("Item", ident, param=f"items[{i}]")
                 item = found[ident]
             elif _may_be_hidden(item):
                 item = _revealed(item, found)
@@ -189,7 +185,7 @@ class ConversationsApi:
 
     async def _no_item(self, exchange: Exchange, ident: str, item: str) -> NotFound:
         await self._existing(exchange, ident)
-        return NotFound(f"Item with id '{item[:_SHOWN]}' not found in conversation.")
+        return NotFound.of("Item", item, where=" in conversation")
 
 
 def _stored(
@@ -224,4 +220,4 @@ def _shown(conversation: Conversation) -> dict[str, Any]:
 
 
 def _no_conversation(ident: str) -> NotFound:
-    return NotFound(f"Conversation with id '{ident[:_SHOWN]}' not found.")
+    return NotFound.of("Conversation", ident)

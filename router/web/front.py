@@ -13,8 +13,8 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 import orjson
 from aiohttp import web
@@ -38,6 +38,7 @@ from router.wire.frame import Frame
 
 __all__ = ["Front", "Handler", "json_response"]
 
+T = TypeVar("T")
 Handler = Callable[[web.Request, Exchange], Awaitable[web.StreamResponse]]
 
 _log = get_logger("router.web")
@@ -131,6 +132,10 @@ class Front:
             raise
         finally:
             reply.close()
+
+    async def see_through(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
+        """What ``work`` returns or raises; a client that leaves does not interrupt it."""
+        return await self._tasks.see_through(work, exchange.id)
 
     async def _run(self, exchange: Exchange, reply: HttpReply, answer: Proceed) -> None:
         outcome = Outcome.FAILED

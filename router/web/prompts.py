@@ -24,9 +24,6 @@ __all__ = ["PromptsApi"]
 _PLATFORM: Final = "/api/v1/"
 """Under this prefix, a new prompt is answered with 201."""
 
-_SHOWN: Final = 200
-"""Characters of a client's value that an error repeats."""
-
 
 class PromptsApi:
     """Handlers under ``/v1/prompts``; ``{id}`` is a prompt's id or its name.
@@ -128,5 +125,5 @@ def _shown(prompt: Prompt) -> dict[str, Any]:
 
 
 def _no_prompt(key: str, version: int | None = None) -> NotFound:
-    which = "" if version is None else f" in version {version}"
-    return NotFound(f"Prompt with id '{key[:_SHOWN]}'{which} not found.")
+    where = "" if version is None else f" in version {version}"
+    return NotFound.of("Prompt", key, where=where)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -22,9 +22,6 @@ from router.wire.prompts import apply_prompt
 from router.wire.responses import parse_object, validate_create
 
 __all__ = ["ResponsesApi"]
-
-_SHOWN: Final = 200
-"""Characters of a client's value that an error repeats."""
 
 
 class ResponsesApi:
@@ -93,5 +90,5 @@ def _check_durable(body: dict[str, Any]) -> None:
 
 
 def _no_prompt(reference: PromptReference) -> NotFound:
-    version = "" if reference.version is None else f" in version {reference.version}"
-    return NotFound(f"Prompt '{reference.key[:_SHOWN]}' not found{version}.", param="prompt.id")
+    where = "" if reference.version is None else f" in version {reference.version}"
+    return NotFound.of("Prompt", reference.key, param="prompt.id", where=where)

@@ -17,8 +17,7 @@ from router.wire.paging import listing, page_of, parse_include, parse_page
 __all__ = ["StoredApi", "is_true"]
 
 _TRUE: Final = frozenset({"true", "1"})
-_SHOWN: Final = 200
-"""Characters of a client's value that an error repeats."""
+_MAX_DIGITS: Final = 20
 
 _MAX_EVENT: Final = 2**53
 
@@ -56,10 +55,7 @@ class StoredApi:
     async def delete(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """DELETE /responses/{id}. A run that goes on is cancelled before."""
         stored = await self._get(request, exchange)
-        if stored.resumable:
-            await self._runs.cancel(exchange.caller, stored.id)
-        if not await self._responses.delete(exchange.caller, stored.id):
-            raise _not_found(stored.id)
+        await self._front.see_through(exchange, self._delete(exchange, stored))
         return json_response({"id": stored.id, "object": "response", "deleted": True})
 
     async def cancel(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -69,7 +65,8 @@ class StoredApi:
             raise InvalidRequest(
                 "This response cannot be cancelled because it was not created with background=true."
             )
-        await self._runs.cancel(exchange.caller, stored.id)
+        # Half cancelled it would be found, and ended as failed.
+        await self._front.see_through(exchange, self._runs.cancel(exchange.caller, stored.id))
         stored = await self._get(request, exchange)
         body = stored.public()
         return web.Response(body=body, headers={"Content-Type": "application/json"})
@@ -81,6 +78,12 @@ class StoredApi:
         stored = await self._get(request, exchange)
         items, has_more = page_of(stored.input_items(include), page)
         return json_response(listing(items, has_more))
+
+    async def _delete(self, exchange: Exchange, stored: StoredResponse) -> None:
+        if stored.resumable:
+            await self._runs.cancel(exchange.caller, stored.id)
+        if not await self._responses.delete(exchange.caller, stored.id):
+            raise _not_found(stored.id)
 
     async def _get(self, request: web.Request, exchange: Exchange) -> StoredResponse:
         ident = request.match_info["id"]
@@ -100,7 +103,7 @@ def _starting_after(request: web.Request) -> int:
     if given is None:
         return -1
     try:
-        after = int(given[:_SHOWN])
+        after = int(given[:_MAX_DIGITS])
     except ValueError:
         raise InvalidRequest(
             "Invalid 'starting_after': expected an integer, the sequence number of an event.",
@@ -117,4 +120,4 @@ def _starting_after(request: web.Request) -> int:
 
 
 def _not_found(ident: str) -> NotFound:
-    return NotFound(f"Response with id '{ident[:_SHOWN]}' not found.")
+    return NotFound.of("Response", ident)

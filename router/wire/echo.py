@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["echo_fields", "without_secrets"]
+__all__ = ["echo_fields", "without_credentials", "without_secrets"]
 
 _TEXT_FORMAT: Final = {"type": "text"}
 
@@ -95,6 +95,19 @@ def without_secrets(tool: Mapping[str, Any]) -> dict[str, Any]:
     """A tool as it may be shown: without nulls and credentials."""
     hidden = _SECRETS.get(tool["type"], ())
     return {k: v for k, v in tool.items() if v is not None and k not in hidden}
+
+
+def without_credentials(tools: Any) -> Any:
+    """The tools as an endpoint repeats them, whatever that is, but for credentials."""
+    if not isinstance(tools, list):
+        return tools
+    return [_masked(tool) for tool in tools]
+
+
+def _masked(tool: Any) -> Any:
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    hidden = _SECRETS.get(kind) if isinstance(kind, str) else None
+    return tool if hidden is None else {k: v for k, v in tool.items() if k not in hidden}
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:

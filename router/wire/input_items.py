@@ -12,7 +12,7 @@ from typing import Any, Final
 from router.errors import InvalidRequest
 from router.wire.checks import bad_value, missing, wrong_type
 
-__all__ = ["ROLES", "TEXT_PARTS", "check_items", "check_part", "item_type"]
+__all__ = ["ROLES", "TEXT_PARTS", "check_items", "check_part", "is_sound", "item_type"]
 
 ROLES: Final = ("user", "assistant", "system", "developer")
 
@@ -103,6 +103,34 @@ def check_items(items: list[Any], base: str) -> None:
                 _check_content(item.get("output"), f"{base}[{i}].output")
         elif kind not in _KNOWN_ITEMS:
             raise bad_value(f"{base}[{i}].type", kind, _ITEM_TYPES)
+
+
+def is_sound(item: Mapping[str, Any]) -> bool:
+    """Whether what the router reads of an item is there: an endpoint may have made anything.
+
+    Types of items and of parts that are not known are no fault.
+    """
+    kind = item_type(item)
+    if kind == "message":
+        return item.get("role") in ROLES and _is_sound_content(item.get("content"))
+    if type(kind) is not str or kind == "item_reference":
+        return False
+    if any(type(item.get(name)) is not str for name in _REQUIRED_STRINGS.get(kind, ())):
+        return False
+    return kind not in _WITH_OUTPUT or _is_sound_content(item.get("output"))
+
+
+def _is_sound_content(content: Any) -> bool:
+    if type(content) is not list:
+        return type(content) is str
+    return all(map(_is_sound_part, content))
+
+
+def _is_sound_part(part: Any) -> bool:
+    if type(part) is not dict or type(part.get("type")) is not str:
+        return False
+    field = TEXT_PARTS.get(part["type"])
+    return field is None or type(part.get(field)) is str
 
 
 def _check_message(item: Mapping[str, Any], base: str, i: int) -> None:

@@ -61,12 +61,15 @@ def parse_include(query: Mapping[str, str]) -> frozenset[str]:
 
 
 def listing(data: list[dict[str, Any]], has_more: bool) -> dict[str, Any]:
-    """The list object around one page; ``first_id`` and ``last_id`` of an empty one are null."""
+    """The list object around one page; ``first_id`` and ``last_id`` of an empty one are null.
+
+    So they are where an endpoint gave an item no id.
+    """
     return {
         "object": "list",
         "data": data,
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
+        "first_id": data[0].get("id") if data else None,
+        "last_id": data[-1].get("id") if data else None,
         "has_more": has_more,
     }
 

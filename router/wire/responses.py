@@ -174,12 +174,27 @@ def _check_input(value: Any, param: str) -> None:
 
 def _check_conversation(value: Any, param: str) -> None:
     if type(value) is str:
+        _check_id(value, param)
         return
     if type(value) is not dict:
         raise wrong_type(param, "a string or an object", value)
     if value.get("id") is None:
         raise missing(f"{param}.id")
-    string(value["id"], f"{param}.id")
+    _check_id(value["id"], f"{param}.id")
+
+
+def _check_id(value: Any, param: str) -> None:
+    string(value, param)
+    if not value:
+        raise InvalidRequest(
+            f"Invalid '{param}': empty string. Leave it out, or send null.",
+            code="empty_string",
+            param=param,
+        )
+
+
+def _check_stream_options(value: Any, param: str) -> None:
+    _check_fields(value, param, _STREAM_OPTIONS)
 
 
 def _check_fields(value: Any, param: str, checks: Mapping[str, Check]) -> None:
@@ -230,17 +245,21 @@ _REASONING: Final[Mapping[str, Check]] = {
     "summary": _summary,
     "generate_summary": _summary,
 }
+_STREAM_OPTIONS: Final[Mapping[str, Check]] = {
+    "durable": boolean,
+    "include_obfuscation": boolean,
+}
 _FIELDS: Final[Mapping[str, Check]] = {
     "model": string,
     "input": _check_input,
     "instructions": _check_input,
-    "previous_response_id": string,
+    "previous_response_id": _check_id,
     "conversation": _check_conversation,
     "prompt": check_prompt,
     "store": boolean,
     "background": boolean,
     "stream": boolean,
-    "stream_options": object_,
+    "stream_options": _check_stream_options,
     "tools": check_tools,
     "tool_choice": check_tool_choice,
     "parallel_tool_calls": boolean,

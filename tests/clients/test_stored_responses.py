@@ -40,9 +40,8 @@ async def ask(client: AsyncOpenAI, stream: bool, **request: Any) -> Response:
     """The response, as it was when it was complete."""
     answer: Any = await client.responses.create(stream=stream, **request)
     if stream:
-        async for event in answer:
-            pass
-        answer = event.response
+        events = [event async for event in answer]
+        answer = events[-1].response
     assert isinstance(answer, Response)
     return answer
 
@@ -281,7 +280,7 @@ async def test_the_history_is_counted(keeper: AsyncOpenAI, model: str) -> None:
 async def test_where_nobody_can_compact_it_is_said(keeper: AsyncOpenAI) -> None:
     for dialect in ("chat", "ollama"):
         with pytest.raises(openai.APIStatusError, match="truncation") as caught:
-            await keeper.responses.compact(model=MODELS[dialect], input="A long story.")  # type: ignore[arg-type]
+            await keeper.responses.compact(model=MODELS[dialect], input="A long story.")
         assert caught.value.status_code == 501
 
 
@@ -296,12 +295,13 @@ async def test_a_compacted_conversation_goes_on(database_url: str) -> None:
             model="thinker", input="Go on.", previous_response_id=first.id
         )
         compacted = await client.responses.compact(
-            model="thinker",  # type: ignore[arg-type]
+            model="thinker",
             previous_response_id=second.id,
         )
         assert compacted.object == "response.compaction"
         assert [item.type for item in compacted.output] == ["message", "message", "compaction"]
-        history: Any = [item.to_dict() for item in compacted.output]
+        # The SDK knows no message of the user among output items.
+        history: Any = [item.to_dict(warnings=False) for item in compacted.output]
         third = await client.responses.create(
             model="thinker", input=[*history, {"role": "user", "content": "Go on."}]
         )

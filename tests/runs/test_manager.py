@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import orjson
 import pytest
 
 from router.errors import NotFound, Overloaded, ShuttingDown
@@ -189,12 +190,11 @@ async def test_others_runs_do_not_exist(database_url: str) -> None:
 async def test_the_partial_output_of_a_cancelled_run(database_url: str) -> None:
     async def execute(claimed: Claimed, log: RunLog) -> None:
         log.feed([event("response.in_progress", 2)])
-        for number, place in enumerate((1, 0)):
-            done = {"id": f"msg_{place}", "type": "message", "content": []}
-            log.feed(
-                [event("response.output_item.done", 3 + number, output_index=place, item=done)]
-            )
-        log.feed([event("response.output_item.added", 5, output_index=2)])
+        done = {"id": "msg_0", "type": "message", "status": "completed", "content": []}
+        begun = {"id": "msg_1", "type": "message", "status": "in_progress", "content": []}
+        log.feed([event("response.output_item.done", 3, output_index=0, item=done)])
+        log.feed([event("response.output_item.added", 4, output_index=1, item=begun)])
+        log.feed([event("response.output_text.delta", 5, delta="Half a")])
         await asyncio.sleep(3600)
 
     async with router(database_url, execute) as one:
@@ -205,7 +205,10 @@ async def test_the_partial_output_of_a_cancelled_run(database_url: str) -> None:
         assert stored is not None
         shown = stored.public()
         assert b'"status":"cancelled"' in shown
-        assert [item["id"] for item in stored.items_for_history()] == ["msg_0", "msg_1"]
+        first, second = orjson.loads(stored.output)
+        assert (first["id"], first["status"]) == ("msg_0", "completed")
+        assert (second["id"], second["status"]) == ("msg_1", "incomplete")
+        assert second["content"][0]["text"] == "Half a"
         assert set(await Responses(one.db).find_items("ada", ["msg_0"])) == {"msg_0"}
 
 

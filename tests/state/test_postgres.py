@@ -196,3 +196,11 @@ async def test_the_connections_end(url: str, operator: asyncpg.Connection) -> No
     async with asyncio.timeout(20):
         while await operator.fetchval(count):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+async def test_a_slow_read_of_one_is_no_outage_for_all() -> None:
+    async with postgresql_url() as url, opened(url, timeout=0.5) as database:
+        with pytest.raises(StateUnavailable):
+            await database.read(Statement("SELECT 1 FROM pg_sleep(3)"))
+        assert database.up
+        assert await database.read(Statement("SELECT 1")) == [(1,)]

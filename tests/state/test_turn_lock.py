@@ -35,7 +35,7 @@ async def taken(lock: TurnLock, timeout: float = TIMEOUT) -> Turn:
 
 
 async def holder(database: Database) -> str | None:
-    rows = await database.read(Statement("SELECT turn_holder FROM conversations"))
+    rows = await database.read(Statement("SELECT turn_holder FROM conversations ORDER BY id"))
     found: str | None = rows[0][0]
     return found
 
@@ -253,7 +253,7 @@ async def test_begin_turn_says_busy(database: Database, conversations: Conversat
 
 
 class Interrupted:
-    """A database that can be down for ``submit``."""
+    """A database that can be down for ``submit``, and keep what it says to ``write`` for itself."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -261,6 +261,13 @@ class Interrupted:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
+
+    async def write(self, *steps: Step) -> bool:
+        """See ``Database.write``."""
+        written = await self._database.write(*steps)
+        if self.down:
+            raise StateUnavailable("down")
+        return written
 
     def submit(self, *steps: Step) -> asyncio.Future[bool]:
         """See ``Database.submit``."""
@@ -282,6 +289,24 @@ async def test_a_turn_that_could_not_be_given_back_is_given_back_later(
     interrupted.down = True
     turn.release()
     await asyncio.sleep(0)
+    interrupted.down = False
+    other = await lock.acquire("ann", "conv_2", TIMEOUT)
+    assert other is not None
+    other.release()
+    (await taken(TurnLock(conversations, "r2"), 5.0)).release()
+
+
+async def test_a_turn_that_was_begun_unheard_is_given_back_later(
+    database: Database, conversations: Conversations
+) -> None:
+    interrupted: Any = Interrupted(database)
+    store = Conversations(interrupted)
+    await store.create("ann", "conv_2", 2.0, {})
+    lock = TurnLock(store, "r1")
+    interrupted.down = True
+    with pytest.raises(StateUnavailable):
+        await taken(lock)
+    assert await holder(database) == "r1"
     interrupted.down = False
     other = await lock.acquire("ann", "conv_2", TIMEOUT)
     assert other is not None

@@ -283,10 +283,11 @@ def test_a_broken_whole_answer(body: bytes, message_of_error: str) -> None:
         reader().whole(body)
 
 
-@pytest.mark.parametrize("output", [[5, None, "x"], [{"type": "message", "content": 5}], [{}]])
+@pytest.mark.parametrize("output", [[{"type": "message", "content": 5}], [{}]])
 def test_odd_items_of_a_whole_answer_pass(output: list[Any]) -> None:
+    output = [5, *output, None, "x"]
     final = orjson.loads(reader().whole(orjson.dumps(begun(status="completed", output=output))))
-    assert (final["output"], final["output_text"]) == (output, "")
+    assert (final["output"], final["output_text"]) == (output[1:-2], "")
 
 
 @pytest.mark.parametrize("name", traces("Responses/*/*.txt", "Conversations/*/*response.txt"))

@@ -96,6 +96,7 @@ async def test_cancel_stops_the_endpoint_and_is_final(database_url: str, dialect
             assert events[-1].type == "response.output_text.delta"
             kept = await finished(router, ident)
             assert (kept["status"], kept["error"]) == ("cancelled", None)
+            assert kept["output_text"] == "Hello, "
 
 
 async def test_what_cannot_be_cancelled_or_resumed(router: Router) -> None:

@@ -70,6 +70,23 @@ async def test_a_turn_sees_and_continues_the_conversation(
     assert items[1] == asked[0]
 
 
+@pytest.mark.parametrize("kind", ["whole", "background", "durable"])
+async def test_no_two_items_of_a_conversation_have_the_same_id(router: Router, kind: str) -> None:
+    ident = await created(router, "again")
+    (first,) = await listed(router, ident)
+    how: dict[str, Any] = {"background": kind == "background"}
+    if kind == "durable":
+        how = {"stream": True, "stream_options": {"durable": True}}
+    again = [first, {"type": "item_reference", "id": first["id"]}]
+    asked = [router.ask(input=again, conversation=ident, **how) for _ in range(2)]
+    for reply in await asyncio.gather(*asked):
+        answer = reply.events[0].response if kind == "durable" else reply.json
+        assert (await finished(router, answer["id"]))["status"] == "completed"
+    spoken = [item for item in await listed(router, ident) if item["role"] == "user"]
+    assert texts(spoken) == [("user", "again")] * 5
+    assert len({item["id"] for item in spoken}) == 5
+
+
 async def test_a_conversation_keeps_what_it_is_given_without_store(router: Router) -> None:
     ident = await created(router)
     reply = await router.ask(conversation=ident, store=False)

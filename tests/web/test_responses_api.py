@@ -1,4 +1,4 @@
-"""The Responses API as HTTP has it: prefixes, the query, headers, and what needs state."""
+"""The Responses API as HTTP has it: prefixes, the query, headers, and what is not there."""
 
 from __future__ import annotations
 
@@ -165,7 +165,9 @@ async def test_what_is_null_is_absent(router: Router, fields: dict[str, Any]) ->
     ],
 )
 @pytest.mark.parametrize("prefix", PREFIXES)
-async def test_a_response_that_is_not_there(router: Router, prefix: str, method: str, path: str) -> None:
+async def test_a_response_that_is_not_there(
+    router: Router, prefix: str, method: str, path: str
+) -> None:
     reply = await get(router, prefix + path, method)
     assert reply.status == 404
     error = reply.error

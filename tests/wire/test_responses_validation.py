@@ -113,6 +113,7 @@ FIELDS: list[Case] = [
     (body(parallel_tool_calls="no"), "invalid_type", "parallel_tool_calls"),
     (body(background="no"), "invalid_type", "background"),
     (body(stream_options=True), "invalid_type", "stream_options"),
+    (body(stream_options={"durable": "yes"}), "invalid_type", "stream_options.durable"),
     (body(metadata={"a": 1}), "invalid_type", "metadata.a"),
     (body(metadata={"a": None}), "invalid_type", "metadata.a"),
     (body(metadata=[]), "invalid_type", "metadata"),
@@ -152,7 +153,10 @@ FIELDS: list[Case] = [
     (body(reasoning={"summary": "long"}), "invalid_value", "reasoning.summary"),
     (body(conversation=5), "invalid_type", "conversation"),
     (body(conversation={}), MISSING, "conversation.id"),
+    (body(conversation=""), "empty_string", "conversation"),
+    (body(conversation={"id": ""}), "empty_string", "conversation.id"),
     (body(previous_response_id={}), "invalid_type", "previous_response_id"),
+    ({"model": "m", "previous_response_id": ""}, "empty_string", "previous_response_id"),
     (body(prompt="p"), "invalid_type", "prompt"),
     (body(prompt={}), MISSING, "prompt.id"),
     (
