@@ -133,12 +133,13 @@ class Chain:
         await self._step(0, exchange, sink, core)
 
     def through(self, core: Proceed) -> Proceed:
-        """``core`` behind the interceptors."""
+        """``core`` behind the interceptors.
 
-        async def proceed(exchange: Exchange, sink: Sink) -> None:
-            await self.run(exchange, sink, core)
-
-        return proceed
+        No coroutine more than there has to be: each is kept for as long as a stream lasts.
+        """
+        if not self._interceptors:
+            return core
+        return lambda exchange, sink: self._step(0, exchange, sink, core)
 
     async def _step(self, index: int, exchange: Exchange, sink: Sink, core: Proceed) -> None:
         if index == len(self._interceptors):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from .shapes import VARIANTS, Shape
 
-__all__ = ["Request", "make_requests"]
+__all__ = ["Request", "get", "make_requests", "post"]
+
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 _WORDS = (
     *("router", "stream", "token", "model", "queue", "latency", "answer", "backend", "request"),
@@ -29,30 +32,48 @@ class Request:
 
 
 def make_requests(
-    shape: Shape, *, stream: bool, key: str, count: int = 64, seed: int = 1
+    shape: Shape,
+    *,
+    stream: bool,
+    key: str,
+    store: bool = False,
+    more: Mapping[str, Any] = _NOTHING,
+    count: int = 64,
+    seed: int = 1,
 ) -> list[Request]:
-    """``count`` different requests for ``shape`` (in all its variants), the same for one seed."""
+    """``count`` different requests for ``shape`` (in all its variants), the same for one seed.
+
+    ``more`` are fields that every one of them has.
+    """
     source = random.Random(seed)
     made = []
     for number in range(count):
         wanted = Shape(shape.deltas, shape.delay_ms, number % VARIANTS)
-        body = {"model": wanted.model, **_content(source, number), "store": False}
+        body = {"model": wanted.model, **_content(source, number), "store": store, **more}
         if stream or number % 2:
             body["stream"] = stream
-        made.append(Request(_wire(orjson.dumps(body), key), wanted, stream))
+        made.append(Request(post(body, key), wanted, stream))
     return made
 
 
-def _wire(body: bytes, key: str) -> bytes:
+def post(body: Mapping[str, Any], key: str) -> bytes:
+    """A request for /v1/responses as bytes on the wire."""
+    data = orjson.dumps(body)
     head = (
         "POST /v1/responses HTTP/1.1\r\n"
         "Host: 127.0.0.1\r\n"
         "Content-Type: application/json\r\n"
         "Accept: */*\r\n"
         f"Authorization: Bearer {key}\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
+        f"Content-Length: {len(data)}\r\n\r\n"
     )
-    return head.encode() + body
+    return head.encode() + data
+
+
+def get(path: str, key: str) -> bytes:
+    """A GET as bytes on the wire."""
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {key}\r\n\r\n"
+    return head.encode()
 
 
 def _content(source: random.Random, number: int) -> dict[str, Any]:

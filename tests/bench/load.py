@@ -13,7 +13,7 @@ import httptools
 
 from .bodies import Request
 
-__all__ = ["Address", "Load", "Result", "Sample", "fetch"]
+__all__ = ["Address", "Load", "Result", "Sample", "ask", "fetch"]
 
 Address = tuple[str, int]
 
@@ -34,12 +34,15 @@ class Sample:
 
 @dataclass(slots=True)
 class Result:
-    """What came back: whole answers of status 200, events, milliseconds to the first delta."""
+    """What came back: whole answers of status 200, events, milliseconds to the first delta and
+    to the end of each answer.
+    """
 
     answers: int = 0
     events: int = 0
     seconds: float = 0.0
     first_ms: list[float] = field(default_factory=list)
+    whole_ms: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
@@ -60,6 +63,7 @@ class _Connection(asyncio.Protocol):
         self.events = 0
         self.sent_at = 0.0
         self.first_at = 0.0
+        self.done_at = 0.0
         self.reusable = True
 
     def ask(self, wire: bytes, *, stream: bool, keep: bool) -> asyncio.Future[None]:
@@ -126,6 +130,7 @@ class _Connection(asyncio.Protocol):
         self._tail = data[1 - len(_EVENT) :]
 
     def on_message_complete(self) -> None:
+        self.done_at = time.perf_counter()
         self.status = self._parser.get_status_code()
         self.reusable = self.reusable and self._parser.should_keep_alive()
         if self._done is not None and not self._done.done():
@@ -144,9 +149,14 @@ async def _connect(address: Address) -> _Connection:
 
 
 async def fetch(address: Address, path: str, limit: float = 5.0) -> tuple[int, bytes]:
-    """GET ``path``; (status, body). OSError (TimeoutError too) if it cannot be had."""
-    connection = await _connect(address)
+    """GET ``path``; see ``ask``."""
     wire = f"GET {path} HTTP/1.1\r\nHost: {address[0]}:{address[1]}\r\n\r\n".encode()
+    return await ask(address, wire, limit)
+
+
+async def ask(address: Address, wire: bytes, limit: float = 5.0) -> tuple[int, bytes]:
+    """(status, body) of one request. OSError (TimeoutError too) if there is no answer."""
+    connection = await _connect(address)
     try:
         async with asyncio.timeout(limit):
             await connection.ask(wire, stream=False, keep=True)
@@ -255,6 +265,7 @@ class Load:
             result.failures.append(f"status {connection.status} {body}".rstrip())
             return
         result.answers += 1
+        result.whole_ms.append((connection.done_at - connection.sent_at) * 1000)
         result.events += connection.events
         if request.stream:
             if connection.events < request.shape.events:

@@ -18,7 +18,7 @@ from .children import BenchError, Child
 from .load import Load, Result, fetch
 from .shapes import Shape
 
-__all__ = ["Bench", "Plan", "Target", "Values"]
+__all__ = ["AT_ONCE", "HELD_STREAMS", "Bench", "Measure", "Plan", "Target", "Values"]
 
 Values = dict[str, float]
 """Figures of one measurement by name; the unit is the end of the name."""
@@ -47,14 +47,15 @@ class Plan:
     paced_each: int
     unpaced_seconds: float
     first_seconds: float
+    stored_seconds: float
 
     @classmethod
     def quick(cls) -> Plan:
-        return cls(0.35, 1, 0.3, 0.25)
+        return cls(0.35, 1, 0.3, 0.25, 0.4)
 
     @classmethod
     def full(cls) -> Plan:
-        return cls(1.0, 2, 0.8, 0.6)
+        return cls(1.0, 2, 0.8, 0.6, 0.8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,9 @@ class Target:
     checker: Checker
 
 
+Measure = Callable[[Target], Awaitable[Values]]
+
+
 @dataclass(slots=True)
 class Bench:
     """Measures targets, one at a time, and gathers what was wrong in ``failures``.
@@ -79,29 +83,36 @@ class Bench:
     plan: Plan
     key: str
     mock_port: int
-    proxies: Sequence[Child]
+    proxies: list[Child]
     core: int
     failures: Counter[str] = field(default_factory=Counter)
+    foreign_shares: list[float] = field(default_factory=list)
     _requests: dict[tuple[Shape, bool], list[Request]] = field(default_factory=dict)
 
     async def warm_up(self, target: Target) -> None:
         """Let the target load what it loads lazily; check every answer."""
         for shape, stream in ((_WHOLE, False), (_UNPACED, True)):
-            await self._run(target, "warm-up", shape, stream, 8, sample_every=1, each=6)
+            await self.load(target, "warm-up", self._make(shape, stream), 8, sample_every=1, each=6)
 
-    async def quiet(self, measure: Callable[[Target], Awaitable[Values]], target: Target) -> Values:
+    async def quiet(self, measure: Measure, target: Target) -> Values:
         """A measurement, repeated once if foreign work took more than a tenth of the core."""
         values = await measure(target)
         if values["foreign_share"] > _MOSTLY_QUIET:
             again = await measure(target)
-            return min(values, again, key=lambda each: each["foreign_share"])
+            values = min(values, again, key=lambda each: each["foreign_share"])
+        self.foreign_shares.append(values["foreign_share"])
         return values
 
     async def whole(self, target: Target) -> Values:
         """Answers that are not streamed."""
         seconds = self.plan.whole_seconds
-        result, spent = await self._run(
-            target, "non-stream", _WHOLE, False, AT_ONCE, sample_every=11, seconds=seconds
+        result, spent = await self.load(
+            target,
+            "non-stream",
+            self._make(_WHOLE, False),
+            AT_ONCE,
+            sample_every=11,
+            seconds=seconds,
         )
         return {
             "whole_per_s": result.answers / result.seconds,
@@ -111,11 +122,10 @@ class Bench:
 
     async def paced(self, target: Target) -> Values:
         """Streams at the pace of a model, all open at once."""
-        result, spent = await self._run(
+        result, spent = await self.load(
             target,
             "paced streams",
-            _PACED,
-            True,
+            self._make(_PACED, True),
             PACED_STREAMS,
             sample_every=3,
             each=self.plan.paced_each,
@@ -130,8 +140,8 @@ class Bench:
     async def unpaced(self, target: Target) -> Values:
         """Streams as fast as they go."""
         seconds = self.plan.unpaced_seconds
-        result, spent = await self._run(
-            target, "unpaced streams", _UNPACED, True, UNPACED_STREAMS, seconds=seconds
+        result, spent = await self.load(
+            target, "unpaced streams", self._make(_UNPACED, True), UNPACED_STREAMS, seconds=seconds
         )
         return {
             "unpaced_events_per_s": result.events / result.seconds,
@@ -142,7 +152,9 @@ class Bench:
     async def first(self, target: Target) -> Values:
         """The time to the first delta, one request at a time: the median."""
         seconds = self.plan.first_seconds
-        result, _ = await self._run(target, "first event", _SHORT, True, 1, seconds=seconds)
+        result, _ = await self.load(
+            target, "first event", self._make(_SHORT, True), 1, seconds=seconds
+        )
         times = sorted(result.first_ms)
         if not times:
             raise BenchError(f"{target.name}: no stream had a first delta")
@@ -183,22 +195,25 @@ class Bench:
             )
         return {"held_kib": max(0, peak - before) / HELD_STREAMS}
 
-    async def _run(
+    async def load(
         self,
         target: Target,
         what: str,
-        shape: Shape,
-        stream: bool,
+        requests: Sequence[Request],
         concurrency: int,
         *,
         sample_every: int = 7,
         seconds: float | None = None,
         each: int | None = None,
         spread: float = 0.0,
+        upstream: bool = True,
     ) -> tuple[Result, Values]:
-        """One load; its result, the target's CPU seconds and the share of foreign work."""
+        """One load; its result, the target's CPU seconds and the share of foreign work.
+
+        ``upstream``: every answer takes a call of the upstream.
+        """
         self._still_there(target)
-        requests, calls = self._make(shape, stream), await self._calls(target)
+        calls = await self._calls(target) if upstream else None
         limit = (seconds or 0.0) + _SLACK
         address = ("127.0.0.1", target.port)
         async with Load(address, requests, concurrency, sample_every=sample_every) as load:
@@ -225,8 +240,8 @@ class Bench:
             procfs.cpu_seconds(target.child.pid),
         )
 
-    async def _check(self, target: Target, what: str, result: Result, calls: int) -> None:
-        """Note what is wrong; ``calls`` is how many upstream calls there had been before."""
+    async def _check(self, target: Target, what: str, result: Result, calls: int | None) -> None:
+        """Note what is wrong; ``calls``: how many upstream calls there had been before, if any."""
         for failure in result.failures:
             self.failures[f"{target.name}, {what}: {failure}"] += 1
         checker = target.checker
@@ -234,7 +249,8 @@ class Bench:
             check = checker.stream if sample.request.stream else checker.body
             if fault := check(sample.body, sample.request.shape):
                 self.failures[f"{target.name}, {what}: {fault}"] += 1
-        if (made := await self._calls(target) - calls) < result.answers:
+        made = 0 if calls is None else await self._calls(target) - calls
+        if calls is not None and made < result.answers:
             self.failures[f"{target.name}, {what}: {made} upstream calls, more answers"] += 1
         if not result.answers:
             first = result.failures[0] if result.failures else "none came"

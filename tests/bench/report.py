@@ -1,4 +1,4 @@
-"""Medians, ratios to the baseline, the targets and the table. Pure."""
+"""Medians, ratios to the baseline, the targets and the tables. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any, Final
 __all__ = [
     "BASELINE",
     "DIRECT",
-    "GOALS",
+    "DOOR_GOALS",
+    "DOOR_ROWS",
     "Figures",
     "Goal",
+    "Row",
     "Spread",
     "Verdict",
     "judge",
-    "render",
     "summary",
+    "table",
+    "verdict_lines",
 ]
 
 DIRECT: Final = "direct"
@@ -66,11 +69,6 @@ class Figures:
         own = self.rounds(target, name)
         return Spread.of(own[r] / base[r] for r in own if base.get(r, 0.0) > 0)
 
-    def every(self, name: str) -> list[float]:
-        """The figure in all rounds of all targets."""
-        return [v for (_, key), by_round in self._values.items() if key == name
-                for v in by_round.values()]  # fmt: skip
-
     def as_json(self) -> dict[str, dict[str, list[float]]]:
         """target -> name -> the rounds' values in order."""
         out: dict[str, dict[str, list[float]]] = {}
@@ -81,10 +79,10 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """``name`` of ``dialect`` shall be at most ``limit``: times the baseline, or in a unit."""
+    """``name`` of ``target`` shall be at most ``limit``: times the baseline, or in a unit."""
 
     title: str
-    dialect: str
+    target: str
     name: str
     limit: float
     unit: str = "x baseline"
@@ -110,7 +108,7 @@ def _goals() -> tuple[Goal, ...]:
     return tuple(goals)
 
 
-GOALS: Final = _goals()
+DOOR_GOALS: Final = _goals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +123,19 @@ class Verdict:
         return None if self.spread is None else self.spread.median <= self.goal.limit
 
 
-def judge(figures: Figures, dialects: Sequence[str]) -> list[Verdict]:
-    """Every goal of the dialects, in the order of GOALS."""
+def judge(figures: Figures, targets: Sequence[str], goals: Sequence[Goal]) -> list[Verdict]:
+    """Every goal of these targets, in order."""
     return [
-        Verdict(g, (figures.ratio if g.relative else figures.spread)(g.dialect, g.name))
-        for g in GOALS
-        if g.dialect in dialects
+        Verdict(g, (figures.ratio if g.relative else figures.spread)(g.target, g.name))
+        for g in goals
+        if g.target in targets
     ]
 
 
-_ROWS: Final = (
+Row = tuple[str, str, str, bool]
+"""Title, unit, the figure's name, whether its ratio to the baseline is shown too."""
+
+DOOR_ROWS: Final[tuple[Row, ...]] = (
     ("non-stream, 64 at once", "requests/s", "whole_per_s", False),
     ("", "CPU us/request", "whole_cpu_us", True),
     ("100 streams, 20 ms pace", "events/s", "paced_events_per_s", False),
@@ -148,31 +149,39 @@ _ROWS: Final = (
 )
 
 
-def render(figures: Figures, targets: Sequence[str], verdicts: Sequence[Verdict]) -> str:
-    """The table of medians, and below it the targets, met or not."""
-    lines = [f"{'':27}{'':16}" + "".join(f"{name:>12}" for name in targets)]
-    for title, unit, name, with_ratio in _ROWS:
+def table(figures: Figures, targets: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """The lines of a table of medians; a figure that was not measured has none."""
+    lines = [f"{'':32}{'':26}" + "".join(f"{name:>12}" for name in targets)]
+    named = ""
+    for title, unit, name, with_ratio in rows:
+        named = title or named
         spreads = [figures.spread(target, name) for target in targets]
         if not any(spreads):
             continue
-        lines.append(f"{title:27}{unit:16}" + "".join(f"{_number(s):>12}" for s in spreads))
+        lines.append(f"{named:32}{unit:26}" + "".join(f"{_number(s):>12}" for s in spreads))
+        named = ""
         ratios = [None if t in (DIRECT, BASELINE) else figures.ratio(t, name) for t in targets]
         if with_ratio and any(ratios):
             lines.append(
-                f"{'':27}{'  x baseline':16}" + "".join(f"{_times(r):>12}" for r in ratios)
+                f"{'':32}{'  x baseline':26}" + "".join(f"{_times(r):>12}" for r in ratios)
             )
+    return lines
+
+
+def verdict_lines(figures: Figures, verdicts: Sequence[Verdict]) -> list[str]:
+    """The targets, met or not."""
     # With --only, what was left out on purpose is no news.
-    shown = [v for v in verdicts if figures.rounds(v.goal.dialect, v.goal.name)]
-    if shown:
-        lines += ["", f"{'target':30}{'dialect':11}{'at most':>18}{'median':>9}  rounds"]
-        lines += [_line(verdict) for verdict in shown]
-    return "\n".join(lines)
+    shown = [v for v in verdicts if figures.rounds(v.goal.target, v.goal.name)]
+    if not shown:
+        return []
+    head = f"{'target':38}{'of':11}{'at most':>18}{'median':>9}  rounds"
+    return [head, *[_line(verdict) for verdict in shown]]
 
 
 def _line(verdict: Verdict) -> str:
     goal, spread = verdict.goal, verdict.spread
     wanted = f"{goal.limit:g} {goal.unit}"
-    start = f"{goal.title:30}{goal.dialect:11}{wanted:>18}"
+    start = f"{goal.title:38}{goal.target:11}{wanted:>18}"
     if spread is None:
         return f"{start}{'-':>9}  {'':15}the baseline could not be measured"
     between = f"{spread.low:.2f}–{spread.high:.2f}"
@@ -191,23 +200,26 @@ def _times(spread: Spread | None) -> str:
 
 
 def summary(
-    figures: Figures, targets: Sequence[str], verdicts: Sequence[Verdict]
+    figures: Figures, targets: Sequence[str], rows: Sequence[Row], verdicts: Sequence[Verdict]
 ) -> dict[str, Any]:
     """The same as plain data: every round, medians, ratios, targets."""
-    rows = [(name, with_ratio) for _, _, name, with_ratio in _ROWS]
     medians = {
-        t: {n: s.median for n, _ in rows if (s := figures.spread(t, n)) is not None}
+        t: {n: s.median for _, _, n, _ in rows if (s := figures.spread(t, n)) is not None}
         for t in targets
     }
     ratios = {
-        t: {n: s.median for n, wanted in rows if wanted and (s := figures.ratio(t, n)) is not None}
+        t: {
+            n: s.median
+            for _, _, n, wanted in rows
+            if wanted and (s := figures.ratio(t, n)) is not None
+        }
         for t in targets
         if t not in (DIRECT, BASELINE)
     }
     goals = [
         {
             "title": v.goal.title,
-            "dialect": v.goal.dialect,
+            "target": v.goal.target,
             "limit": v.goal.limit,
             "unit": v.goal.unit,
             "value": v.spread.median if v.spread else None,

@@ -1,7 +1,8 @@
 """The benchmark's command line and the order of things.
 
     python -m tests.bench.run [--quick] [--rounds N] [--dialects responses,chat,ollama]
-                              [--only baseline,whole,...] [--json FILE]
+                              [--databases sqlite,postgresql] [--only baseline,whole,...]
+                              [--large N] [--json FILE]
 
 Exit code 0: everything was measured and every checked answer was right, whether or not targets
 are met. 1: an answer was wrong, or the run could not go on. 2: the command line is wrong.
@@ -20,34 +21,38 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 import orjson
 import uvloop
-import yaml
 
 from .check import Checker
 from .children import BenchError, Child, Children, free_port
-from .measure import HELD_STREAMS, Bench, Plan, Target, Values
-from .report import BASELINE, DIRECT, Figures, judge, render, summary
+from .databases import Databases
+from .measure import HELD_STREAMS, Bench, Measure, Plan, Target
+from .report import (
+    BASELINE,
+    DIRECT,
+    DOOR_GOALS,
+    DOOR_ROWS,
+    Figures,
+    judge,
+    summary,
+    table,
+    verdict_lines,
+)
+from .routers import DIALECTS, Routers
+from .stored_report import DATABASES, STORED_GOALS, STORED_ROWS
+from .stored_run import STORED_MEASUREMENTS, StoredRun
 
-DIALECTS: Final = {
-    "responses": ("/v1", "/v1/responses"),
-    "chat": ("/v1", "/v1/chat/completions"),
-    "ollama": ("", "/api/chat"),
-}
-"""Dialect -> path of the endpoint's base URL, path on which its requests reach the mock."""
-
-MEASUREMENTS: Final = ("whole", "paced", "unpaced", "first", "memory")
-
-Measure = Callable[[Target], Awaitable[Values]]
+MEASUREMENTS: Final = ("whole", "paced", "unpaced", "first", "memory", *STORED_MEASUREMENTS)
 
 _PACKAGE: Final = __package__ or "tests.bench"
-_KEY_VARIABLE: Final = "BENCH_CLIENT_KEY"
+_LARGE: Final = 1_000_000
 _MAX_SHOWN: Final = 20
 
 
@@ -56,29 +61,46 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog=f"python -m {_PACKAGE}.run",
         description="Measure Switchyard beside a bare aiohttp proxy, on two cores.",
     )
-    parser.add_argument("--quick", action="store_true", help="short measurements, about 90 s")
+    parser.add_argument("--quick", action="store_true", help="short measurements, about 4 minutes")
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="default 5, quick 3")
     parser.add_argument("--dialects", default=",".join(DIALECTS), help="default: all three")
+    parser.add_argument("--databases", default=",".join(DATABASES), help="default: both")
     parser.add_argument(
         "--only",
         default="",
-        help=f"measurements out of {','.join(MEASUREMENTS)}; 'baseline' leaves Switchyard out",
+        help=f"measurements out of {','.join(MEASUREMENTS)}; 'baseline' leaves Switchyard out; "
+        "without it, all but growth",
+    )
+    parser.add_argument(
+        "--large",
+        type=int,
+        default=_LARGE,
+        metavar="N",
+        help="stored responses in the large database of growth, default 1 000 000",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure to FILE")
     options = parser.parse_args(arguments)
     options.dialects = _names(parser, "--dialects", options.dialects, tuple(DIALECTS))
+    options.databases = _names(parser, "--databases", options.databases, DATABASES)
     only = _names(parser, "--only", options.only, (BASELINE, *MEASUREMENTS))
     if BASELINE in only:
-        options.dialects = []
-    options.measurements = [m for m in MEASUREMENTS if m in only] or list(MEASUREMENTS)
+        options.dialects = options.databases = []
+    default = [m for m in MEASUREMENTS if m != "growth"]
+    options.measurements = [m for m in MEASUREMENTS if m in only] or default
     options.rounds = options.rounds or (3 if options.quick else 5)
+    _check(parser, options)
+    return options
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if not 1 <= options.rounds <= 20:
         parser.error("--rounds must be between 1 and 20")
+    if not 10_000 <= options.large <= 10_000_000:
+        parser.error("--large must be between 10 000 and 10 000 000")
     if options.json is not None and not options.json.absolute().parent.is_dir():
         parser.error(f"--json: there is no directory {options.json.parent}")
     if options.json is not None and options.json.is_dir():
         parser.error(f"--json: {options.json} is a directory")
-    return options
 
 
 def _names(
@@ -111,24 +133,6 @@ def _allow_sockets() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def _router_config(directory: Path, dialect: str, port: int, mock_port: int) -> Path:
-    endpoint: dict[str, Any] = {
-        "name": "mock",
-        "url": f"http://127.0.0.1:{mock_port}{DIALECTS[dialect][0]}",
-        "dialect": dialect,
-        "models": ["mock-*"],
-        "max_in_flight": 4096,
-    }
-    config = {
-        "server": {"host": "127.0.0.1", "port": port},
-        "auth": {"keys": [{"name": "bench", "key": f"${{{_KEY_VARIABLE}}}"}]},
-        "endpoints": [endpoint],
-    }
-    path = directory / f"router-{dialect}.yaml"
-    path.write_text(yaml.safe_dump(config))
-    return path
-
-
 class _Run:
     """One run: the processes, then the measurements in interleaved rounds."""
 
@@ -141,17 +145,39 @@ class _Run:
         self._targets: list[Target] = []
         self.figures = Figures()
         self.bench: Bench | None = None
+        self.missing: list[str] = []
 
     @property
     def names(self) -> list[str]:
         return [target.name for target in self._targets]
 
-    async def measure(self) -> None:
+    async def measure(self, databases: Databases) -> None:
         """Everything; BenchError where it cannot go on."""
         os.sched_setaffinity(0, {self._load_core})
-        bench = self.bench = await self._start()
         wanted = self._options.measurements
+        mock_port = await self._start_mock()
+        routers = Routers(self._children, self._directory, self._router_core, mock_port, self._key)
+        bench = self.bench = Bench(
+            plan=Plan.quick() if self._options.quick else Plan.full(),
+            key=self._key,
+            mock_port=mock_port,
+            proxies=[],
+            core=self._router_core,
+        )
+        if not set(wanted) <= set(STORED_MEASUREMENTS):
+            await self._measure_door(bench, routers)
+        if self._options.databases and set(wanted) & set(STORED_MEASUREMENTS):
+            large = self._options.large
+            run = StoredRun(routers, databases, bench, self.figures, _say, large)
+            await run.measure(self._options.databases, wanted, self._options.rounds)
+            self.missing = run.missing
+
+    async def _measure_door(self, bench: Bench, routers: Routers) -> None:
+        """What a request costs that leaves nothing behind."""
+        wanted = self._options.measurements
+        await self._start_door(routers)
         proxies = [target for target in self._targets if target.name != DIRECT]
+        bench.proxies += [target.child for target in proxies]
         if "memory" in wanted:
             await self._each(0, proxies, bench.idle)
         for target in self._targets:
@@ -183,46 +209,29 @@ class _Run:
         for target in targets:
             self.figures.add(target.name, number, await measure(target))
 
-    async def _start(self) -> Bench:
-        """Start mock, baseline and one router per dialect, and wait until all answer."""
-        mock_port = free_port()
-        command = ["-m", f"{_PACKAGE}.mock", "--port", str(mock_port)]
+    async def _start_mock(self) -> int:
+        """Its port, once it answers."""
+        port = free_port()
+        command = ["-m", f"{_PACKAGE}.mock", "--port", str(port)]
         mock = self._children.start("mock", self._load_core, command)
-        await mock.ready(mock_port, "/v1/models")
-        self._add(DIRECT, mock_port, "/v1/responses", mock)
+        await mock.ready(port, "/v1/models")
+        self._add(DIRECT, port, mock)
+        return port
 
+    async def _start_door(self, routers: Routers) -> None:
+        """Start the baseline and one router per dialect, and wait until all answer."""
         port = free_port()
         command = ["-m", f"{_PACKAGE}.baseline", "--port", str(port)]
-        command += ["--upstream", f"http://127.0.0.1:{mock_port}"]
+        command += ["--upstream", f"http://127.0.0.1:{routers.mock_port}"]
         baseline = self._children.start(BASELINE, self._router_core, command)
         await baseline.ready(port, "/v1/models")
-        self._add(BASELINE, port, "/v1/responses", baseline)
-
+        self._add(BASELINE, port, baseline)
         for dialect in self._options.dialects:
-            await self._start_router(dialect, mock_port)
-        return Bench(
-            plan=Plan.quick() if self._options.quick else Plan.full(),
-            key=self._key,
-            mock_port=mock_port,
-            proxies=[target.child for target in self._targets if target.name != DIRECT],
-            core=self._router_core,
-        )
+            state = {"url": f"sqlite:///{self._directory / dialect}.db"}
+            self._targets.append(await routers.start(dialect, dialect, dialect, state))
 
-    async def _start_router(self, dialect: str, mock_port: int) -> None:
-        port = free_port()
-        config = _router_config(self._directory, dialect, port, mock_port)
-        router = self._children.start(
-            dialect,
-            self._router_core,
-            ["-m", "router", "serve", "--config", str(config)],
-            {_KEY_VARIABLE: self._key},
-        )
-        await router.ready(port, "/ready")
-        self._add(dialect, port, DIALECTS[dialect][1], router)
-
-    def _add(self, name: str, port: int, upstream_path: str, child: Child) -> None:
-        own_ids = name not in (DIRECT, BASELINE)
-        self._targets.append(Target(name, port, upstream_path, child, Checker(own_ids=own_ids)))
+    def _add(self, name: str, port: int, child: Child) -> None:
+        self._targets.append(Target(name, port, "/v1/responses", child, Checker(own_ids=False)))
 
 
 def _say(text: str) -> None:
@@ -230,24 +239,33 @@ def _say(text: str) -> None:
 
 
 def _conclude(run: _Run, options: argparse.Namespace, seconds: float) -> int:
-    """Print the table and what was wrong; the exit code."""
+    """Print the tables and what was wrong; the exit code."""
     assert run.bench is not None
-    verdicts = judge(run.figures, options.dialects)
+    targets = [*run.names, *options.databases]
+    verdicts = judge(run.figures, targets, (*DOOR_GOALS, *STORED_GOALS))
     failures = run.bench.failures
     print(f"\n{_conditions(run, options, seconds)}\n")
-    print(render(run.figures, run.names, verdicts))
+    for part in (
+        table(run.figures, run.names, DOOR_ROWS),
+        table(run.figures, options.databases, STORED_ROWS),
+        verdict_lines(run.figures, verdicts),
+    ):
+        if len(part) > 1:
+            print("\n".join(part) + "\n")
+    for kind in run.missing:
+        print(f"{kind} was left out: no server answers.")
     if options.json is not None:
         report = {
             "python": platform.python_version(),
             "quick": options.quick,
-            **summary(run.figures, run.names, verdicts),
+            **summary(run.figures, targets, (*DOOR_ROWS, *STORED_ROWS), verdicts),
             "failures": dict(failures),
         }
         options.json.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2) + b"\n")
     if not failures:
-        print("\nEvery answer was whole, and every one that was checked was right.")
+        print("Every answer was whole, and every one that was checked was right.")
         return 0
-    print(f"\nFAILED: {failures.total()} answers were wrong, so the figures do not count:")
+    print(f"FAILED: {failures.total()} answers were wrong, so the figures do not count:")
     for text, count in failures.most_common(_MAX_SHOWN):
         print(f"  {count} x {text}")
     return 1
@@ -260,8 +278,8 @@ def _conditions(run: _Run, options: argparse.Namespace, seconds: float) -> str:
         f"tree; Python {platform.python_version()}"
         "\ndirect: the load generator on the mock, without a proxy"
     )
-    foreign = run.figures.every("foreign_share")
-    if foreign:
+    assert run.bench is not None
+    if foreign := run.bench.foreign_shares:
         text += (
             f"\nForeign work on the proxies' core: {median(foreign):.0%} (at most "
             f"{max(foreign):.0%}); compare ratios, not figures of different runs"
@@ -279,9 +297,10 @@ async def _main(options: argparse.Namespace) -> int:
     directory = Path(tempfile.mkdtemp(prefix="switchyard-bench-"))
     code = 1
     try:
-        with Children(directory) as children:
-            run = _Run(options, directory, children)
-            await run.measure()
+        async with Databases(directory) as databases:
+            with Children(directory) as children:
+                run = _Run(options, directory, children)
+                await run.measure(databases)
         code = _conclude(run, options, time.monotonic() - began)
     except asyncio.CancelledError:
         code = 0  # nothing is wrong that a log could explain

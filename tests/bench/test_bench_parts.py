@@ -18,7 +18,7 @@ from .check import Checker
 from .children import BenchError, Children
 from .load import Load, Result
 from .mock import serve
-from .report import Figures, Spread, judge, render
+from .report import DOOR_GOALS, DOOR_ROWS, Figures, Spread, judge, table, verdict_lines
 from .run import main
 from .shapes import MOCK_RESPONSE_ID, Shape
 
@@ -210,11 +210,14 @@ def test_bodies_vary_and_repeat_for_one_seed() -> None:
         assert 0 < having < len(bodies)
 
 
+@pytest.mark.parametrize("store", [False, True])
 @pytest.mark.parametrize("stream", [False, True])
-def test_bodies_ask_for_what_is_expected(stream: bool) -> None:
-    for request in make_requests(SHAPE, stream=stream, key="k"):
+def test_bodies_ask_for_what_is_expected(stream: bool, store: bool) -> None:
+    more = {"previous_response_id": "resp_a"}
+    for request in make_requests(SHAPE, stream=stream, key="k", store=store, more=more):
         body = _content(request)
-        assert body["store"] is False
+        assert body["store"] is store
+        assert body["previous_response_id"] == "resp_a"
         assert body.get("stream", False) is stream
         assert Shape.parse(body["model"]) == request.shape
 
@@ -253,19 +256,27 @@ def test_added_time_is_what_lies_above_the_direct_way() -> None:
 def test_a_target_is_met_missed_or_not_measured(cpu: float | None, met: bool | None) -> None:
     own = [] if cpu is None else [cpu]
     figures = _figures("whole_cpu_us", baseline=[100.0], responses=own)
-    verdict = judge(figures, ["responses"])[0]
+    verdict = judge(figures, ["responses"], DOOR_GOALS)[0]
     assert (verdict.goal.name, verdict.met) == ("whole_cpu_us", met)
-    assert all(v.met is None for v in judge(figures, ["responses"])[1:])
+    assert all(v.met is None for v in judge(figures, ["responses"], DOOR_GOALS)[1:])
 
 
 def test_the_table_says_which_targets_are_missed() -> None:
     figures = _figures("held_kib", responses=[39.0], chat=[41.0])
-    verdicts = judge(figures, ["responses", "chat"])
-    lines = render(figures, ["baseline", "responses", "chat"], verdicts).splitlines()
+    verdicts = judge(figures, ["responses", "chat"], DOOR_GOALS)
+    lines = verdict_lines(figures, verdicts)
     told = {line.split()[4]: line for line in lines if line.startswith("memory per open stream")}
     assert told["responses"].endswith("  met")
     assert told["chat"].endswith("NOT MET")
     assert not any("idle" in line for line in lines)
+
+
+def test_a_table_has_the_rows_that_were_measured() -> None:
+    figures = _figures("whole_cpu_us", baseline=[100.0], chat=[250.0])
+    head, row, ratio = table(figures, ["baseline", "chat"], DOOR_ROWS)
+    assert head.split() == ["baseline", "chat"]
+    assert row.split() == ["non-stream,", "64", "at", "once", "CPU", "us/request", "100.0", "250.0"]
+    assert ratio.split() == ["x", "baseline", "2.50"]
 
 
 # -- load and processes, over real sockets ----------------------------------------------------
@@ -287,6 +298,8 @@ async def test_the_load_generator_gets_right_answers_from_the_mock(stream: bool)
     assert result.answers == len(result.samples) == 12
     assert result.events == (12 * SHAPE.events if stream else 0)
     assert len(result.first_ms) == (12 if stream else 0)
+    assert len(result.whole_ms) == 12
+    assert min(result.whole_ms) >= min(result.first_ms, default=0) >= 0
     assert [check(s.body, s.request.shape) for s in result.samples] == [None] * 12
 
 
@@ -334,7 +347,14 @@ async def test_processes_end_with_their_context(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--dialects", "grpc"], ["--only", "speed"], ["--rounds", "99"], ["--json", "no/such/x.json"]],
+    [
+        ["--dialects", "grpc"],
+        ["--databases", "mysql"],
+        ["--only", "speed"],
+        ["--rounds", "99"],
+        ["--large", "9"],
+        ["--json", "no/such/x.json"],
+    ],
 )
 def test_wrong_options_are_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
