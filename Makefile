@@ -23,7 +23,7 @@ run: $(VENV)/.installed ## install, and run the router in front of simulated bac
 
 .PHONY: test
 test: $(VENV)/.installed-dev ## install what the tests need, and run them (PYTEST_ARGS=...)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(VENV)/.installed-dev ## lint, format, types, and the layers of the imports
