@@ -142,11 +142,15 @@ class SqliteDatabase:
         except (sqlite3.Error, OSError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else str(exc)
             raise Unreachable(reason or str(exc)) from None
-        # These look at nothing in the file. No mmap: an error of the disk would be a SIGBUS.
-        connection.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
-        connection.execute("PRAGMA foreign_keys=ON")
-        connection.execute("PRAGMA cache_size=-16384")
-        connection.execute("PRAGMA journal_size_limit=67108864")
+        try:
+            # No mmap: an error of the disk would be a SIGBUS.
+            connection.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
+            connection.execute("PRAGMA foreign_keys=ON")
+            connection.execute("PRAGMA cache_size=-16384")
+            connection.execute("PRAGMA journal_size_limit=67108864")
+        except BaseException:
+            connection.close()  # the first of them opens the file
+            raise
         return connection
 
 
