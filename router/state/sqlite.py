@@ -108,7 +108,7 @@ class SqliteDatabase:
         """See ``Database.read``."""
         if not self._started:
             raise unavailable()
-        work = partial(_fetch, statement.sqlite, statement.values(parameters))
+        work = partial(_fetch, statement.sqlite, statement.sqlite_values(parameters))
         try:
             return await self._reading.run(work, self._timeout)
         except Unreachable as exc:
@@ -218,7 +218,7 @@ def _together(jobs: list[Job], connection: sqlite3.Connection) -> list[bool]:
             answers = [_holds(job.steps[0], connection) for job in jobs]
             held = [*compress(jobs, answers)]
             continue
-        values = step.statement.values
+        values = step.statement.sqlite_values
         rows = [values(row) for job in held for row in job.steps[index].rows]
         _insert(step.statement, rows, connection)
     return answers
@@ -234,7 +234,7 @@ def _alone(jobs: list[Job], connection: sqlite3.Connection) -> list[bool]:
             connection.execute("RELEASE job")
             return [False]
         if not step.guard:
-            rows = [step.statement.values(row) for row in step.rows]
+            rows = [step.statement.sqlite_values(row) for row in step.rows]
             connection.executemany(step.statement.sqlite, rows)
     connection.execute("RELEASE job")
     return [True]
@@ -242,7 +242,7 @@ def _alone(jobs: list[Job], connection: sqlite3.Connection) -> list[bool]:
 
 def _holds(step: Step, connection: sqlite3.Connection) -> bool:
     """Whether each row of a guard changed something; ends with the first that did not."""
-    sql, values = step.statement.sqlite, step.statement.values
+    sql, values = step.statement.sqlite, step.statement.sqlite_values
     return all(connection.execute(sql, values(row)).rowcount > 0 for row in step.rows)
 
 

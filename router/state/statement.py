@@ -45,14 +45,18 @@ _WORDS: Final[Mapping[Dialect, Mapping[str, str]]] = {
 
 
 class Statement:
-    """One SQL statement; ``names`` are its parameters in the order of their first use."""
+    """One SQL statement; ``names`` are its parameters in the order of their first use.
 
-    __slots__ = ("_parts", "_repeated", "names", "postgresql", "sqlite")
+    PostgreSQL's are numbered. SQLite's are not: Python 3.12 takes a number for a name.
+    """
+
+    __slots__ = ("_parts", "_places", "_repeated", "names", "postgresql", "sqlite")
 
     def __init__(self, text: str) -> None:
-        self.names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+        self._places = tuple(_PARAMETER.findall(text))
+        self.names = tuple(dict.fromkeys(self._places))
         number = {name: str(index) for index, name in enumerate(self.names, 1)}
-        self.sqlite = _in_words(_PARAMETER.sub(lambda m: "?" + number[m[1]], text), "sqlite")
+        self.sqlite = _in_words(_PARAMETER.sub("?", text), "sqlite")
         self.postgresql = _in_words(
             _PARAMETER.sub(lambda m: "$" + number[m[1]], text), "postgresql"
         )
@@ -68,24 +72,33 @@ class Statement:
         """The SQL of a plain statement for ``count`` rows, whose values follow one another."""
         text = self._repeated.get(count)
         if text is None:
-            text = self._repeated[count] = _in_words(self._rows(count, "?", 0), "sqlite")
+            assert self._parts is not None
+            head, row, tail = self._parts
+            rows = ", ".join([_PARAMETER.sub("?", row)] * count)
+            text = self._repeated[count] = _in_words(head + rows + tail, "sqlite")
         return text
 
     def values(self, row: Row) -> tuple[Value, ...]:
-        """The parameters in order; raises KeyError for one that is missing."""
+        """PostgreSQL's parameters in order; raises KeyError for one that is missing."""
         return tuple([row[name] for name in self.names])
 
-    def _rows(self, count: int, mark: str, before: int) -> str:
-        """``count`` rows, whose values come after ``before`` others."""
+    def sqlite_values(self, row: Row) -> tuple[Value, ...]:
+        """SQLite's parameters in order, each as often as it is used; raises KeyError."""
+        return tuple([row[name] for name in self._places])
+
+    def postgresql_rows(self, count: int, before: int) -> str:
+        """The SQL of a plain statement for ``count`` rows, whose values come after ``before``
+        others.
+        """
         assert self._parts is not None
         head, row, tail = self._parts
         width = len(self.names)
-        rows = [self._numbered(row, mark, before + width * index) for index in range(count)]
+        rows = [self._numbered(row, before + width * index) for index in range(count)]
         return head + ", ".join(rows) + tail
 
-    def _numbered(self, row: str, mark: str, before: int) -> str:
+    def _numbered(self, row: str, before: int) -> str:
         number = {name: before + index for index, name in enumerate(self.names, 1)}
-        return _PARAMETER.sub(lambda m: f"{mark}{number[m[1]]}", row)
+        return _PARAMETER.sub(lambda m: f"${number[m[1]]}", row)
 
     def __repr__(self) -> str:
         return f"Statement({' '.join(self.sqlite.split())[:80]!r})"
@@ -113,7 +126,7 @@ def postgresql_at_once(inserts: tuple[tuple[Statement, int], ...]) -> str:
     texts = []
     before = 0
     for statement, count in inserts:
-        texts.append(statement._rows(count, "$", before))
+        texts.append(statement.postgresql_rows(count, before))
         before += count * len(statement.names)
     *firsts, last = texts
     named = ", ".join([f"step{index} AS ({text})" for index, text in enumerate(firsts)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -273,7 +273,7 @@ def test_nothing_goes_through_all_the_runs() -> None:
     checked = 0
     for statement in vars(module).values():
         if isinstance(statement, Statement):
-            nothing: Any = [None] * len(statement.names)
+            nothing = statement.sqlite_values(dict.fromkeys(statement.names))
             plan = connection.execute("EXPLAIN QUERY PLAN " + statement.sqlite, nothing)
             lines = [line[3] for line in plan]
             assert not [line for line in lines if line.startswith("SCAN runs")], lines

@@ -12,22 +12,24 @@ from router.state.statement import Statement
 def test_parameters_by_order_of_first_use() -> None:
     statement = Statement("SELECT CAST(:b AS {int}), :a, :b, x::text, '12:30' FROM t")
     assert statement.names == ("b", "a")
-    assert statement.sqlite == "SELECT CAST(?1 AS INTEGER), ?2, ?1, x::text, '12:30' FROM t"
+    assert statement.sqlite == "SELECT CAST(? AS INTEGER), ?, ?, x::text, '12:30' FROM t"
     assert statement.postgresql == "SELECT CAST($1 AS BIGINT), $2, $1, x::text, '12:30' FROM t"
     assert statement.values({"a": 1, "b": 2, "c": 3}) == (2, 1)
-    with pytest.raises(KeyError):
-        statement.values({"a": 1})
+    assert statement.sqlite_values({"a": 1, "b": 2, "c": 3}) == (2, 1, 2)
+    for values in (statement.values, statement.sqlite_values):
+        with pytest.raises(KeyError):
+            values({"a": 1})
 
 
 PLAIN = [
-    ("INSERT INTO t (a, b) VALUES (:a, :b)", "INSERT INTO t (a, b) VALUES (?1, ?2), (?3, ?4)"),
+    ("INSERT INTO t (a, b) VALUES (:a, :b)", "INSERT INTO t (a, b) VALUES (?, ?), (?, ?)"),
     (
         "\n  insert into t\n  values (:b, (:a), :b) ON CONFLICT (a) DO NOTHING",
-        "\n  insert into t\n  values (?1, (?2), ?1), (?3, (?4), ?3) ON CONFLICT (a) DO NOTHING",
+        "\n  insert into t\n  values (?, (?), ?), (?, (?), ?) ON CONFLICT (a) DO NOTHING",
     ),
     (
         "INSERT INTO t (a) VALUES (CAST(:a AS {int}) + 1)",
-        "INSERT INTO t (a) VALUES (CAST(?1 AS INTEGER) + 1), (CAST(?2 AS INTEGER) + 1)",
+        "INSERT INTO t (a) VALUES (CAST(? AS INTEGER) + 1), (CAST(? AS INTEGER) + 1)",
     ),
 ]
 
