@@ -342,6 +342,7 @@ async def ask_stumbling(where: str, stream: bool) -> Any:
         settings = {
             "endpoints": endpoints,
             "logging": {"access": False},
+            "state": {"url": "sqlite:///:memory:"},
             "plugins": [f"{__name__}:Stumbling"],
         }
         body = {

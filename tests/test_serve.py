@@ -70,7 +70,12 @@ class Served:
 async def serving(upstream: Upstream, directory: Path, **server: Any) -> AsyncIterator[Served]:
     """The router in front of ``upstream``; killed at the end where it still runs."""
     one = endpoint(upstream, "chat", timeouts={"first_byte": 60, "idle": 60, "total": 60})
-    config = {"server": {"port": 0, **server}, "endpoints": [one], "logging": {"access": False}}
+    config = {
+        "server": {"port": 0, **server},
+        "endpoints": [one],
+        "state": {"url": f"sqlite:///{directory / 'state.db'}"},
+        "logging": {"access": False},
+    }
     path = directory / "switchyard.yaml"
     path.write_text(json.dumps(config))
     process = await asyncio.create_subprocess_exec(

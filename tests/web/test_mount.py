@@ -44,7 +44,8 @@ def foreign(settings: dict[str, Any], prefix: str = "/llm") -> web.Application:
 
     outer = web.Application(middlewares=[stamp], client_max_size=100)
     outer.router.add_get("/", home)
-    outer.add_subapp(prefix, create_app(settings))
+    state = {"url": "sqlite:///:memory:"}
+    outer.add_subapp(prefix, create_app({"state": state, **settings}))
     return outer
 
 
@@ -85,7 +86,7 @@ async def test_two_routers_in_one_process_share_nothing() -> None:
         http_client() as http,
     ):
         outer = web.Application()
-        quiet = {"logging": {"access": False}}
+        quiet = {"logging": {"access": False}, "state": {"url": "sqlite:///:memory:"}}
         keys = {"keys": [{"name": "a", "key": "sk-a"}]}
         outer.add_subapp("/a", create_app({"endpoints": ones, **quiet}))
         outer.add_subapp("/b", create_app({"endpoints": others, "auth": keys, **quiet}))
