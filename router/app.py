@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
@@ -15,7 +15,7 @@ from router.endpoints.prober import Prober
 from router.endpoints.registry import Endpoint, Registry
 from router.endpoints.slots import SlotKey
 from router.errors import StateUnavailable
-from router.pipeline import Pipeline, new_id
+from router.pipeline import Pipeline
 from router.plugin import Chain, Plugin, Proceed
 from router.runs.manager import Runs
 from router.settings.load import Mistake, SettingsError
@@ -97,6 +97,19 @@ def create_app(config: Settings) -> web.Application:
         metrics_need_key=config.metrics.require_key,
     )
 
+    async def drain(app: web.Application) -> None:
+        await front.drain(config.server.drain_timeout)
+
+    app.cleanup_ctx.append(_life(chain, registry, prober, stateful, front))
+    app.on_shutdown.append(drain)
+    return app
+
+
+def _life(
+    chain: Chain, registry: Registry, prober: Prober, stateful: Stateful, front: Front
+) -> Callable[[web.Application], AsyncIterator[None]]:
+    """What is started with the application, in this order, and stopped in the opposite one."""
+
     async def life(app: web.Application) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(stateful.database.close)
@@ -113,12 +126,7 @@ def create_app(config: Settings) -> web.Application:
             front.start()
             yield
 
-    async def drain(app: web.Application) -> None:
-        await front.drain(config.server.drain_timeout)
-
-    app.cleanup_ctx.append(life)
-    app.on_shutdown.append(drain)
-    return app
+    return life
 
 
 class Stateful:
@@ -131,16 +139,15 @@ class Stateful:
         self.prompts = Prompts(database)
         self._presence = Presence(database, config.lease)
         lock = TurnLock(self.conversations, self._presence.id)
-        resolver = Resolver(self.responses, self.conversations, lock, new_id)
-
-        def counted(result: str) -> None:
-            metrics.runs_ended.labels(result).inc()
-
-        executor = Executor(chain, proceed, self.responses, resolver, new_id)
-        self.runs = Runs(database, self._presence, config, executor.execute, counted)
-        metrics.state_up(lambda: database.up)
-        metrics.runs(lambda: self.runs.running, lambda: self.runs.queued)
-        self.turns = Turns(database, self.responses, resolver, self.runs, config, proceed, new_id)
+        resolver = Resolver(self.responses, self.conversations, lock)
+        executor = Executor(chain, proceed, self.responses, resolver)
+        self.runs = Runs(
+            database, self._presence, config, executor.execute, metrics.state.run_ended
+        )
+        metrics.state.watch(
+            lambda: database.up, lambda: self.runs.running, lambda: self.runs.queued
+        )
+        self.turns = Turns(database, self.responses, resolver, self.runs, config, proceed)
         self._retention = Retention(self.responses, self.conversations, config.retention_days)
 
     async def start(self) -> None:

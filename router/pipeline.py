@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
-from router.asides import Asides
+from router.counting import count_tokens
 from router.delivery import Delivery, Job, answer_headers
+from router.drafts import new_draft
 from router.endpoints.registry import Registry, Target
 from router.errors import (
     InvalidRequest,
+    NotSupported,
     Overloaded,
     RouterError,
     UpstreamError,
     UpstreamFailure,
+    UpstreamModelMissing,
     UpstreamRejected,
     UpstreamUnavailable,
 )
@@ -35,11 +36,10 @@ from router.telemetry.metrics import Metrics
 from router.translate.draft import Draft
 from router.translate.native import unseal
 from router.translate.reader import Reader
-from router.upstream.contract import REASONING_DROPPED, Adapter, Answer, Call
-from router.wire.echo import echo_fields
+from router.upstream.contract import REASONING_DROPPED, Adapter, Answer, Call, cannot_compact
 from router.wire.frame import Frame
 
-__all__ = ["Pipeline", "new_id"]
+__all__ = ["Pipeline"]
 
 _log = get_logger("router.pipeline")
 
@@ -47,18 +47,6 @@ _MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
 """A streamed answer, which is kept until its end, may be as large as one in one piece."""
 
 _CLIENT_LEFT: Final = RouterError("The client closed its connection.")
-
-
-def new_id(prefix: str) -> str:
-    """A fresh id: the prefix and 48 hex digits, the first 8 of them the time, as OpenAI's are.
-
-    Neighbours in time are neighbours in an index, which makes storing them several times cheaper.
-    """
-    return f"{prefix}{int(time.time() * 65536):012x}{os.urandom(18).hex()}"
-
-
-def _now() -> int:
-    return int(time.time())
 
 
 class Pipeline:
@@ -73,7 +61,6 @@ class Pipeline:
     ) -> None:
         self._registry = registry
         self._max_attempts = settings.balance.max_attempts
-        self._asides = Asides(registry, self._max_attempts, new_id)
         self._keepalive = settings.server.keepalive_interval
         self._metrics = metrics
         self._first_output = first_output
@@ -81,25 +68,25 @@ class Pipeline:
     async def answer(self, exchange: Exchange, sink: Sink) -> None:
         """Answer the exchange; raises RouterError as long as nothing has been sent."""
         if exchange.operation is Operation.INPUT_TOKENS:
-            await self._asides.count_tokens(exchange, sink)
-            return
-        if exchange.operation is Operation.COMPACT:
-            await self._asides.compact(exchange, sink)
+            await count_tokens(self._registry, exchange, sink)
             return
         make_job = _chat_job if exchange.operation is Operation.CHAT else _response_job
-        await _Run(self, exchange, sink, make_job(exchange)).go()
+        try:
+            await _Run(self, exchange, sink, make_job(exchange)).go()
+        except UpstreamModelMissing as error:
+            if exchange.operation is not Operation.COMPACT:
+                raise
+            # It serves the model, or it would not have been asked: what it lacks is the route.
+            raise cannot_compact(exchange.model or "") from error
 
 
 def _response_job(exchange: Exchange) -> Job:
-    draft = exchange.draft or Draft(
-        echo=echo_fields(exchange.body, model=exchange.model or ""),
-        new_id=new_id,
-        now=_now,
-        muted=not exchange.stream,
-    )
+    draft = exchange.draft or new_draft(exchange.body, muted=not exchange.stream)
+    compact = exchange.operation is Operation.COMPACT
 
     def prepare(adapter: Adapter, model: str) -> Call:
-        return adapter.respond(exchange, model, draft)
+        make = adapter.compact if compact else adapter.respond
+        return make(exchange, model, draft)
 
     def fail(error: RouterError) -> list[Frame]:
         failed = draft.finished("failed", [], None, error=error.response_error())
@@ -236,7 +223,7 @@ class _Run:
                 failure = error
                 self._note_failure(target, error)
                 left = self._what_is_left(error, every, tried)
-            except InvalidRequest as error:
+            except (InvalidRequest, NotSupported) as error:
                 # Its dialect cannot carry the request: another one may.
                 failure = failure or error
                 every = tuple(t for t in every if t != target)

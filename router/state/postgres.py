@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from router.errors import InternalError
 from router.state.database import StateError
-from router.state.health import Fault, Health, Unreachable, unavailable
+from router.state.health import Fault, Unreachable, unavailable
 from router.state.link import UNHOLDABLE, Link
 from router.state.migrate import migrate_postgresql
-from router.state.statement import Dialect, Statement, Step, Value, postgresql_at_once
+from router.state.statement import Dialect, Statement, Value, postgresql_at_once
 from router.state.watch import PROBE_DOWN, PROBE_UP, Watch
-from router.state.writer import Job, Writer, gathered
+from router.state.writer import Job, Writer, WrittenDatabase, gathered
 
 __all__ = ["PostgresDatabase"]
 
@@ -29,7 +29,7 @@ _MOST_ROWS: Final = 16
 """So many rows of a job are one statement: each number of them is a statement of its own."""
 
 
-class PostgresDatabase:
+class PostgresDatabase(WrittenDatabase):
     """Implements ``router.state.database.Database`` on a PostgreSQL server.
 
     ``durable``: what was written survives a power cut of the server; otherwise the server's own
@@ -40,12 +40,11 @@ class PostgresDatabase:
     dialect: Dialect = "postgresql"
 
     def __init__(self, url: str, timeout: float, *, durable: bool, patient: bool = False) -> None:
+        super().__init__()
         self._url = url
         self._timeout = timeout
         self._patient = patient
         self._current = False
-        self._health = Health()
-        self._started = False
         self._settings = {
             "application_name": "switchyard",
             # Compiling pays for queries that take seconds only.
@@ -55,11 +54,6 @@ class PostgresDatabase:
         }
         if durable:
             self._settings["synchronous_commit"] = "on"
-
-    @property
-    def up(self) -> bool:
-        """See ``Database.up``."""
-        return self._started and self._health.up
 
     async def start(self) -> None:
         """See ``Database.start``."""
@@ -106,14 +100,6 @@ class PostgresDatabase:
             raise unavailable() from None
         except Fault as exc:
             raise InternalError("The stored state cannot be read.") from exc
-
-    async def write(self, *steps: Step) -> bool:
-        """See ``Database.write``."""
-        return await self._writer.write(steps)
-
-    def submit(self, *steps: Step) -> asyncio.Future[bool]:
-        """See ``Database.submit``."""
-        return self._writer.submit(steps)
 
     def _connection_lost(self) -> None:
         if self._started:

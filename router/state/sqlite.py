@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 import time
@@ -13,12 +12,12 @@ from typing import Any, Final
 
 from router.errors import InternalError
 from router.state.database import StateError
-from router.state.health import Fault, Health, Unreachable, unavailable
+from router.state.health import Fault, Unreachable, unavailable
 from router.state.migrate import migrate_sqlite
 from router.state.statement import Dialect, Statement, Step, Value
 from router.state.watch import PROBE_DOWN, PROBE_UP, Watch
 from router.state.worker import Workers
-from router.state.writer import Job, Writer, gathered
+from router.state.writer import Job, Writer, WrittenDatabase, gathered
 from router.telemetry.log import get_logger
 
 __all__ = ["SqliteDatabase"]
@@ -53,7 +52,7 @@ _UNHOLDABLE: Final = (OverflowError, UnicodeEncodeError)
 """Values that SQLite has no place for: integers past 64 bits, lone surrogates."""
 
 
-class SqliteDatabase:
+class SqliteDatabase(WrittenDatabase):
     """Implements ``router.state.database.Database`` on the file ``path``, or on ``:memory:``.
 
     One thread writes and two read, each with a connection of its own; a database in memory is
@@ -64,16 +63,10 @@ class SqliteDatabase:
     dialect: Dialect = "sqlite"
 
     def __init__(self, path: str, timeout: float, *, durable: bool) -> None:
+        super().__init__()
         self._path = path
         self._timeout = timeout
         self._durable = durable
-        self._health = Health()
-        self._started = False
-
-    @property
-    def up(self) -> bool:
-        """See ``Database.up``."""
-        return self._started and self._health.up
 
     async def start(self) -> None:
         """See ``Database.start``."""
@@ -116,14 +109,6 @@ class SqliteDatabase:
             raise unavailable() from None
         except Fault as exc:
             raise InternalError("The stored state cannot be read.") from exc
-
-    async def write(self, *steps: Step) -> bool:
-        """See ``Database.write``."""
-        return await self._writer.write(steps)
-
-    def submit(self, *steps: Step) -> asyncio.Future[bool]:
-        """See ``Database.submit``."""
-        return self._writer.submit(steps)
 
     async def _commit(self, jobs: Sequence[Job]) -> list[bool]:
         return await self._writing.run(partial(_commit, jobs), None)

@@ -97,10 +97,6 @@ class StoredResponse:
         """The items that came with the request, in order; ``include`` as in ``public``."""
         return items_with(self.input, self.hidden if ENCRYPTED in include else None)
 
-    def items_for_history(self) -> list[dict[str, Any]]:
-        """What the next turn goes on from: input and output, hidden reasoning put back."""
-        return items_with(self.input, self.hidden) + items_with(self.output, self.hidden)
-
 
 def items_with(items: bytes, hidden: bytes | None) -> list[dict[str, Any]]:
     """The items of a JSON array, with the reasoning of ``hidden`` (by item id) put back.

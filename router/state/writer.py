@@ -13,7 +13,7 @@ from router.state.statement import Statement, Step
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 
-__all__ = ["Commit", "Job", "Writer", "gathered"]
+__all__ = ["Commit", "Job", "Writer", "WrittenDatabase", "gathered"]
 
 _log = get_logger("router.state")
 
@@ -233,6 +233,32 @@ class Writer:
         left = [job.deadline for job in (*self._running, *self._waiting) if not job.over]
         at = max(min(left), now + _ALARM_SECONDS) if left else None
         self._alarm = self._loop.call_at(at, self._ring) if at is not None else None
+
+
+class WrittenDatabase:
+    """What both databases have of ``Database``: its writes go through a ``Writer``.
+
+    ``start`` of the derived class makes the writer, and says that it is ``_started``.
+    """
+
+    _writer: Writer
+
+    def __init__(self) -> None:
+        self._health = Health()
+        self._started = False
+
+    @property
+    def up(self) -> bool:
+        """See ``Database.up``."""
+        return self._started and self._health.up
+
+    async def write(self, *steps: Step) -> bool:
+        """See ``Database.write``."""
+        return await self._writer.write(steps)
+
+    def submit(self, *steps: Step) -> asyncio.Future[bool]:
+        """See ``Database.submit``."""
+        return self._writer.submit(steps)
 
 
 class _Submitted(asyncio.Future[bool]):

@@ -7,7 +7,7 @@ whatever else a client may send is counted as ``other``. Durations are in second
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import choose_encoder
@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from router.errors import UpstreamError
 from router.exchange import Exchange, Operation, Outcome
 
-__all__ = ["OTHER", "Metrics"]
+__all__ = ["OTHER", "Metrics", "StateMetrics"]
 
 _Key = tuple[Operation, str | None, str, Outcome | None, int]
 
@@ -95,24 +95,7 @@ class Metrics:
             ("endpoint",),
             registry=registry,
         )
-        self.runs_ended = Counter(
-            "switchyard_runs_ended",
-            "Background runs that were not ended by their own router's answer: requeued or failed "
-            "(their router was gone, or drained), cancelled.",
-            ("result",),
-            registry=registry,
-        )
-        self._runs = Gauge(
-            "switchyard_runs",
-            "Background runs: running in this process, queued in the database.",
-            ("state",),
-            registry=registry,
-        )
-        self._state_up = Gauge(
-            "switchyard_state_up",
-            "Whether the database of the stored state answers (1) or not (0).",
-            registry=registry,
-        )
+        self.state = StateMetrics(registry)
         info = Info("switchyard_build", "The version that runs.", registry=registry)
         info.info({"version": version})
         self._bound: dict[_Key, _Bound] = {}
@@ -153,15 +136,6 @@ class Metrics:
         """``waiting`` tells how many requests stand in the queue, whenever it is asked."""
         self.queued.set_function(waiting)
 
-    def state_up(self, up: Callable[[], bool]) -> None:
-        """``up`` tells whether the database answers, whenever it is asked."""
-        self._state_up.set_function(lambda: 1 if up() else 0)
-
-    def runs(self, running: Callable[[], int], queued: Callable[[], int]) -> None:
-        """``running`` and ``queued`` tell how many runs there are, whenever they are asked."""
-        self._runs.labels("running").set_function(running)
-        self._runs.labels("queued").set_function(queued)
-
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The body and content type of a scrape that sent this ``Accept`` header."""
         encode, content_type = choose_encoder(accept)
@@ -174,6 +148,42 @@ class Metrics:
                 return OTHER
             self._models.add(model)
         return model
+
+
+class StateMetrics:
+    """What is told of the database of the stored state, and of background runs."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._up = Gauge(
+            "switchyard_state_up",
+            "Whether the database of the stored state answers (1) or not (0).",
+            registry=registry,
+        )
+        self._runs = Gauge(
+            "switchyard_runs",
+            "Background runs: running in this process, queued in the database.",
+            ("state",),
+            registry=registry,
+        )
+        self._ended = Counter(
+            "switchyard_runs_ended",
+            "Background runs that were not ended by their own router's answer: requeued or failed "
+            "(their router was gone, or drained), cancelled.",
+            ("result",),
+            registry=registry,
+        )
+
+    def watch(
+        self, up: Callable[[], bool], running: Callable[[], int], queued: Callable[[], int]
+    ) -> None:
+        """These are asked whenever the metrics are."""
+        self._up.set_function(lambda: 1 if up() else 0)
+        self._runs.labels("running").set_function(running)
+        self._runs.labels("queued").set_function(queued)
+
+    def run_ended(self, result: Literal["requeued", "failed", "cancelled"]) -> None:
+        """A run was ended, or put back, by somebody else than its runner."""
+        self._ended.labels(result).inc()
 
 
 class _Attempts:

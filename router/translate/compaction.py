@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+
 from router.errors import UpstreamFailure
 from router.translate import usage as tokens
 from router.translate.draft import IdFactory
-from router.translate.native import blob_of, seal, unix_seconds
+from router.translate.native import NativeReader, blob_of, seal, unix_seconds
 from router.translate.reader import load_object, upstream_message
 
-__all__ = ["compacted"]
+__all__ = ["CompactionReader", "compacted"]
+
+
+class CompactionReader(NativeReader):
+    """Reads the answer of ``/responses/compact``, which always comes in one piece."""
+
+    def whole(self, body: bytes) -> bytes:
+        """See ``Reader.whole``."""
+        draft = self.draft
+        compaction = compacted(body, account=self._account, new_id=draft.new_id, now=draft.now)
+        self.usage = compaction["usage"]
+        return orjson.dumps(compaction)
 
 
 def compacted(

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.drafts import new_draft
 from router.errors import RouterError, StateUnavailable
 from router.exchange import ClientGone, Exchange, Operation, Outcome, internal_error
 from router.plugin import Chain, Proceed
@@ -14,11 +15,9 @@ from router.runs.log import RunLog
 from router.runs.manager import Claimed
 from router.state.responses import Responses
 from router.telemetry.log import get_logger
-from router.translate.draft import Draft, IdFactory
 from router.translate.states import State
 from router.turns.record import RunRecord
 from router.turns.resolve import Own, Resolver, ids_of, with_history
-from router.wire.echo import echo_fields
 
 __all__ = ["Executor"]
 
@@ -37,13 +36,11 @@ class Executor:
         proceed: Proceed,
         responses: Responses,
         resolver: Resolver,
-        new_id: IdFactory,
     ) -> None:
         self._chain = chain
         self._proceed = proceed
         self._responses = responses
         self._resolver = resolver
-        self._new_id = new_id
 
     async def execute(self, claimed: Claimed, log: RunLog) -> None:
         """Run it to its end.
@@ -55,12 +52,8 @@ class Executor:
         exchange = _exchange(claimed, request)
         items = exchange.body["input"]
         own = Own(lambda: items, request["hidden"], request["orders"])
-        exchange.draft = Draft(
-            echo=echo_fields(exchange.body, model=exchange.model or ""),
-            new_id=self._new_id,
-            now=lambda: int(time.time()),
-            born=(claimed.id, request["born"]),
-            begun=claimed.last_event + 1,
+        exchange.draft = new_draft(
+            exchange.body, born=(claimed.id, request["born"]), begun=claimed.last_event + 1
         )
         self._chain.started(exchange)
         outcome = Outcome.CANCELLED
@@ -79,7 +72,7 @@ class Executor:
             history = await self._resolver.history(exchange)
             if turn is not None:
                 # Ids that were free when the run was submitted: others had their turns since.
-                own.rename(ids_of(history), self._new_id)
+                own.rename(ids_of(history))
             exchange.body = with_history(exchange.body, history, own)
             await self._proceed(exchange, log)
         except (ClientGone, StateUnavailable):

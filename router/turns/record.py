@@ -103,7 +103,7 @@ class TurnRecord(_Record):
             written = await self._written(steps)
         except StateUnavailable:
             if self._degrade and self.turn is None:
-                self._exchange.notes["X-Switchyard-Store"] = "degraded"
+                self._exchange.notes.update(DEGRADED)
                 return False
             raise
         if not written:

@@ -11,18 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from router.drafts import new_id
 from router.errors import InvalidRequest, NotFound
 from router.exchange import Exchange
 from router.state.conversations import Conversations
 from router.state.responses import Responses
 from router.state.turn_lock import Turn, TurnLock
-from router.translate.draft import IdFactory
 from router.translate.history import consistent
 from router.wire.input_items import check_items, is_sound, item_type
 from router.wire.stored_items import stored_items
 
 __all__ = ["Own", "Resolver", "conversation_id", "ids_of", "refers", "with_history"]
-
 
 _FINISHED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 
@@ -52,7 +51,7 @@ class Own:
         """The items as an endpoint gets them, with what is hidden from the client."""
         return [*(_revealed(item, self.hidden) for item in self.items), *self.orders]
 
-    def rename(self, taken: Container[str], new_id: IdFactory) -> None:
+    def rename(self, taken: Container[str]) -> None:
         """Give another id to each item whose id is ``taken``."""
         for i, item in enumerate(self.items):
             if item["id"] in taken:
@@ -70,12 +69,10 @@ class Resolver:
         responses: Responses,
         conversations: Conversations,
         lock: TurnLock,
-        new_id: IdFactory,
     ) -> None:
         self._responses = responses
         self._conversations = conversations
         self._lock = lock
-        self._new_id = new_id
 
     async def own(self, exchange: Exchange, taken: Container[str] = ()) -> Own:
         """The request's own items; references among them are replaced by what they name.
@@ -91,9 +88,9 @@ class Resolver:
                 found = await self._responses.find_items(exchange.caller, sorted(wanted))
                 given = [_found(item, i, found, hidden) for i, item in enumerate(given)]
                 check_items(given, "input")  # what an endpoint once made may be anything
-        own = Own(partial(stored_items, given, self._new_id), hidden, _orders(given))
+        own = Own(partial(stored_items, given, new_id), hidden, _orders(given))
         if taken:
-            own.rename(taken, self._new_id)
+            own.rename(taken)
         return own
 
     async def check(self, exchange: Exchange) -> None:

@@ -8,22 +8,21 @@ here or in another router; this client then follows its log like any other.
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any, Final
 
 import orjson
 
+from router.drafts import new_draft
 from router.errors import StateUnavailable
 from router.exchange import Exchange, Outcome, Sink
 from router.plugin import Proceed
 from router.runs.manager import Runs
 from router.settings.schema import State
 from router.state.database import Database
+from router.state.health import unavailable
 from router.state.responses import Responses, StoredResponse
-from router.translate.draft import Draft, IdFactory
 from router.turns.record import DEGRADED, TurnRecord
 from router.turns.resolve import Resolver, conversation_id, ids_of, refers, with_history
-from router.wire.echo import echo_fields
 
 __all__ = ["Turns", "is_durable"]
 
@@ -42,7 +41,6 @@ class Turns:
         runs: Runs,
         settings: State,
         proceed: Proceed,
-        new_id: IdFactory,
     ) -> None:
         self._database = database
         self._responses = responses
@@ -50,7 +48,6 @@ class Turns:
         self._runs = runs
         self._degrade = settings.on_down == "degrade"
         self._proceed = proceed
-        self._new_id = new_id
 
     async def answer(self, exchange: Exchange, sink: Sink) -> None:
         """Answer a request; raises RouterError as long as nothing has been sent."""
@@ -58,8 +55,9 @@ class Turns:
         if body.get("background") or is_durable(body):
             await self._start_run(exchange, sink)
             return
-        store = self._stores(exchange)
-        if not store and not refers(body):
+        looks_up = refers(body)
+        store = self._stores(exchange, looks_up)
+        if not store and not looks_up:
             await self._proceed(exchange, sink)
             return
         turn = await self._resolver.turn(exchange, _TURN_SECONDS)
@@ -67,7 +65,7 @@ class Turns:
             history = await self._resolver.history(exchange)
             # Of a chain nothing is listed together; in a conversation no two ids are the same.
             own = await self._resolver.own(exchange, ids_of(history) if turn else ())
-            if history or refers(body):
+            if looks_up:
                 exchange.body = with_history(exchange.body, history, own)
             if store or turn is not None:
                 exchange.record = TurnRecord(
@@ -92,29 +90,28 @@ class Turns:
             exchange.body = with_history(exchange.body, history, own)
         await self._proceed(exchange, sink)
 
-    def _stores(self, exchange: Exchange) -> bool:
+    def _stores(self, exchange: Exchange, looks_up: bool) -> bool:
         """Whether the response is to be kept; raises StateUnavailable where that cannot be."""
         body = exchange.body
         store = body.get("store") is not False
-        if self._database.up or not (store or refers(body)):
+        if self._database.up or not (store or looks_up):
             return store
-        if refers(body) or not self._degrade:
-            raise _state_down()
+        if looks_up or not self._degrade:
+            raise unavailable()
         exchange.body = {**body, "store": False}
         exchange.notes.update(DEGRADED)
         return False
 
     async def _start_run(self, exchange: Exchange, sink: Sink) -> None:
         if not self._database.up:
-            raise _state_down()
+            raise unavailable()
         own = await self._resolver.own(exchange)
         await self._resolver.check(exchange)
         body = {**exchange.body, "input": own.items}
         if options := body.get("stream_options"):
             body["stream_options"] = {k: v for k, v in options.items() if k != "durable"}
         background = bool(body.get("background"))
-        echo = echo_fields(body, model=exchange.model or "")
-        draft = Draft(echo=echo, new_id=self._new_id, now=lambda: int(time.time()))
+        draft = new_draft(body)
         opening = draft.queue() if background else draft.open()
         response = draft.snapshot("queued" if background else "in_progress")
         stored = StoredResponse.of(
@@ -170,11 +167,3 @@ def is_durable(body: dict[str, Any]) -> bool:
     """Whether a stream is to be resumable although it is no background run."""
     options = body.get("stream_options")
     return bool(body.get("stream") and options and options.get("durable"))
-
-
-def _state_down() -> StateUnavailable:
-    return StateUnavailable(
-        "The database of the stored state does not answer. Requests with 'store': false that "
-        "refer to nothing stored are served.",
-        headers={"Retry-After": "1"},
-    )

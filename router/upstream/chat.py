@@ -11,7 +11,7 @@ from router.settings.schema import EndpointSettings
 from router.translate.chat_reader import ChatReader
 from router.translate.chat_request import chat_body
 from router.translate.draft import Draft
-from router.upstream.contract import Call, UpstreamRequest
+from router.upstream.contract import Call, UpstreamRequest, cannot_compact
 from router.upstream.openai import chat_passthrough, model_names
 from router.upstream.options import machine_options, unsent_notes, within_context
 
@@ -40,9 +40,9 @@ class ChatAdapter:
         """See ``Adapter.count_tokens``: the dialect has no counter."""
         return None
 
-    def compact(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
+    def compact(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.compact``: the dialect cannot."""
-        return None
+        raise cannot_compact(exchange.model or model)
 
     def models_path(self) -> str:
         """See ``Adapter.models_path``."""

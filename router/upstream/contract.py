@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from router.errors import UpstreamRejected
+from router.errors import NotSupported, UpstreamRejected
 from router.exchange import Exchange
 from router.settings.schema import EndpointSettings
 from router.translate.draft import Draft
@@ -21,11 +21,15 @@ __all__ = [
     "Transport",
     "UpstreamRequest",
     "account_of",
+    "cannot_compact",
     "redacted",
 ]
 
 REASONING_DROPPED: Final = "X-Switchyard-Reasoning-Dropped"
 """The header that says how many items of encrypted reasoning another account had issued."""
+
+_SHOWN: Final = 200
+"""Characters of a client's value that an error repeats."""
 
 
 def account_of(endpoint: EndpointSettings) -> str:
@@ -44,17 +48,21 @@ def redacted(endpoint: EndpointSettings, text: str) -> str:
     return text if key is None else text.replace(key.get_secret_value(), "[api_key]")
 
 
+def cannot_compact(model: str) -> NotSupported:
+    """For endpoints that have no way to compact a conversation."""
+    return NotSupported(
+        f"No endpoint that serves the model '{model[:_SHOWN]}' can compact a conversation. Send "
+        "'truncation': 'auto' to have the oldest turns left out instead."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """A POST to an endpoint. ``path`` is relative to the endpoint's URL.
-
-    ``notes`` are headers for the client's answer where no ``Call`` has them.
-    """
+    """A POST to an endpoint. ``path`` is relative to the endpoint's URL."""
 
     path: str
     body: bytes
     stream: bool
-    notes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 class Answer(Protocol):
@@ -138,10 +146,9 @@ class Adapter(Protocol):
         """The endpoint's own token counter, where the dialect has one."""
         ...
 
-    def compact(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
-        """A request to compact a conversation, where the dialect can; see ``translate.compaction``.
-
-        Raises InvalidRequest like ``respond``.
+    def compact(self, exchange: Exchange, model: str, draft: Draft) -> Call:
+        """Have a conversation compacted. Raises NotSupported where the dialect cannot, and
+        InvalidRequest like ``respond``.
         """
         ...
 

@@ -12,7 +12,7 @@ from router.settings.schema import EndpointSettings
 from router.translate.draft import Draft
 from router.translate.ollama_reader import OllamaReader
 from router.translate.ollama_request import ollama_body
-from router.upstream.contract import Call, UpstreamRequest
+from router.upstream.contract import Call, UpstreamRequest, cannot_compact
 from router.upstream.openai import chat_passthrough
 from router.upstream.options import machine_options, unsent_notes, within_context
 
@@ -43,9 +43,9 @@ class OllamaAdapter:
         """See ``Adapter.count_tokens``: Ollama has no counter."""
         return None
 
-    def compact(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
+    def compact(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.compact``: Ollama cannot."""
-        return None
+        raise cannot_compact(exchange.model or model)
 
     def models_path(self) -> str:
         """See ``Adapter.models_path``."""

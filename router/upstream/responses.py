@@ -10,6 +10,7 @@ import orjson
 from router.errors import UpstreamRejected
 from router.exchange import Exchange
 from router.settings.schema import EndpointSettings
+from router.translate.compaction import CompactionReader
 from router.translate.draft import Draft
 from router.translate.native import NativeReader
 from router.translate.native_request import (
@@ -80,11 +81,12 @@ class ResponsesAdapter:
         body = token_count_body(exchange.body, model=model, account=self._account)
         return UpstreamRequest("/responses/input_tokens", orjson.dumps(body), stream=True)
 
-    def compact(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
+    def compact(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.compact``."""
         body, dropped = compact_body(exchange.body, model=model, account=self._account)
-        notes = _dropped_note(dropped)
-        return UpstreamRequest("/responses/compact", orjson.dumps(body), False, notes)
+        request = UpstreamRequest("/responses/compact", orjson.dumps(body), False)
+        reader = CompactionReader(draft, self._account, self._redact)
+        return Call(request, reader, _dropped_note(dropped))
 
     def models_path(self) -> str:
         """See ``Adapter.models_path``."""

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from router.drafts import new_id
 from router.errors import NotFound
 from router.exchange import Exchange
-from router.pipeline import new_id
 from router.state.conversations import Conversation, Conversations
 from router.state.stored import ENCRYPTED
 from router.web.body import read_body

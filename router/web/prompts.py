@@ -8,9 +8,9 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
+from router.drafts import new_id
 from router.errors import NotFound
 from router.exchange import Exchange
-from router.pipeline import new_id
 from router.state.prompts import Prompt, Prompts
 from router.web.body import read_body
 from router.web.front import Front, Handler, json_response
@@ -19,7 +19,7 @@ from router.wire.prompt_reference import version_number
 from router.wire.prompts import changed, parse_changes, parse_prompt, prompt_object
 from router.wire.responses import parse_object
 
-__all__ = ["PromptsApi"]
+__all__ = ["PromptsApi", "no_prompt"]
 
 _PLATFORM: Final = "/api/v1/"
 """Under this prefix, a new prompt is answered with 201."""
@@ -79,14 +79,14 @@ class PromptsApi:
 
         prompt = await self._store.update(exchange.caller, key, time.time(), change)
         if prompt is None:
-            raise _no_prompt(key)
+            raise no_prompt(key)
         return json_response(_shown(prompt))
 
     async def delete(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """DELETE /prompts/{id}: with all its versions."""
         prompt = await self._existing(request, exchange)
         if not await self._store.delete(exchange.caller, prompt.id):
-            raise _no_prompt(prompt.id)
+            raise no_prompt(prompt.id)
         return json_response({"id": prompt.id, "object": "prompt.deleted", "deleted": True})
 
     async def versions(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -95,7 +95,7 @@ class PromptsApi:
         prompt = await self._existing(request, exchange)
         found = await self._store.versions(exchange.caller, prompt.id, page)
         if found is None:
-            raise _no_prompt(prompt.id)
+            raise no_prompt(prompt.id)
         versions, has_more = found
         answer = listing([_shown(version) for version in versions], has_more)
         if versions:
@@ -112,7 +112,7 @@ class PromptsApi:
         key = request.match_info["id"]
         prompt = await self._store.get(exchange.caller, key, version)
         if prompt is None:
-            raise _no_prompt(key, version)
+            raise no_prompt(key, version)
         return prompt
 
 
@@ -124,6 +124,7 @@ def _shown(prompt: Prompt) -> dict[str, Any]:
     )
 
 
-def _no_prompt(key: str, version: int | None = None) -> NotFound:
+def no_prompt(key: str, version: int | None = None, *, param: str | None = None) -> NotFound:
+    """The error for a prompt, or a version of it, that this owner does not have."""
     where = "" if version is None else f" in version {version}"
-    return NotFound.of("Prompt", key, where=where)
+    return NotFound.of("Prompt", key, param=param, where=where)

@@ -7,17 +7,18 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from router.errors import InvalidRequest, NotFound
+from router.errors import InvalidRequest
 from router.exchange import Exchange
 from router.plugin import Proceed
 from router.state.prompts import Prompts
 from router.turns.turns import Turns, is_durable
 from router.web.body import read_body
 from router.web.front import Front
-from router.web.stored import is_true
+from router.web.prompts import no_prompt
+from router.web.query import is_true
 from router.wire.checks import missing
 from router.wire.compact import parse_compact
-from router.wire.prompt_reference import PromptReference, prompt_reference
+from router.wire.prompt_reference import prompt_reference
 from router.wire.prompts import apply_prompt
 from router.wire.responses import parse_object, validate_create
 
@@ -60,7 +61,7 @@ class ResponsesApi:
         reference = prompt_reference(body["prompt"])
         prompt = await self._prompts.get(exchange.caller, reference.key, reference.version)
         if prompt is None:
-            raise _no_prompt(reference)
+            raise no_prompt(reference.key, reference.version, param="prompt.id")
         fields = orjson.loads(prompt.body)
         body = apply_prompt(
             body, fields, reference.variables, ident=prompt.id, version=prompt.version
@@ -87,8 +88,3 @@ def _check_durable(body: dict[str, Any]) -> None:
             code="unsupported_parameter",
             param="stream_options.durable",
         )
-
-
-def _no_prompt(reference: PromptReference) -> NotFound:
-    where = "" if reference.version is None else f" in version {reference.version}"
-    return NotFound.of("Prompt", reference.key, param="prompt.id", where=where)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from aiohttp import web
 
 from router.errors import InvalidRequest, NotFound
@@ -12,14 +10,10 @@ from router.runs.manager import Runs
 from router.state.responses import Responses, StoredResponse
 from router.turns.turns import Turns
 from router.web.front import Front, json_response
+from router.web.query import is_true, starting_after
 from router.wire.paging import listing, page_of, parse_include, parse_page
 
-__all__ = ["StoredApi", "is_true"]
-
-_TRUE: Final = frozenset({"true", "1"})
-_MAX_DIGITS: Final = 20
-
-_MAX_EVENT: Final = 2**53
+__all__ = ["StoredApi"]
 
 
 class StoredApi:
@@ -34,7 +28,7 @@ class StoredApi:
     async def retrieve(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """GET /responses/{id}, and its events with ``stream=true``."""
         stream = is_true(request.query.get("stream"))
-        after = _starting_after(request) if stream else -1
+        after = starting_after(request.query) if stream else -1
         include = parse_include(request.query)
         stored = await self._get(request, exchange)
         if not stream:
@@ -91,32 +85,6 @@ class StoredApi:
         if stored is None:
             raise _not_found(ident)
         return stored
-
-
-def is_true(value: str | None) -> bool:
-    """Whether a query parameter says yes."""
-    return value is not None and value.lower() in _TRUE
-
-
-def _starting_after(request: web.Request) -> int:
-    given = request.query.get("starting_after")
-    if given is None:
-        return -1
-    try:
-        after = int(given[:_MAX_DIGITS])
-    except ValueError:
-        raise InvalidRequest(
-            "Invalid 'starting_after': expected an integer, the sequence number of an event.",
-            code="invalid_type",
-            param="starting_after",
-        ) from None
-    if not -1 <= after <= _MAX_EVENT:
-        raise InvalidRequest(
-            "Invalid 'starting_after': expected the sequence number of an event.",
-            code="invalid_value",
-            param="starting_after",
-        )
-    return after
 
 
 def _not_found(ident: str) -> NotFound:

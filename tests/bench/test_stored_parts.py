@@ -8,7 +8,7 @@ import asyncpg
 import orjson
 import pytest
 
-from router.pipeline import new_id
+from router.drafts import new_id
 from router.state.responses import Responses
 
 from .bodies import get
@@ -49,7 +49,9 @@ async def test_what_is_filled_is_what_the_router_would_have_stored(
                 assert len(ident) == len(new_id("resp_"))
                 assert orjson.loads(one.public())["created_at"] == one.created_at
                 assert checker.body(one.public(), Shape(SHAPE.deltas, 0, variant)) is None
-                for item in one.items_for_history():
+                chain = await responses.chain(OWNER, ident)
+                assert chain is not None
+                for item in chain.items:
                     assert await responses.find_items(OWNER, [item["id"]]) == {item["id"]: item}
                 assert await responses.get("somebody else", ident) is None
 

@@ -47,7 +47,9 @@ async def test_a_response_comes_back_as_it_was(database: Database, responses: Re
         "usage": None,
     }
     assert found.input_items() == [message("msg_1")]
-    assert found.items_for_history() == [message("msg_1"), *output]
+    chain = await responses.chain("ann", "resp_1")
+    assert chain is not None
+    assert chain.items == [message("msg_1"), *output]
     assert (found.account, found.parent, found.background, found.resumable) == (
         "acc",
         "resp_0",
@@ -74,7 +76,9 @@ async def test_hidden_reasoning_is_shown_only_where_it_is_asked_for(
     shown = orjson.loads(found.public({ENCRYPTED}))["output"]
     assert shown[0] == {**reasoning("rs_1"), "encrypted_content": "swy1.a.1"}
     assert shown[1:3] == [reasoning("rs_2"), message("msg_1", role="assistant")]
-    blobs = [item.get("encrypted_content") for item in found.items_for_history()]
+    chain = await responses.chain("ann", "resp_1")
+    assert chain is not None
+    blobs = [item.get("encrypted_content") for item in chain.items]
     assert blobs[:4] == ["swy1.a.0", "swy1.a.1", None, None]
     assert found.input_items({ENCRYPTED})[0]["encrypted_content"] == "swy1.a.0"
 

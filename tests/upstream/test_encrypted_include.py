@@ -168,11 +168,10 @@ def test_compacting() -> None:
     adapter = ResponsesAdapter(SETTINGS)
     foreign = {"type": "reasoning", "summary": [], "encrypted_content": seal("x", "another")}
     own = {"type": "compaction", "encrypted_content": seal("x", account_of(SETTINGS))}
-    made = adapter.compact(exchange(input=[own]), "served")
-    assert made is not None
-    assert (made.path, made.stream, made.notes) == ("/responses/compact", False, {})
+    made = adapter.compact(exchange(input=[own]), "served", make_draft())
+    assert (made.request.path, made.request.stream) == ("/responses/compact", False)
+    assert made.notes == {}
     sent = {"type": "compaction", "encrypted_content": "x"}
-    assert orjson.loads(made.body) == {"model": "served", "input": [sent]}
-    lossy = adapter.compact(exchange(input=[foreign, own]), "served")
-    assert lossy is not None
+    assert orjson.loads(made.request.body) == {"model": "served", "input": [sent]}
+    lossy = adapter.compact(exchange(input=[foreign, own]), "served", make_draft())
     assert lossy.notes == {"X-Switchyard-Reasoning-Dropped": "1"}

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from router.errors import NotSupported
 from router.settings.schema import Dialect, EndpointSettings
 from router.translate.usage import estimate_tokens, prompt_chars
 from router.upstream.adapters import make_adapter
@@ -133,4 +134,5 @@ def test_who_cannot_compact(dialect: Dialect) -> None:
     endpoint = EndpointSettings(name="one", url="http://localhost/v1", dialect=dialect)
     exchange = an_exchange()
     exchange.body = {"model": "m", "input": "x"}
-    assert make_adapter(endpoint).compact(exchange, "m") is None
+    with pytest.raises(NotSupported, match="'truncation': 'auto'"):
+        make_adapter(endpoint).compact(exchange, "m", make_draft())

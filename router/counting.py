@@ -1,0 +1,63 @@
+"""Counting the tokens of a request, without an answer to it."""
+
+from __future__ import annotations
+
+import orjson
+
+from router.delivery import answer_headers
+from router.endpoints.registry import Registry, Target
+from router.errors import UpstreamError, UpstreamRejected
+from router.exchange import Exchange, Sink
+from router.telemetry.log import get_logger
+from router.translate.usage import estimate_tokens, prompt_chars
+from router.upstream.contract import UpstreamRequest
+
+__all__ = ["count_tokens"]
+
+_log = get_logger("router.counting")
+
+
+async def count_tokens(registry: Registry, exchange: Exchange, sink: Sink) -> None:
+    """Ask an endpoint that can count; estimate, and say so, where none can."""
+    requests = {
+        target: request
+        for target in await registry.targets(exchange.model or "")
+        if (request := target.endpoint.adapter.count_tokens(exchange, target.model))
+    }
+    count = await _counted(registry, exchange, requests) if requests else None
+    notes: dict[str, str] = {}
+    if count is None:
+        count = estimate_tokens(prompt_chars(exchange.body))
+        notes["X-Switchyard-Estimated"] = "true"
+    body = {"object": "response.input_tokens", "input_tokens": count}
+    sink.finish(200, orjson.dumps(body), answer_headers(exchange, notes))
+
+
+async def _counted(
+    registry: Registry, exchange: Exchange, requests: dict[Target, UpstreamRequest]
+) -> int | None:
+    """What one endpoint counted, or None; raises UpstreamRejected for a bad request."""
+    async with registry.reserve(tuple(requests)) as target:
+        exchange.endpoint = target.endpoint.name
+        exchange.attempts += 1
+        try:
+            answer = await target.endpoint.transport.send(requests[target])
+            try:
+                return _input_tokens(await answer.body())
+            finally:
+                answer.close()
+        except UpstreamRejected as error:
+            error.message = target.endpoint.redacted(error.message)
+            raise
+        except UpstreamError as error:
+            message = target.endpoint.redacted(error.message)
+            _log.warning("token count failed", endpoint=exchange.endpoint, error=message)
+            return None
+
+
+def _input_tokens(body: bytes) -> int | None:
+    try:
+        count = orjson.loads(body)["input_tokens"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+    return count if isinstance(count, int) else None
