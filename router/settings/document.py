@@ -22,6 +22,7 @@ _MAX_DEPTH = 20
 _MAX_NODES = 100_000
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|\$\{")
 _KEY = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}")
+_OF_MODELS = frozenset({"aliases", "capabilities", "fallbacks"})
 _YAML = "tag:yaml.org,2002:"
 _TEXTS = {_YAML + kind for kind in ("str", "timestamp", "value", "merge")}
 _SCALARS = {_YAML + kind for kind in ("null", "bool", "int", "float")}
@@ -199,7 +200,7 @@ def _dotted(place: Place) -> str:
     for step in place:
         if isinstance(step, int):
             text += f"[{step}]"
-        elif above == "aliases" or _KEY.fullmatch(step):
+        elif above in _OF_MODELS or _KEY.fullmatch(step):
             text += f".{step}"
         else:
             # What does not look like a key may be a secret that slipped out of its value.

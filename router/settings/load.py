@@ -184,10 +184,13 @@ def _mappings_at(data: Any, place: tuple[str, ...]) -> list[dict[str, Any]]:
 def _fields_at(place: Place) -> list[str]:
     """The keys that the schema knows at ``place``."""
     model: type[BaseModel] = Settings
+    is_key = False  # of a mapping, such as the models of ``capabilities``
     for step in place:
-        if isinstance(step, int):
+        if is_key or isinstance(step, int):
+            is_key = False
             continue
         annotation = model.model_fields[step].annotation
+        is_key = get_origin(annotation) is dict
         candidates = (annotation, *get_args(annotation))
         model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
     return list(model.model_fields)

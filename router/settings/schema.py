@@ -4,10 +4,12 @@
     ├── server      where Switchyard listens, and its limits
     ├── auth        the clients' API keys
     ├── endpoints   the backends, at least one
-    ├── balance     attempts, queue, health checks
+    ├── balance     policy, attempts, queue, health
+    ├── fallbacks   other models for a model that cannot be served
     ├── state       the database of stored responses, and background runs
     ├── logging     level and form of the log
     ├── metrics     who may read /metrics
+    ├── admin       the key to the admin routes
     └── plugins     further plugins, as "package.module:factory"
 
 Every duration is in seconds. Models are frozen and refuse unknown keys. A null counts as the
@@ -17,17 +19,14 @@ field at fault; no message carries a value, since values can be secrets.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -36,18 +35,43 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails
+
+from router.settings.values import (
+    BaseUrl,
+    Count,
+    CountOrZero,
+    DaysOrForever,
+    KeepAlive,
+    Name,
+    PluginName,
+    Port,
+    Positive,
+    Seconds,
+    SecondsOrZero,
+    Secret,
+    Share,
+    StateUrl,
+    Text,
+    not_empty,
+    wrong,
+)
 
 __all__ = [
     "UNIQUE_IN_ENDPOINTS",
     "UNIQUE_IN_KEYS",
+    "Admin",
     "ApiKey",
     "Auth",
     "Balance",
+    "BreakerSettings",
+    "Capabilities",
     "Dialect",
     "EndpointSettings",
     "Logging",
     "Metrics",
+    "PolicyName",
+    "RetryBudget",
     "Server",
     "Settings",
     "State",
@@ -57,6 +81,7 @@ __all__ = [
 ]
 
 Dialect = Literal["responses", "chat", "ollama"]
+PolicyName = Literal["least-loaded", "fastest", "round-robin", "weighted", "priority"]
 
 UNIQUE_IN_ENDPOINTS = {"name": "is already the name of another endpoint"}
 UNIQUE_IN_KEYS = {
@@ -64,19 +89,11 @@ UNIQUE_IN_KEYS = {
     "key": "is the same as another key",
 }
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,63}")
-_PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-_OPERATIONS = ("/responses", "/chat/completions", "/models", "/api/chat", "/api/tags")
-
-
-def _wrong(message: str) -> PydanticCustomError:
-    return PydanticCustomError("rule", message)
-
 
 def _fail(title: str, faults: Iterable[tuple[tuple[int | str, ...], str]]) -> None:
     """Raise one ``ValidationError`` for all ``faults`` (location, message); none is fine."""
     errors = [
-        InitErrorDetails(type=_wrong(message), loc=place, input=None) for place, message in faults
+        InitErrorDetails(type=wrong(message), loc=place, input=None) for place, message in faults
     ]
     if errors:
         raise ValidationError.from_exception_data(title, errors, hide_input=True)
@@ -101,91 +118,6 @@ def repetitions(
                 found.append(((index, field), message))
             seen.add((field, value))
     return found
-
-
-def _number(value: object) -> object:
-    if isinstance(value, bool):
-        raise _wrong("must be a number")
-    return value
-
-
-def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise _wrong(
-            "must be 1 to 64 letters, digits or . _ @ : - and begin with a letter or digit"
-        )
-    return value
-
-
-def _secret(value: SecretStr) -> SecretStr:
-    text = value.get_secret_value()
-    if not text:
-        raise _wrong("is empty")
-    if not (text.isascii() and text.isprintable()) or " " in text:
-        raise _wrong("contains blanks, line ends or characters outside ASCII")
-    return value
-
-
-def _plugin(value: str) -> str:
-    if not _PLUGIN.fullmatch(value):
-        raise _wrong('must have the form "package.module:factory"')
-    return value
-
-
-def _base_url(value: str) -> str:
-    """An http(s) URL that paths can be appended to, without its trailing slash."""
-    if not (value.isascii() and value.isprintable()) or " " in value:
-        raise _wrong("contains blanks, line ends or characters outside ASCII")
-    try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise _wrong('must be a URL like "https://host:port/v1"')
-    if "@" in parts.netloc:
-        raise _wrong("must not contain a user or password; a key belongs in api_key")
-    if "?" in value or "#" in value:
-        raise _wrong("must not contain a query or fragment")
-    base = value.rstrip("/")
-    if base.endswith(_OPERATIONS):
-        raise _wrong("must be the base of the API, without the path of an operation")
-    return base
-
-
-def _state_url(value: SecretStr) -> SecretStr:
-    url = value.get_secret_value()
-    if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
-        return value
-    if url.startswith(("postgresql://", "postgres://")):
-        return value
-    raise _wrong('must be like "sqlite:///FILE" or "postgresql://USER:PASSWORD@HOST/DATABASE"')
-
-
-def _forever(value: object) -> object:
-    # A word, since a null counts as the field left out.
-    return None if value == "forever" else value
-
-
-def _not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    # Not min_length: that also complains about a list whose only item is wrong.
-    if not value:
-        raise _wrong("must have at least one entry")
-    return value
-
-
-Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
-Seconds = Positive
-SecondsOrZero = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, BeforeValidator(_number), Field(ge=1)]
-CountOrZero = Annotated[int, BeforeValidator(_number), Field(ge=0)]
-Port = Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)]
-Text = Annotated[str, Field(min_length=1)]
-Name = Annotated[str, AfterValidator(_name)]
-Secret = Annotated[SecretStr, AfterValidator(_secret)]
-BaseUrl = Annotated[str, AfterValidator(_base_url)]
-StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
-PluginName = Annotated[str, AfterValidator(_plugin)]
 
 
 class _Section(BaseModel):
@@ -241,13 +173,15 @@ class Timeouts(_Section):
     """Deadlines of one attempt, in seconds.
 
     ``connect`` to an open connection, ``first_byte`` from there to the first byte of the answer,
-    ``idle`` between two reads, ``total`` for everything.
+    ``idle`` between two reads, ``total`` for everything. ``load`` is what a model that is not in
+    memory gets to be loaded, before an attempt begins.
     """
 
     connect: Seconds = 5.0
     first_byte: Seconds = 60.0
     idle: Seconds = 60.0
     total: Seconds = 600.0
+    load: Seconds = 300.0
 
 
 class Tls(_Section):
@@ -257,6 +191,24 @@ class Tls(_Section):
     verify: bool = True
 
 
+class Capabilities(_Section):
+    """What a model can do at an endpoint; what is left out is assumed, until a refusal tells.
+
+    ``context_length`` is in tokens, input and output. ``tools`` are function tools,
+    ``tool_choice`` is ``required`` or a named tool, ``json_schema`` a schema for the answer,
+    ``vision`` images in the input, ``reasoning`` an effort that is asked for, ``stream_usage``
+    token counts in a stream of Chat Completions.
+    """
+
+    context_length: Count | None = None
+    tools: bool | None = None
+    tool_choice: bool | None = None
+    json_schema: bool | None = None
+    vision: bool | None = None
+    reasoning: bool | None = None
+    stream_usage: bool | None = None
+
+
 class EndpointSettings(_Section):
     """One backend.
 
@@ -264,37 +216,82 @@ class EndpointSettings(_Section):
     ``aliases`` map the name a client uses to the name the endpoint knows. ``max_in_flight``
     counts requests per model. ``context_length`` is the context in tokens, input and output, that
     ``truncation: auto`` cuts to; ``num_ctx``, for Ollama only, is the one that it is told to use,
-    and takes the place of ``context_length`` where that is left out.
+    and takes the place of ``context_length`` where that is left out. ``capabilities`` are by the
+    endpoint's own name for a model, or by pattern; of several that match, later ones win.
+    ``priority`` is its tier for the policy of that name: 1 is first. ``keep_alive`` is how long
+    Ollama is told to keep models in memory.
     """
 
     name: Name
     url: BaseUrl
     dialect: Dialect
     api_key: Secret | None = None
-    models: Annotated[tuple[Text, ...], AfterValidator(_not_empty)] | None = None
+    models: Annotated[tuple[Text, ...], AfterValidator(not_empty)] | None = None
     aliases: dict[Text, Text] = Field(default_factory=dict)
     max_in_flight: Count = 32
     weight: Positive = 1.0
+    priority: Count = 1
     timeouts: Timeouts = Timeouts()
     tls: Tls = Tls()
     context_length: Count | None = None
+    capabilities: dict[Text, Capabilities] = Field(default_factory=dict)
     num_ctx: Count | None = None
+    keep_alive: KeepAlive | None = None
 
-    @field_validator("num_ctx", mode="after")
+    @field_validator("num_ctx", "keep_alive", mode="after")
     @classmethod
-    def _only_ollama_has_num_ctx(cls, value: int | None, info: ValidationInfo) -> int | None:
+    def _only_ollama_has_it(cls, value: object, info: ValidationInfo) -> object:
         if value is not None and info.data.get("dialect", "ollama") != "ollama":
-            raise _wrong("is for endpoints with dialect: ollama only")
+            raise wrong("is for endpoints with dialect: ollama only")
         return value
 
 
-class Balance(_Section):
-    """How requests are spread. ``queue_size`` 0 means that nobody waits for a free slot."""
+class BreakerSettings(_Section):
+    """When an endpoint is left alone, and for how long.
 
+    A breaker opens after ``failures`` in a row, or once ``ratio`` of recent requests failed (of
+    at least ``min_requests``). It stays open for ``open_seconds``, twice as long each time it
+    opens again, up to ``max_open_seconds``. When more than ``panic`` of a model's endpoints are
+    open, the request is the likelier culprit and breakers are ignored. For ``slow_start`` seconds
+    after it closed, traffic comes back step by step.
+    """
+
+    failures: Count = 3
+    ratio: Share = 0.2
+    min_requests: Count = 10
+    open_seconds: Seconds = 1.0
+    max_open_seconds: Seconds = 60.0
+    panic: Share = 0.8
+    slow_start: SecondsOrZero = 10.0
+
+
+class RetryBudget(_Section):
+    """What a sick fleet may be asked beside what clients ask: for each request ``ratio`` of a
+    retry, on top of a ``reserve`` that fills up again within a minute.
+    """
+
+    ratio: Share = 0.2
+    reserve: CountOrZero = 100
+
+
+class Balance(_Section):
+    """How requests are spread. ``queue_size`` 0 means that nobody waits for a free slot.
+
+    ``affinity`` is how much more of its capacity may be in use at the endpoint that a conversation
+    used last than elsewhere, for the conversation to stay there; 0 switches it off. ``hedge`` is
+    the share of streams that may be asked a second time, elsewhere, when their first output is
+    later than usual; 0 switches it off.
+    """
+
+    policy: PolicyName = "least-loaded"
+    affinity: Share = 0.25
     max_attempts: Count = 3
+    retry_budget: RetryBudget = RetryBudget()
     queue_size: CountOrZero = 256
     queue_timeout: SecondsOrZero = 30.0
     health_interval: Seconds = 10.0
+    breaker: BreakerSettings = BreakerSettings()
+    hedge: Share = 0.0
 
 
 class State(_Section):
@@ -312,7 +309,7 @@ class State(_Section):
     """
 
     url: StateUrl = SecretStr("sqlite:///switchyard.db")
-    retention_days: Annotated[Positive | None, BeforeValidator(_forever)] = 30.0
+    retention_days: DaysOrForever = 30.0
     on_down: Literal["fail", "degrade"] = "fail"
     durability: Literal["process", "power"] = "process"
     timeout: Seconds = 5.0
@@ -335,16 +332,30 @@ class Metrics(_Section):
     require_key: bool = False
 
 
+class Admin(_Section):
+    """The key to the admin routes; without one they are closed."""
+
+    key: Secret | None = None
+
+
 class Settings(_Section):
-    """All settings of one Switchyard."""
+    """All settings of one Switchyard.
+
+    ``fallbacks`` are, by the clients' name for a model, the models to try when it cannot be
+    served, in their order.
+    """
 
     server: Server = Server()
     auth: Auth = Field(default=Auth(), validate_default=True)
-    endpoints: Annotated[tuple[EndpointSettings, ...], AfterValidator(_not_empty)]
+    endpoints: Annotated[tuple[EndpointSettings, ...], AfterValidator(not_empty)]
     balance: Balance = Balance()
     state: State = State()
     logging: Logging = Logging()
     metrics: Metrics = Metrics()
+    admin: Admin = Admin()
+    fallbacks: dict[Text, Annotated[tuple[Text, ...], AfterValidator(not_empty)]] = Field(
+        default_factory=dict
+    )
     plugins: tuple[PluginName, ...] = ()
 
     @field_validator("auth", mode="after")
@@ -354,6 +365,14 @@ class Settings(_Section):
         if server is not None and not value.keys and not server.on_loopback:
             message = "needs at least one key, since server.host is not a loopback address"
             _fail("Settings", [(("keys",), message)])
+        return value
+
+    @field_validator("admin", mode="after")
+    @classmethod
+    def _admin_is_nobody_else(cls, value: Admin, info: ValidationInfo) -> Admin:
+        auth = info.data.get("auth")
+        if auth is not None and value.key is not None and value.key in [k.key for k in auth.keys]:
+            _fail("Settings", [(("key",), "is the same as a client's key")])
         return value
 
     @field_validator("endpoints", mode="after")

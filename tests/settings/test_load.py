@@ -198,6 +198,24 @@ def test_variables_that_name_no_setting(name: str, hint: str) -> None:
     assert line.startswith(f"{name}: names no setting{hint}")
 
 
+def test_a_mistake_below_the_name_of_a_model() -> None:
+    text = """\
+fallbacks: {"big:70b": []}
+endpoints:
+  - name: a
+    url: http://h
+    dialect: chat
+    capabilities:
+      "llama3.2:*": {context_lenght: 4096, tools: maybe}
+"""
+    assert mistakes(text) == [
+        "f.yaml:1: fallbacks.big:70b: must have at least one entry",
+        "f.yaml:7: endpoints[0].capabilities.llama3.2:*.context_lenght: unknown key, did you mean "
+        "context_length?",
+        "f.yaml:7: endpoints[0].capabilities.llama3.2:*.tools: must be true or false",
+    ]
+
+
 def test_variables_that_kubernetes_sets_are_not_mistakes() -> None:
     links = {
         "SWITCHYARD_SERVICE_HOST": "10.0.0.1",

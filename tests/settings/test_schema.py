@@ -38,14 +38,30 @@ def test_the_least_settings_have_the_documented_defaults() -> None:
         "first_byte": 60.0,
         "idle": 60.0,
         "total": 600.0,
+        "load": 300.0,
     }
+    assert (endpoint.priority, endpoint.capabilities, endpoint.keep_alive) == (1, {}, None)
     assert (endpoint.tls.ca_file, endpoint.tls.verify) == (None, True)
     assert settings.balance.model_dump() == {
+        "policy": "least-loaded",
+        "affinity": 0.25,
         "max_attempts": 3,
+        "retry_budget": {"ratio": 0.2, "reserve": 100},
         "queue_size": 256,
         "queue_timeout": 30.0,
         "health_interval": 10.0,
+        "breaker": {
+            "failures": 3,
+            "ratio": 0.2,
+            "min_requests": 10,
+            "open_seconds": 1.0,
+            "max_open_seconds": 60.0,
+            "panic": 0.8,
+            "slow_start": 10.0,
+        },
+        "hedge": 0.0,
     }
+    assert (settings.fallbacks, settings.admin.key) == ({}, None)
     assert settings.logging.model_dump() == {"level": "info", "format": "auto", "access": True}
     assert settings.metrics.require_key is False
     assert settings.plugins == ()

@@ -1,0 +1,240 @@
+"""What a request needs of a model, what a model can do, and what to say when the two never meet.
+
+What a request needs is read from its body, in the form of Responses or of Chat Completions, and
+nothing is taken for granted about its shape. How long it is, is for the caller to estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntFlag, auto
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple
+
+from router.settings.schema import Capabilities
+
+__all__ = [
+    "ALL_FEATURES",
+    "NO_FEATURES",
+    "Abilities",
+    "Feature",
+    "Unmet",
+    "configured",
+    "missing_features",
+    "needs",
+    "stream_usage",
+    "too_long",
+]
+
+_SHOWN: Final = 200
+"""Characters of a client's value that a message repeats."""
+
+_LATEST: Final = ":latest"
+_CALLABLE: Final = ("function", "custom")
+_IMAGES: Final = ("input_image", "image_url", "computer_screenshot")
+
+
+class Feature(IntFlag):
+    """What some models can do and others cannot; the names are those of the configuration."""
+
+    TOOLS = auto()
+    TOOL_CHOICE = auto()
+    JSON_SCHEMA = auto()
+    VISION = auto()
+    REASONING = auto()
+
+
+NO_FEATURES: Final = Feature(0)
+ALL_FEATURES: Final = ~NO_FEATURES
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a model can do at an endpoint: everything, but for what it ``lacks``.
+
+    ``context`` is in tokens, input and output; None: not known. ``has`` is what the configuration
+    says is there.
+    """
+
+    lacks: Feature = NO_FEATURES
+    context: int | None = None
+    has: Feature = NO_FEATURES
+
+    def after(self, lesson: Abilities) -> Abilities:
+        """The same with what a refusal has taught; what is configured to be there stays."""
+        contexts = [one.context for one in (self, lesson) if one.context is not None]
+        lacks = self.lacks | (lesson.lacks & ~self.has)
+        return Abilities(lacks, min(contexts, default=None), self.has)
+
+
+class Unmet(NamedTuple):
+    """Why nobody can serve a request: for the client, with the field at fault."""
+
+    message: str
+    param: str
+
+
+def configured(capabilities: Mapping[str, Capabilities], model: str) -> Abilities:
+    """What the configuration says of the endpoint's own name for a model, by pattern.
+
+    Later entries win, field by field. Ollama's ``:latest`` may be left out on either side.
+    """
+    lacks = has = NO_FEATURES
+    for feature in Feature:
+        able = _stated(capabilities, model, str(feature.name).lower())
+        if able is False:
+            lacks |= feature
+        elif able:
+            has |= feature
+    return Abilities(lacks, _stated(capabilities, model, "context_length"), has)
+
+
+def stream_usage(capabilities: Mapping[str, Capabilities], model: str) -> bool | None:
+    """Whether streams are configured to have token counts; None where nothing is said of it."""
+    said: bool | None = _stated(capabilities, model, "stream_usage")
+    return said
+
+
+def needs(body: Mapping[str, Any], of: Feature) -> Feature:
+    """Which of the features ``of`` this request needs.
+
+    Only those are looked for: images may be anywhere in a long history. Tools that run on the
+    server need none. An effort of ``none`` asks for no reasoning, any other does.
+    """
+    wanted, found = int(of), 0  # a flag is many times slower than its number
+    for feature, asks in _ASKS:
+        if wanted & feature and asks(body):
+            found |= feature
+    return Feature(found)
+
+
+def missing_features(
+    body: Mapping[str, Any], model: str, needed: Feature, lacks: Iterable[int]
+) -> Unmet:
+    """What to say where each endpoint of a model lacks some of what is ``needed``.
+
+    ``lacks`` has one entry for each endpoint, of which there is at least one.
+    """
+    nowhere, somewhere = needed, NO_FEATURES
+    for lack in lacks:
+        nowhere &= lack
+        somewhere |= needed & lack
+    if nowhere:
+        what = _listed([_NAMES[feature] for feature in nowhere])
+    else:
+        what = _listed([_NAMES[feature] for feature in somewhere]) + " at once"
+    message = f"No endpoint that serves '{model[:_SHOWN]}' supports {what}."
+    return Unmet(message, _param(body, next(iter(nowhere or somewhere))))
+
+
+def too_long(body: Mapping[str, Any], model: str, tokens: int, context: int) -> Unmet:
+    """What to say where a request of about ``tokens`` fits into nobody's context."""
+    message = (
+        f"The request has about {tokens} tokens; the largest context for '{model[:_SHOWN]}' is "
+        f"{context}."
+    )
+    return Unmet(message, "messages" if _is_chat(body) else "input")
+
+
+def _stated(capabilities: Mapping[str, Capabilities], model: str, field: str) -> Any:
+    """The last that is said of a field."""
+    said = None
+    for pattern, entry in capabilities.items():
+        value = getattr(entry, field)
+        if value is not None and _matches(model, pattern):
+            said = value
+    return said
+
+
+def _matches(model: str, pattern: str) -> bool:
+    if fnmatchcase(model, pattern) or model + _LATEST == pattern:
+        return True
+    return model.endswith(_LATEST) and fnmatchcase(model.removesuffix(_LATEST), pattern)
+
+
+def _listed(names: list[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _is_chat(body: Mapping[str, Any]) -> bool:
+    return "messages" in body
+
+
+def _param(body: Mapping[str, Any], feature: Feature) -> str:
+    return _PARAMS[feature][_is_chat(body)]
+
+
+def _offers_tools(body: Mapping[str, Any]) -> bool:
+    tools = (tool for tool in _dicts(body.get("tools")) if tool.get("type") in _CALLABLE)
+    return any(tools) or any(_dicts(body.get("functions")))
+
+
+def _forces_a_call(body: Mapping[str, Any]) -> bool:
+    if not _offers_tools(body):
+        return False
+    choice = body.get("tool_choice") or body.get("function_call")
+    if not isinstance(choice, dict):
+        return choice == "required"
+    kind = choice.get("type")
+    if kind == "allowed_tools":
+        allowed = choice.get("allowed_tools")  # in Chat Completions it is an object of its own
+        return (allowed if isinstance(allowed, dict) else choice).get("mode") == "required"
+    return kind in _CALLABLE if kind is not None else "name" in choice
+
+
+def _has_a_schema(body: Mapping[str, Any]) -> bool:
+    text = body.get("text")
+    forms = (text.get("format") if isinstance(text, dict) else None, body.get("response_format"))
+    return any(form.get("type") == "json_schema" for form in forms if isinstance(form, dict))
+
+
+def _shows_images(body: Mapping[str, Any]) -> bool:
+    return any(part.get("type") in _IMAGES for part in _parts(body))
+
+
+def _asks_to_reason(body: Mapping[str, Any]) -> bool:
+    reasoning = body.get("reasoning")
+    effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
+    return (effort or body.get("reasoning_effort") or "none") != "none"
+
+
+def _parts(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The parts of every message, and of every tool's output."""
+    for field in ("input", "messages", "instructions"):
+        for item in _dicts(body.get(field)):
+            yield from _dicts(item.get("content"))
+            output = item.get("output")
+            yield from _dicts([output] if isinstance(output, dict) else output)
+
+
+def _dicts(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, list):
+        yield from (entry for entry in value if isinstance(entry, dict))
+
+
+_ASKS: Final[tuple[tuple[int, Callable[[Mapping[str, Any]], bool]], ...]] = (
+    (int(Feature.TOOLS), _offers_tools),
+    (int(Feature.TOOL_CHOICE), _forces_a_call),
+    (int(Feature.JSON_SCHEMA), _has_a_schema),
+    (int(Feature.VISION), _shows_images),
+    (int(Feature.REASONING), _asks_to_reason),
+)
+
+_NAMES: Final[Mapping[Feature, str]] = {
+    Feature.TOOLS: "function tools",
+    Feature.TOOL_CHOICE: "a forced tool choice",
+    Feature.JSON_SCHEMA: "a JSON schema for the answer",
+    Feature.VISION: "images in the input (vision)",
+    Feature.REASONING: "a reasoning effort",
+}
+
+_PARAMS: Final[Mapping[Feature, tuple[str, str]]] = {
+    Feature.TOOLS: ("tools", "tools"),
+    Feature.TOOL_CHOICE: ("tool_choice", "tool_choice"),
+    Feature.JSON_SCHEMA: ("text.format", "response_format"),
+    Feature.VISION: ("input", "messages"),
+    Feature.REASONING: ("reasoning", "reasoning_effort"),
+}
+"""The field at fault, in Responses and in Chat Completions."""

@@ -1,0 +1,136 @@
+"""The values that settings are made of: their types, and what is wrong with a value.
+
+No message carries the value itself, since it could be a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_core import PydanticCustomError
+
+__all__ = [
+    "BaseUrl",
+    "Count",
+    "CountOrZero",
+    "DaysOrForever",
+    "KeepAlive",
+    "Name",
+    "PluginName",
+    "Port",
+    "Positive",
+    "Seconds",
+    "SecondsOrZero",
+    "Secret",
+    "Share",
+    "StateUrl",
+    "Text",
+    "not_empty",
+    "wrong",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,63}")
+_KEEP_ALIVE = re.compile(r"-?\d{1,9}(\.\d{1,9})?(ns|us|µs|ms|s|m|h)")
+_PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_OPERATIONS = ("/responses", "/chat/completions", "/models", "/api/chat", "/api/tags")
+
+
+def wrong(message: str) -> PydanticCustomError:
+    """What a validator raises; ``message`` continues the name of the field."""
+    return PydanticCustomError("rule", message)
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):
+        raise wrong("must be a number")
+    return value
+
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise wrong("must be 1 to 64 letters, digits or . _ @ : - and begin with a letter or digit")
+    return value
+
+
+def _secret(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not text:
+        raise wrong("is empty")
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise wrong("contains blanks, line ends or characters outside ASCII")
+    return value
+
+
+def _plugin(value: str) -> str:
+    if not _PLUGIN.fullmatch(value):
+        raise wrong('must have the form "package.module:factory"')
+    return value
+
+
+def _keep_alive(value: str | int) -> str | int:
+    if isinstance(value, str) and not _KEEP_ALIVE.fullmatch(value):
+        raise wrong('must be a number of seconds or a duration such as "30m"; -1 is for ever')
+    return value
+
+
+def _base_url(value: str) -> str:
+    """An http(s) URL that paths can be appended to, without its trailing slash."""
+    if not (value.isascii() and value.isprintable()) or " " in value:
+        raise wrong("contains blanks, line ends or characters outside ASCII")
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise wrong('must be a URL like "https://host:port/v1"')
+    if "@" in parts.netloc:
+        raise wrong("must not contain a user or password; a key belongs in api_key")
+    if "?" in value or "#" in value:
+        raise wrong("must not contain a query or fragment")
+    base = value.rstrip("/")
+    if base.endswith(_OPERATIONS):
+        raise wrong("must be the base of the API, without the path of an operation")
+    return base
+
+
+def _state_url(value: SecretStr) -> SecretStr:
+    url = value.get_secret_value()
+    if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
+        return value
+    if url.startswith(("postgresql://", "postgres://")):
+        return value
+    raise wrong('must be like "sqlite:///FILE" or "postgresql://USER:PASSWORD@HOST/DATABASE"')
+
+
+def _forever(value: object) -> object:
+    # A word, since a null counts as the field left out.
+    return None if value == "forever" else value
+
+
+def not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A validator for lists that must have an entry."""
+    # Not min_length: that also complains about a list whose only item is wrong.
+    if not value:
+        raise wrong("must have at least one entry")
+    return value
+
+
+Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
+Seconds = Positive
+SecondsOrZero = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, BeforeValidator(_number), Field(ge=1)]
+CountOrZero = Annotated[int, BeforeValidator(_number), Field(ge=0)]
+Port = Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)]
+Share = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
+Text = Annotated[str, Field(min_length=1)]
+KeepAlive = Annotated[str | int, BeforeValidator(_number), AfterValidator(_keep_alive)]
+Name = Annotated[str, AfterValidator(_name)]
+Secret = Annotated[SecretStr, AfterValidator(_secret)]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
+PluginName = Annotated[str, AfterValidator(_plugin)]
+DaysOrForever = Annotated[Positive | None, BeforeValidator(_forever)]
