@@ -15,7 +15,7 @@ The way of a request::
                           │
                           ▼
                      router/pipeline    plan → choose endpoint → attempt → translate → record
-                          │                 balance (pure)   upstream   translate (pure)
+                          │                 failover, balance   upstream   translate
                           ▼
                      upstream           responses | chat | ollama
                           │  batches of Frames
@@ -27,6 +27,10 @@ The primitives:
 - ``Exchange`` (``router.exchange``): one request's life, handed from room to room.
 - ``Sink`` (``router.exchange``): where an answer goes. Streams are pushed: ``sink.feed(batch)``.
 - ``Frame`` (``router.wire.frame``): one server-sent event, decoded when someone asks.
+- ``Generation`` (``router.generations``): the plugins of one configuration; a reload makes another.
+- ``Fleet`` (``router.fleet``): the endpoints, and what decides between them; it survives reloads.
+- ``Target`` (``router.endpoints.target``): a model at an endpoint: slots, breaker, averages.
+- ``Plan``, ``Reservation`` (``router.endpoints``): where a request may go, and the slot it got.
 - ``Draft`` (``router.translate.draft``): the response under construction, across attempts.
 - ``Reader`` (``router.translate.reader``): an endpoint's bytes in, response events out. Pure.
 - ``Adapter``, ``Transport`` (``router.upstream.contract``): how an endpoint is spoken to.

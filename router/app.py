@@ -11,15 +11,16 @@ from typing import Final
 from aiohttp import web
 
 from plugins import default_plugins
-from router.endpoints.prober import Prober
-from router.endpoints.registry import Endpoint, Registry
-from router.endpoints.slots import SlotKey
+from router.endpoints.registry import Registry
 from router.errors import StateUnavailable
+from router.fleet import Fleet
+from router.generations import Generations, first_output
 from router.pipeline import Pipeline
-from router.plugin import Chain, Plugin, Proceed
+from router.plugin import Chain, Plugin
+from router.reload import Reloader
 from router.runs.manager import Runs
 from router.settings.load import Mistake, SettingsError
-from router.settings.schema import Settings, State
+from router.settings.schema import EndpointSettings, Settings, State
 from router.state.connect import open_database
 from router.state.conversations import Conversations
 from router.state.presence import Presence
@@ -33,7 +34,9 @@ from router.turns.execute import Executor
 from router.turns.resolve import Resolver
 from router.turns.turns import Turns
 from router.upstream.adapters import make_adapter
+from router.upstream.contract import Adapter, Transport
 from router.upstream.http1 import HttpTransport
+from router.web.admin import AdminApi
 from router.web.chat import ChatApi
 from router.web.conversations import ConversationsApi
 from router.web.front import Front
@@ -44,15 +47,18 @@ from router.web.routes import Apis, add_routes
 from router.web.service import Service
 from router.web.stored import StoredApi
 
-__all__ = ["FRONT", "REGISTRY", "create_app", "load_plugins", "package_version"]
+__all__ = ["FLEET", "FRONT", "RELOADER", "create_app", "load_plugins", "package_version"]
 
 _log = get_logger("router.app")
 
 FRONT: Final = web.AppKey("front", Front)
 """Where an application keeps its front, for whoever runs it to drain."""
 
-REGISTRY: Final = web.AppKey("registry", Registry)
+FLEET: Final = web.AppKey("fleet", Fleet)
 """Where an application keeps its endpoints and their slots, for whoever runs it to look at."""
+
+RELOADER: Final = web.AppKey("reloader", Reloader)
+"""Where an application keeps what gives it another configuration while it runs."""
 
 
 def package_version() -> str:
@@ -71,17 +77,21 @@ def create_app(config: Settings) -> web.Application:
     noticed within a second. Raises SettingsError for plugins that cannot be made.
     """
     metrics = Metrics(package_version())
-    registry = _registry(config, metrics)
-    chain = Chain(_plugins(config, metrics, registry))
-    front = Front(chain, config.server)
-    pipeline = Pipeline(registry, config, metrics, chain.first_output)
-    prober = _prober(config, registry, metrics)
-    proceed = chain.through(pipeline.answer)
-    stateful = Stateful(config.state, chain, proceed, metrics)
+    fleet = Fleet(config, _connect, metrics)
+    registry = fleet.registry
+    pipeline = Pipeline(fleet, config.server.keepalive_interval, metrics, first_output)
+
+    def make_plugins(settings: Settings) -> list[Plugin]:
+        return _plugins(settings, metrics, registry)
+
+    generations = Generations(Chain(make_plugins(config)), pipeline.answer)
+    front = Front(generations, config.server)
+    stateful = Stateful(config.state, generations, metrics)
     front.drain_beside(stateful.runs.drain)
     app = web.Application(client_max_size=front.max_body)
     app[FRONT] = front
-    app[REGISTRY] = registry
+    app[FLEET] = fleet
+    app[RELOADER] = reloader = Reloader(config, make_plugins, fleet, generations, metrics)
     add_routes(
         app,
         front,
@@ -90,8 +100,9 @@ def create_app(config: Settings) -> web.Application:
             StoredApi(front, stateful.responses, stateful.runs, stateful.turns),
             ConversationsApi(front, stateful.conversations, stateful.responses.find_items),
             PromptsApi(front, stateful.prompts),
-            ChatApi(front, proceed),
+            ChatApi(front),
             ModelsApi(registry),
+            AdminApi(front, fleet, reloader),
         ),
         Service(front, registry, metrics, stateful.database),
         metrics_need_key=config.metrics.require_key,
@@ -100,13 +111,13 @@ def create_app(config: Settings) -> web.Application:
     async def drain(app: web.Application) -> None:
         await front.drain(config.server.drain_timeout)
 
-    app.cleanup_ctx.append(_life(chain, registry, prober, stateful, front))
+    app.cleanup_ctx.append(_life(generations, fleet, stateful, front))
     app.on_shutdown.append(drain)
     return app
 
 
 def _life(
-    chain: Chain, registry: Registry, prober: Prober, stateful: Stateful, front: Front
+    generations: Generations, fleet: Fleet, stateful: Stateful, front: Front
 ) -> Callable[[web.Application], AsyncIterator[None]]:
     """What is started with the application, in this order, and stopped in the opposite one."""
 
@@ -114,12 +125,10 @@ def _life(
         async with AsyncExitStack() as stack:
             stack.push_async_callback(stateful.database.close)
             await stateful.database.start()
-            await chain.start()
-            stack.push_async_callback(chain.stop)
-            for endpoint in registry.endpoints:
-                stack.push_async_callback(endpoint.transport.close)
-            stack.push_async_callback(prober.stop)
-            prober.start()
+            await generations.start()
+            stack.push_async_callback(generations.stop)
+            stack.push_async_callback(fleet.stop)
+            fleet.start()
             stack.push_async_callback(stateful.stop)
             await stateful.start()
             stack.push_async_callback(front.stop)
@@ -132,7 +141,7 @@ def _life(
 class Stateful:
     """What keeps state, put together."""
 
-    def __init__(self, config: State, chain: Chain, proceed: Proceed, metrics: Metrics) -> None:
+    def __init__(self, config: State, generations: Generations, metrics: Metrics) -> None:
         self.database = database = open_database(config)
         self.responses = Responses(database)
         self.conversations = Conversations(database)
@@ -140,14 +149,14 @@ class Stateful:
         self._presence = Presence(database, config.lease)
         lock = TurnLock(self.conversations, self._presence.id)
         resolver = Resolver(self.responses, self.conversations, lock)
-        executor = Executor(chain, proceed, self.responses, resolver)
+        executor = Executor(generations, self.responses, resolver)
         self.runs = Runs(
             database, self._presence, config, executor.execute, metrics.state.run_ended
         )
         metrics.state.watch(
             lambda: database.up, lambda: self.runs.running, lambda: self.runs.queued
         )
-        self.turns = Turns(database, self.responses, resolver, self.runs, config, proceed)
+        self.turns = Turns(database, self.responses, resolver, self.runs, config)
         self._retention = Retention(self.responses, self.conversations, config.retention_days)
 
     async def start(self) -> None:
@@ -166,25 +175,8 @@ class Stateful:
             _log.warning("left without a word: the database does not answer")
 
 
-def _registry(config: Settings, metrics: Metrics) -> Registry:
-    endpoints = [
-        Endpoint(settings, make_adapter(settings), HttpTransport(settings))
-        for settings in config.endpoints
-    ]
-
-    def slots_changed(slot: SlotKey, in_flight: int) -> None:
-        metrics.slots_changed(slot, in_flight, known=registry.known_model(slot[1]))
-
-    registry = Registry(endpoints, config.balance, slots_changed)
-    metrics.queue_depth(lambda: registry.slots.waiting)
-    return registry
-
-
-def _prober(config: Settings, registry: Registry, metrics: Metrics) -> Prober:
-    def told(endpoint: Endpoint) -> None:
-        metrics.endpoint_up.labels(endpoint.name).set(1 if endpoint.answers else 0)
-
-    return Prober(registry, config.balance.health_interval, told)
+def _connect(settings: EndpointSettings) -> tuple[Adapter, Transport]:
+    return make_adapter(settings), HttpTransport(settings)
 
 
 def _plugins(config: Settings, metrics: Metrics, registry: Registry) -> list[Plugin]:
@@ -225,7 +217,11 @@ def _load_plugin(name: str) -> Plugin:
         raise _NoPlugin(f"the module '{module}' has no '{factory}'")
     if not callable(make):
         raise _NoPlugin(f"'{factory}' cannot be called")
-    plugin = make()
+    try:
+        plugin = make()
+    except Exception as exc:
+        exc.add_note(f"the plugin {name} could not be made")
+        raise
     if not isinstance(plugin, Plugin):
         raise _NoPlugin(f"it made {type(plugin).__name__}, which is not a router.plugin.Plugin")
     return plugin

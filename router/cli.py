@@ -1,9 +1,10 @@
-"""The command line: ``switchyard serve | demo | check | state | simulate``.
+"""The command line: ``switchyard serve | demo | check | endpoints | probe | state | simulate``.
 
 Exit status: 0 all is well; 1 the settings, the address or the database cannot be used; 2 a wrong
-command line, an endpoint or a database that did not answer ``check``, or stored state in which
-``state`` found something broken; 130 interrupted. A mistake of the user is one line
-per mistake on stderr, never a traceback. Each command imports what it needs when it runs.
+command line, an endpoint or a database that did not answer ``check``, a router that did not answer
+``endpoints``, a model that ``probe`` could not ask, or stored state in which ``state`` found
+something broken; 130 interrupted. A mistake of the user is one line per mistake on stderr, never a
+traceback. Each command imports what it needs when it runs.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from router import cli_state
+from router import cli_endpoints, cli_probe, cli_state
+from router.terminal import printable
 
 if TYPE_CHECKING:
     from router.probe import ProbeResult
     from router.settings.schema import EndpointSettings, Settings
+    from router.settings.watch import ConfigFile
 
 __all__ = ["main"]
 
@@ -71,6 +74,16 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--config", type=Path, required=True, metavar="FILE")
     check.set_defaults(run=_check)
 
+    endpoints = commands.add_parser(
+        "endpoints", help="show how the endpoints of a running router are, take one out"
+    )
+    cli_endpoints.add_arguments(endpoints)
+    endpoints.set_defaults(run=_endpoints)
+
+    probe = commands.add_parser("probe", help="ask what the models of every endpoint can do")
+    cli_probe.add_arguments(probe)
+    probe.set_defaults(run=_probe_models)
+
     state = commands.add_parser("state", help="check, vacuum or export what is stored")
     cli_state.add_arguments(state)
     state.set_defaults(run=_state)
@@ -80,6 +93,13 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--port", type=_port, required=True)
     simulate.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
     simulate.add_argument("--models", type=_names, default=(), metavar="A,B", help="what it serves")
+    simulate.add_argument(
+        "--load-seconds",
+        type=_seconds,
+        default=0.0,
+        metavar="S",
+        help="what ollama takes to load a model (default: 0)",
+    )
     simulate.set_defaults(run=_simulate)
     return parser
 
@@ -101,6 +121,16 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise argparse.ArgumentTypeError("must be a number of seconds")
+    return seconds
+
+
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
@@ -109,11 +139,12 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    settings = _settings(args.config, host=args.host, port=args.port)
+    config = _config(args.config, host=args.host, port=args.port)
+    settings = _loaded(config)
     from router import serve
 
     with _usable(args.config), _listening_on(settings.server.host, settings.server.port):
-        return serve.run(settings)
+        return serve.run(settings, config)
 
 
 def _demo(args: argparse.Namespace) -> int:
@@ -126,7 +157,9 @@ def _demo(args: argparse.Namespace) -> int:
 def _simulate(args: argparse.Namespace) -> int:
     from router.simulate import server
 
-    return server.run(args.dialect, args.host, args.port, args.models)
+    return server.run(
+        args.dialect, args.host, args.port, args.models, load_seconds=args.load_seconds
+    )
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -149,6 +182,14 @@ def _check(args: argparse.Namespace) -> int:
     return 0 if answered == count and usable else 2
 
 
+def _endpoints(args: argparse.Namespace) -> int:
+    return cli_endpoints.run(_settings(args.config) if args.config is not None else None, args)
+
+
+def _probe_models(args: argparse.Namespace) -> int:
+    return cli_probe.run(_settings(args.config), args)
+
+
 def _state(args: argparse.Namespace) -> int:
     settings = _settings(args.config)
     with _usable(args.config):
@@ -156,16 +197,27 @@ def _state(args: argparse.Namespace) -> int:
     return status
 
 
-def _settings(path: Path, host: str | None = None, port: int | None = None) -> Settings:
-    from router.settings.load import SettingsError, load_settings
+def _settings(path: Path) -> Settings:
+    return _loaded(_config(path))
+
+
+def _config(path: Path, host: str | None = None, port: int | None = None) -> ConfigFile:
+    """The file, with the command line's options in the place of what it says."""
+    from router.settings.watch import ConfigFile
 
     environ = dict(os.environ)
     if host is not None:
         environ["SWITCHYARD_SERVER__HOST"] = host
     if port is not None:
         environ["SWITCHYARD_SERVER__PORT"] = str(port)
+    return ConfigFile(path, environ)
+
+
+def _loaded(config: ConfigFile) -> Settings:
+    from router.settings.document import SettingsError
+
     try:
-        return load_settings(path, environ)
+        return config.load()
     except SettingsError as exc:
         raise _UserError(str(exc)) from None
 
@@ -232,19 +284,19 @@ def _can_serve(endpoint: EndpointSettings, result: ProbeResult) -> bool:
 def _described(endpoint: EndpointSettings, result: ProbeResult) -> Iterator[str]:
     yield f"{endpoint.name}  {endpoint.url}"
     if not _can_serve(endpoint, result):
-        yield f"  FAILED     {_printable(result.error or '')}"
+        yield f"  FAILED     {printable(result.error or '')}"
         yield f"  dialect    {_spoken(endpoint.dialect, result.speaks)}"
         return
     yield f"  reachable  in {result.latency * 1000:.0f} ms"
     yield f"  dialect    {_spoken(endpoint.dialect, result.speaks)}"
     if result.error is not None:
-        yield f"  serves     what is configured; it does not tell: {_printable(result.error)}"
+        yield f"  serves     what is configured; it does not tell: {printable(result.error)}"
         return
-    shown = ", ".join(_printable(name) for name in result.models[:_MODELS_SHOWN])
+    shown = ", ".join(printable(name) for name in result.models[:_MODELS_SHOWN])
     more = len(result.models) - _MODELS_SHOWN
     yield f"  serves     {shown or 'no model'}{f' and {more} more' if more > 0 else ''}"
     if missing := _not_served(endpoint, result.models):
-        yield f"  NOT LISTED {', '.join(_printable(name) for name in missing)} (configured)"
+        yield f"  NOT LISTED {', '.join(printable(name) for name in missing)} (configured)"
 
 
 def _spoken(configured: str, speaks: Sequence[str]) -> str:
@@ -261,8 +313,3 @@ def _not_served(endpoint: EndpointSettings, served: Sequence[str]) -> list[str]:
     names = dict.fromkeys([*(endpoint.models or ()), *endpoint.aliases.values()])
     listed = {*served, *(name.removesuffix(":latest") for name in served)}
     return [name for name in names if name not in listed and not _PATTERN.search(name)]
-
-
-def _printable(text: str) -> str:
-    """``text`` from the network without anything that a terminal would obey."""
-    return "".join(char if char.isprintable() else "?" for char in text)

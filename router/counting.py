@@ -5,7 +5,10 @@ from __future__ import annotations
 import orjson
 
 from router.delivery import answer_headers
-from router.endpoints.registry import Registry, Target
+from router.endpoints.plan import Plan
+from router.endpoints.registry import Registry
+from router.endpoints.selector import Selector
+from router.endpoints.target import Target
 from router.errors import UpstreamError, UpstreamRejected
 from router.exchange import Exchange, Sink
 from router.telemetry.log import get_logger
@@ -17,14 +20,21 @@ __all__ = ["count_tokens"]
 _log = get_logger("router.counting")
 
 
-async def count_tokens(registry: Registry, exchange: Exchange, sink: Sink) -> None:
+async def count_tokens(
+    registry: Registry, selector: Selector, exchange: Exchange, sink: Sink
+) -> None:
     """Ask an endpoint that can count; estimate, and say so, where none can."""
+    group = await registry.group(exchange.model or "")
     requests = {
         target: request
-        for target in await registry.targets(exchange.model or "")
+        for target in group.targets
         if (request := target.endpoint.adapter.count_tokens(exchange, target.model))
     }
-    count = await _counted(registry, exchange, requests) if requests else None
+    count = None
+    if requests:
+        plan = Plan(group, tuple(requests), exchange.caller)
+        plan.probes = False
+        count = await _counted(selector, plan, exchange, requests)
     notes: dict[str, str] = {}
     if count is None:
         count = estimate_tokens(prompt_chars(exchange.body))
@@ -34,25 +44,28 @@ async def count_tokens(registry: Registry, exchange: Exchange, sink: Sink) -> No
 
 
 async def _counted(
-    registry: Registry, exchange: Exchange, requests: dict[Target, UpstreamRequest]
+    selector: Selector, plan: Plan, exchange: Exchange, requests: dict[Target, UpstreamRequest]
 ) -> int | None:
     """What one endpoint counted, or None; raises UpstreamRejected for a bad request."""
-    async with registry.reserve(tuple(requests)) as target:
-        exchange.endpoint = target.endpoint.name
-        exchange.attempts += 1
+    reservation = await selector.reserve(plan)
+    target = reservation.target
+    exchange.endpoint = target.endpoint.name
+    exchange.attempts += 1
+    try:
+        answer = await target.endpoint.transport.send(requests[target])
         try:
-            answer = await target.endpoint.transport.send(requests[target])
-            try:
-                return _input_tokens(await answer.body())
-            finally:
-                answer.close()
-        except UpstreamRejected as error:
-            error.message = target.endpoint.redacted(error.message)
-            raise
-        except UpstreamError as error:
-            message = target.endpoint.redacted(error.message)
-            _log.warning("token count failed", endpoint=exchange.endpoint, error=message)
-            return None
+            return _input_tokens(await answer.body())
+        finally:
+            answer.close()
+    except UpstreamRejected as error:
+        error.message = target.endpoint.redacted(error.message)
+        raise
+    except UpstreamError as error:
+        message = target.endpoint.redacted(error.message)
+        _log.warning("token count failed", endpoint=exchange.endpoint, error=message)
+        return None
+    finally:
+        selector.release(reservation)
 
 
 def _input_tokens(body: bytes) -> int | None:

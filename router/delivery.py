@@ -28,16 +28,16 @@ _MAX_HELD: Final = 256
 """So many events without any output are held back; it is usually two."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Job:
     """What an operation wants from whichever endpoint is chosen.
 
-    ``prepare`` makes the call for an adapter and a model; ``draft`` is the response under
+    ``prepare`` makes the call for an adapter, a model and a draft; ``draft`` is the response under
     construction, None for operations without one; ``fail`` ends a stream that no reader has begun.
     """
 
-    prepare: Callable[[Adapter, str], Call]
-    fail: Callable[[RouterError], list[Frame]]
+    prepare: Callable[[Adapter, str, Draft | None], Call]
+    fail: Callable[[RouterError, Draft | None], list[Frame]]
     draft: Draft | None = None
 
 
@@ -50,7 +50,7 @@ class Delivery:
         sink: Sink,
         job: Job,
         keepalive_interval: float,
-        first_output: Callable[[Exchange], None],
+        first_output: Callable[[], None],
     ) -> None:
         self._exchange = exchange
         self._sink = sink
@@ -75,24 +75,27 @@ class Delivery:
             if not (reader.has_output or reader.ended):
                 self._hold(frames)
                 return
+            frames = [*self._held, *frames]
+            self._held = []
             if not self._sink.opened:
-                frames = [*self._held, *frames]
                 self._open()
             self._exchange.first_output = time.monotonic()
-            self._first_output(self._exchange)
+            self._first_output()
         if frames:
             self._sink.feed(frames)
 
     def _hold(self, frames: list[Frame]) -> None:
-        """Keep what is no output back, as long as the head may be kept back."""
-        if self._sink.opened:
-            if self._job.draft is not None:
-                self._job.draft.delivered = True
-            self._sink.feed(frames)
-            return
+        """Keep what is no output back, as long as it may be kept back."""
+        draft = self._job.draft
         self._held.extend(frames)
         if len(self._held) > _MAX_HELD:
             self._open_early()
+        # Without a draft it carries the id of this attempt, which may not be the last.
+        if self._sink.opened and (draft is not None or len(self._held) > _MAX_HELD):
+            held, self._held = self._held, []
+            if draft is not None:
+                draft.delivered = True
+            self._sink.feed(held)
 
     def rewind(self) -> None:
         """Forget what an attempt made that has not been delivered."""
@@ -102,7 +105,8 @@ class Delivery:
             self._job.draft.rewind()
 
     def end_with(self, frames: list[Frame]) -> None:
-        """End a stream that has begun with these events."""
+        """End a stream that has begun with these events, after what was still held."""
+        frames = [*self._held, *frames]
         if frames:
             self._sink.feed(frames)
         self._sink.end()
@@ -116,7 +120,9 @@ class Delivery:
         if self._sink.opened:
             return
         draft = self._job.draft
-        frames = self._held or (draft.open() if draft is not None else [])
+        frames: list[Frame] = []
+        if draft is not None:
+            frames, self._held = self._held or draft.open(), []
         self._open()
         if frames:
             with contextlib.suppress(ClientGone):  # whoever feeds it next is told again
@@ -124,7 +130,6 @@ class Delivery:
 
     def _open(self) -> None:
         self.close()
-        self._held = []
         if self._job.draft is not None:
             self._job.draft.delivered = True
         exchange = self._exchange

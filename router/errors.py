@@ -3,6 +3,7 @@
     RouterError
     ├── InvalidRequest          400  the caller's fault; the field is named in ``param``
     ├── AuthenticationFailed    401  no key, or a wrong one
+    ├── Forbidden               403  closed to everybody
     ├── NotFound                404  no such object or route
     │   └── ModelNotFound       404  no endpoint serves the model
     ├── MethodNotAllowed        405
@@ -19,7 +20,9 @@
         ├── UpstreamRateLimited 429  with its Retry-After
         ├── UpstreamFailure     502  5xx, 401/403, garbage, a broken connection
         ├── UpstreamUnavailable 503  no connection could be made
+        ├── ModelLoadFailed     503  the endpoint could not bring the model into memory
         └── UpstreamTimeout     504  a deadline of the endpoint's ``timeouts`` passed
+            └── UpstreamTooLong 504  that of the whole answer (``timeouts.total``)
 
 The envelope and the statuses are those of the wire contract: ``{"error": {"message", "type",
 "param", "code"}}``, all four keys always present.
@@ -33,9 +36,11 @@ from typing import ClassVar, Final
 __all__ = [
     "AuthenticationFailed",
     "Conflict",
+    "Forbidden",
     "InternalError",
     "InvalidRequest",
     "MethodNotAllowed",
+    "ModelLoadFailed",
     "ModelNotFound",
     "NotFound",
     "NotSupported",
@@ -50,6 +55,7 @@ __all__ = [
     "UpstreamRateLimited",
     "UpstreamRejected",
     "UpstreamTimeout",
+    "UpstreamTooLong",
     "UpstreamUnavailable",
 ]
 
@@ -112,6 +118,14 @@ class AuthenticationFailed(RouterError):
     status = 401
     type = "invalid_request_error"
     default_code = "invalid_api_key"
+
+
+class Forbidden(RouterError):
+    """403: closed to everybody, as it is configured."""
+
+    status = 403
+    type = "invalid_request_error"
+    default_code = "forbidden"
 
 
 class NotFound(RouterError):
@@ -198,7 +212,7 @@ class UpstreamError(RouterError):
     may (nothing but the connection failed), so that a single candidate is tried once more.
     """
 
-    elsewhere: ClassVar[bool] = True
+    elsewhere: bool = True
 
     def __init__(
         self,
@@ -251,8 +265,25 @@ class UpstreamUnavailable(UpstreamError):
     default_code = "upstream_unavailable"
 
 
+class ModelLoadFailed(UpstreamError):
+    """503: the endpoint could not bring the model into memory; it may well serve its others."""
+
+    status = 503
+    default_code = "model_load_failed"
+
+
 class UpstreamTimeout(UpstreamError):
     """504: a deadline of the endpoint's ``timeouts`` passed."""
 
     status = 504
     default_code = "upstream_timeout"
+
+
+class UpstreamTooLong(UpstreamTimeout):
+    """504: the answer was not whole in time. ``begun``: some of it had arrived, so that the
+    endpoint is well and only the answer too long.
+    """
+
+    def __init__(self, message: str, *, begun: bool) -> None:
+        super().__init__(message)
+        self.begun = begun

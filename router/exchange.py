@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from router.errors import InternalError, RouterError
 from router.translate.draft import Draft
 from router.wire.frame import Frame
+
+if TYPE_CHECKING:
+    from router.generations import Generation
 
 __all__ = ["ClientGone", "Exchange", "Operation", "Outcome", "Record", "Sink", "internal_error"]
 
@@ -32,6 +35,7 @@ class Operation(Enum):
     PROMPTS = "prompts"
     CHAT = "chat_completions"
     MODELS = "models"
+    ADMIN = "admin"
     OTHER = "other"
 
 
@@ -112,7 +116,8 @@ class Exchange:
     router itself ends it before its time. ``draft`` is the response under construction where it
     was begun before the exchange (a background run), ``record`` what becomes of it in the end,
     ``account`` the endpoint account that served it. ``usage`` is a Responses ``usage`` object,
-    whatever the endpoint speaks.
+    whatever the endpoint speaks. ``generation`` are the plugins that it began with and ends with;
+    whoever lets it in sets that.
     """
 
     __slots__ = (
@@ -126,6 +131,7 @@ class Exchange:
         "error_code",
         "finished",
         "first_output",
+        "generation",
         "headers",
         "id",
         "method",
@@ -142,6 +148,8 @@ class Exchange:
         "stream",
         "usage",
     )
+
+    generation: Generation
 
     def __init__(
         self,

@@ -1,50 +1,43 @@
 """The way of a request: plan → choose an endpoint → attempt → translate → record.
 
 The pipeline is the core of the plugin chain: it gets an admitted, validated exchange and a sink,
-and answers one into the other. It knows endpoints by their contracts only. Everything that goes
-wrong before the sink was opened is raised as a RouterError; afterwards the stream itself says so.
+and answers one into the other. It knows endpoints by their contracts only. Which of them is tried,
+and which next, is ``router.failover``'s to decide; here is what an attempt does. Everything that
+goes wrong before the sink was opened is raised as a RouterError; afterwards the stream itself says
+so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from copy import copy
 from typing import Any, Final
 
 import orjson
 
+from router.attempt import Attempt
 from router.counting import count_tokens
 from router.delivery import Delivery, Job, answer_headers
 from router.drafts import new_draft
-from router.endpoints.registry import Registry, Target
-from router.errors import (
-    InvalidRequest,
-    NotSupported,
-    Overloaded,
-    RouterError,
-    UpstreamError,
-    UpstreamFailure,
-    UpstreamModelMissing,
-    UpstreamRejected,
-    UpstreamUnavailable,
-)
+from router.endpoints.selector import Reservation
+from router.errors import RouterError, UpstreamModelMissing, UpstreamTimeout
 from router.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
-from router.settings.schema import Settings
+from router.fleet import Fleet
+from router.hedging import Opening
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
 from router.translate.draft import Draft
-from router.translate.native import unseal
+from router.translate.native import ENDPOINT_ERRORS
 from router.translate.reader import Reader
-from router.upstream.contract import REASONING_DROPPED, Adapter, Answer, Call, cannot_compact
+from router.upstream.contract import REASONING_DROPPED, Adapter, Call, cannot_compact
 from router.wire.frame import Frame
 
 __all__ = ["Pipeline"]
 
 _log = get_logger("router.pipeline")
-
-_MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
-"""A streamed answer, which is kept until its end, may be as large as one in one piece."""
 
 _CLIENT_LEFT: Final = RouterError("The client closed its connection.")
 
@@ -54,21 +47,23 @@ class Pipeline:
 
     def __init__(
         self,
-        registry: Registry,
-        settings: Settings,
+        fleet: Fleet,
+        keepalive_interval: float,
         metrics: Metrics,
         first_output: Callable[[Exchange], None],
     ) -> None:
-        self._registry = registry
-        self._max_attempts = settings.balance.max_attempts
-        self._keepalive = settings.server.keepalive_interval
+        self._registry = fleet.registry
+        self._selector = fleet.selector
+        self._failover = fleet.failover
+        self._hedging = fleet.hedging
+        self._keepalive = keepalive_interval
         self._metrics = metrics
         self._first_output = first_output
 
     async def answer(self, exchange: Exchange, sink: Sink) -> None:
         """Answer the exchange; raises RouterError as long as nothing has been sent."""
         if exchange.operation is Operation.INPUT_TOKENS:
-            await count_tokens(self._registry, exchange, sink)
+            await count_tokens(self._registry, self._selector, exchange, sink)
             return
         make_job = _chat_job if exchange.operation is Operation.CHAT else _response_job
         try:
@@ -84,44 +79,51 @@ def _response_job(exchange: Exchange) -> Job:
     draft = exchange.draft or new_draft(exchange.body, muted=not exchange.stream)
     compact = exchange.operation is Operation.COMPACT
 
-    def prepare(adapter: Adapter, model: str) -> Call:
+    def prepare(adapter: Adapter, model: str, draft: Draft | None) -> Call:
+        assert draft is not None
         make = adapter.compact if compact else adapter.respond
         return make(exchange, model, draft)
 
-    def fail(error: RouterError) -> list[Frame]:
-        failed = draft.finished("failed", [], None, error=error.response_error())
-        return [*draft.open(), draft.end(failed)]
+    return Job(prepare, _failed_response, draft)
 
-    return Job(prepare, fail, draft)
+
+def _failed_response(error: RouterError, draft: Draft | None) -> list[Frame]:
+    assert draft is not None
+    failed = draft.finished("failed", [], None, error=error.response_error())
+    return [*draft.open(), draft.end(failed)]
 
 
 def _chat_job(exchange: Exchange) -> Job:
-    def prepare(adapter: Adapter, model: str) -> Call:
+    def prepare(adapter: Adapter, model: str, draft: Draft | None) -> Call:
         return adapter.chat(exchange, model)
 
-    def fail(error: RouterError) -> list[Frame]:
-        return [Frame("", orjson.dumps(error.envelope()))]
-
-    return Job(prepare, fail)
+    return Job(prepare, lambda error, draft: [Frame("", orjson.dumps(error.envelope()))])
 
 
 class _Run:
-    """One exchange's attempts, until one succeeds or none is left."""
+    """One exchange's attempts, until one succeeds or none is left. Implements ``Work``."""
 
     def __init__(self, pipeline: Pipeline, exchange: Exchange, sink: Sink, job: Job) -> None:
-        self._registry = pipeline._registry
+        self._selector = pipeline._selector
+        self._failover = pipeline._failover
+        self._hedging = pipeline._hedging
         self._metrics = pipeline._metrics
-        self._max_attempts = pipeline._max_attempts
+        self._tell_first_output = pipeline._first_output
         self._exchange = exchange
         self._sink = sink
         self._job = job
-        self._reader: Reader | None = None
-        self._delivery = Delivery(exchange, sink, job, pipeline._keepalive, pipeline._first_output)
+        self._attempt: Attempt | None = None
+        self._limit: asyncio.Timeout | None = None
+        self._delivery = Delivery(exchange, sink, job, pipeline._keepalive, self._first_output)
+
+    @property
+    def _reader(self) -> Reader | None:
+        return self._attempt.reader if self._attempt is not None else None
 
     async def go(self) -> None:
         """Run to the end. Raises RouterError only while the sink has not been opened."""
         try:
-            await self._attempts()
+            await self._failover.run(self._exchange, self)
         except RouterError as error:
             await self._fail(error)
         except asyncio.CancelledError:
@@ -152,7 +154,7 @@ class _Run:
         if reader is None or not reader.ended:
             self._exchange.outcome = Outcome.FAILED
             self._exchange.error_code = error.code
-        frames = self._job.fail(error) if reader is None else reader.fail(error)
+        frames = reader.fail(error) if reader else self._job.fail(error, self._job.draft)
         if len(frames) > 1:
             self._sink.feed(frames[:-1])
         self._delivery.end_with([await self._keep(last) for last in frames[-1:]])
@@ -207,144 +209,164 @@ class _Run:
             return draft.final or draft.snapshot("failed"), {}
         return reader.final, reader.hidden
 
-    async def _attempts(self) -> None:
-        every = await self._registry.targets(self._exchange.model or "")
-        preferred = self._issuers(every)
-        left: Sequence[Target] = every
-        tried: set[str] = set()
-        failure: RouterError | None = None
-        while True:
-            try:
-                async with self._registry.reserve(left, preferred) as target:
-                    tried.add(target.endpoint.name)
-                    await self._attempt(target)
-                    return
-            except UpstreamError as error:
-                failure = error
-                self._note_failure(target, error)
-                left = self._what_is_left(error, every, tried)
-            except (InvalidRequest, NotSupported) as error:
-                # Its dialect cannot carry the request: another one may.
-                failure = failure or error
-                every = tuple(t for t in every if t != target)
-                left = [t for t in every if t.endpoint.name not in tried]
-            except Overloaded:
-                # Nowhere else is room: why it had to go elsewhere says more.
-                if failure is None:
-                    raise
-                left = ()
-            if not left:
-                raise failure
-            self._reader = None
-            self._delivery.rewind()
+    @property
+    def has_output(self) -> bool:
+        """See ``Work.has_output``."""
+        return self._delivery.has_output
 
-    def _issuers(self, targets: Sequence[Target]) -> Sequence[Target]:
-        """The targets whose account issued encrypted reasoning that the request brings back."""
-        items = self._exchange.body.get("input")
-        if not isinstance(items, list):
-            return ()
-        for item in reversed(items):
-            blob = item.get("encrypted_content") if isinstance(item, dict) else None
-            if isinstance(blob, str) and (account := unseal(blob)[0]) is not None:
-                return [t for t in targets if t.endpoint.account == account]
-        return ()
+    def rewind(self, model: str) -> None:
+        """See ``Work.rewind``."""
+        self._attempt = None
+        self._delivery.rewind()
+        if self._job.draft is not None:
+            self._job.draft.served_by(model)
 
-    def _what_is_left(
-        self, error: UpstreamError, every: Sequence[Target], tried: set[str]
-    ) -> Sequence[Target]:
-        """Where to try next. An endpoint is tried twice only when it is the only one and nothing
-        but its connection failed.
-        """
-        attempts = self._exchange.attempts
-        if self._delivery.has_output or not error.elsewhere or attempts >= self._max_attempts:
-            return ()
-        others = [target for target in every if target.endpoint.name not in tried]
-        if others:
-            return others
-        return every if error.again and attempts == 1 else ()
+    def attempt(self, reservation: Reservation) -> Coroutine[Any, Any, None]:
+        """See ``Work.attempt``."""
+        patience = self._limit = None
+        if reservation.probe:
+            patience = reservation.target.patience(stream=self._exchange.stream)
+        if patience is None:
+            return self._try(reservation)
+        return self._probe(reservation, patience)
 
-    def _note_failure(self, target: Target, error: UpstreamError) -> None:
-        error.message = target.endpoint.redacted(error.message)
-        self._metrics.attempts.labels(target.endpoint.name, error.code or "error").inc()
-        if isinstance(error, UpstreamUnavailable) and error.again:
-            # No connection; an endpoint that answers 503 is there, and may serve other models.
-            target.endpoint.failed_to_connect()
-        _log.warning(
-            "attempt failed",
-            request_id=self._exchange.id,
-            endpoint=target.endpoint.name,
-            model=target.model,
-            attempt=self._exchange.attempts,
-            error=error.message,
-        )
-
-    async def _attempt(self, target: Target) -> None:
-        exchange = self._exchange
-        exchange.endpoint = target.endpoint.name
-        exchange.account = target.endpoint.account
-        answer, reader = await self._send(target)
+    async def _probe(self, reservation: Reservation, patience: float) -> None:
         try:
-            if exchange.stream:
-                await self._stream(answer, reader)
-            else:
-                await self._whole(answer, reader)
-            if reader.failure is not None:
-                exchange.outcome = Outcome.FAILED
-                exchange.error_code = reader.failure
-        finally:
-            exchange.usage = reader.usage
-            answer.close()
-        target.endpoint.answers = True
-        self._metrics.attempts.labels(target.endpoint.name, "ok").inc()
-
-    async def _send(self, target: Target) -> tuple[Answer, Reader]:
-        """Make the call; what was sent is let go of before the answer is waited through."""
-        call = self._job.prepare(target.endpoint.adapter, target.model)
-        self._exchange.attempts += 1
-        send = target.endpoint.transport.send
-        try:
-            answer = await send(call.request)
-        except UpstreamRejected as error:
-            if call.retry is None or not call.retry(error):
+            # Whether an endpoint is back is not found out at the expense of one client.
+            async with asyncio.timeout(patience) as self._limit:
+                await self._try(reservation)
+        except TimeoutError:
+            if self._limit is None or not self._limit.expired():
                 raise
-            call = self._job.prepare(target.endpoint.adapter, target.model)
-            answer = await send(call.request)
-        self._delivery.notes = call.notes
-        if dropped := call.notes.get(REASONING_DROPPED):
-            self._metrics.reasoning_dropped.labels(target.endpoint.name).inc(int(dropped))
-        return answer, call.reader
+            name = reservation.target.endpoint.name
+            raise UpstreamTimeout(
+                f"Endpoint '{name}' is not back yet: no output within {patience:g} s."
+            ) from None
 
-    async def _whole(self, answer: Answer, reader: Reader) -> None:
-        body = reader.whole(await answer.body())
-        self._reader = reader
+    async def _try(self, reservation: Reservation) -> None:
+        exchange = self._exchange
+        attempt = Attempt(exchange, self._job, reservation, self._job.draft)
+        self._goes_on_with(attempt)
+        try:
+            if not exchange.stream:
+                await self._whole(attempt)
+            elif (delay := self._hedging.delay(exchange, reservation)) is None:
+                await attempt.send()
+                await self._stream(attempt)
+            else:
+                await self._hedged(attempt, delay)
+        finally:
+            if self._attempt is not None:
+                self._attempt.close()
+            if (reader := self._reader) is not None:
+                exchange.usage = reader.usage
+        result = "ok"
+        if reader is not None and reader.failure is not None:
+            exchange.outcome = Outcome.FAILED
+            exchange.error_code = reader.failure
+            if reader.failure in ENDPOINT_ERRORS:
+                result = "upstream_error"
+                if reservation.good:  # its output was well until then
+                    self._selector.failed(reservation)
+        self._metrics.attempts.labels(reservation.target.endpoint.name, result).inc()
+
+    def _goes_on_with(self, attempt: Attempt) -> None:
+        """It is this attempt's answer that the client gets."""
+        endpoint = attempt.reservation.target.endpoint
+        self._exchange.endpoint = endpoint.name
+        self._exchange.account = endpoint.account
+        self._attempt = attempt
+
+    def _first_output(self) -> None:
+        """The endpoint has begun to answer; its first output is about to leave."""
+        self._has_begun()
+        attempt = self._attempt
+        if attempt is not None and attempt.reader is not None:
+            failure = attempt.reader.failure
+            if failure in ENDPOINT_ERRORS:
+                self._selector.failed(attempt.reservation)
+            elif failure is not None:
+                self._selector.refused(attempt.reservation)
+            else:
+                seconds = time.monotonic() - attempt.sent if self._exchange.stream else None
+                self._selector.answered(attempt.reservation, seconds)
+        self._tell_first_output(self._exchange)
+
+    def _has_begun(self) -> None:
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(None)
+
+    def _take_notes(self, attempt: Attempt) -> None:
+        self._delivery.notes = attempt.notes
+        if dropped := attempt.notes.get(REASONING_DROPPED):
+            name = attempt.reservation.target.endpoint.name
+            self._metrics.reasoning_dropped.labels(name).inc(int(dropped))
+
+    async def _hedged(self, attempt: Attempt, delay: float) -> None:
+        """Stream, after another endpoint has been asked too if this one was late."""
+        job = self._job
+        held: list[Frame] = []
+
+        def hold(frames: list[Frame]) -> None:
+            if frames:
+                assert attempt.reader is not None
+                with contextlib.suppress(ClientGone):  # whoever feeds it next is told again
+                    self._delivery.push(frames, attempt.reader)
+
+        def another(reservation: Reservation) -> Opening:
+            draft = job.draft
+            if draft is not None:
+                # Both go on from here, whoever has output first and whenever the head leaves.
+                hold(draft.open())
+                draft = copy(draft)
+            return Opening(Attempt(self._exchange, job, reservation, draft), held.extend)
+
+        chosen = await self._hedging.race(self._exchange, attempt, delay, hold, another)
+        frames = chosen.frames
+        if chosen.attempt is not attempt:
+            self._take_over(chosen.attempt)
+            frames = [*held, *frames]
+        if chosen.error is not None:
+            raise chosen.error
+        await self._stream(chosen.attempt, frames)
+
+    def _take_over(self, second: Attempt) -> None:
+        """Go on with the second of two attempts, and with its draft."""
+        job = self._job
+        if job.draft is None or second.draft is None:
+            self._delivery.rewind()
+        else:
+            second.draft.delivered = job.draft.delivered
+            job.draft = second.draft
+            if self._exchange.draft is not None:
+                self._exchange.draft = second.draft
+        self._goes_on_with(second)
+
+    async def _whole(self, attempt: Attempt) -> None:
+        await attempt.send()
+        self._take_notes(attempt)
+        body = await attempt.whole()
+        self._has_begun()
+        self._selector.answered(attempt.reservation, None)
         body = await self._keep_whole(body)
         self._sink.finish(200, body, answer_headers(self._exchange, self._delivery.notes))
 
-    async def _stream(self, answer: Answer, reader: Reader) -> None:
-        self._reader = reader
-        if answer.headers.get("Content-Type", "").startswith("application/json"):
-            await self._deliver(reader.whole_as_stream(await answer.body()), reader)
-        received = 0
+    async def _stream(self, attempt: Attempt, frames: list[Frame] | None = None) -> None:
+        """Deliver what an attempt reads, after the ``frames`` it has read."""
+        reader = attempt.reader
+        assert reader is not None
+        self._take_notes(attempt)
+        if frames is not None:
+            await self._deliver(frames, reader)
         while not reader.ended:
-            try:
-                data = await answer.read()
-            except UpstreamError:
-                frames = reader.salvage()
-                if not frames and reader.error is None:
-                    raise
-                await self._deliver(frames, reader)
-                break
-            received += len(data)
-            if received > _MAX_STREAM_BYTES:
-                raise UpstreamFailure(f"The endpoint's stream exceeds {_MAX_STREAM_BYTES} bytes.")
-            await self._deliver(reader.feed(data) if data else reader.finish(), reader)
+            await self._deliver(await attempt.read(), reader)
             if self._sink.paused:
                 await self._sink.resumed()
         self._exchange.usage = reader.usage
         self._sink.end()
         # The answer is complete: who is cancelled from here on has nothing to undo or to tell.
         with contextlib.suppress(asyncio.CancelledError):
-            await answer.settle()
+            await attempt.settle()
 
     async def _deliver(self, frames: list[Frame], reader: Reader) -> None:
         """Push a batch; its frames are not kept beyond it."""
@@ -352,6 +374,7 @@ class _Run:
             if reader.ended and self._exchange.record is not None:
                 if len(frames) > 1:
                     self._delivery.push(frames[:-1], reader)
+                self._has_begun()
                 frames = [await self._keep(frames[-1])]
             self._delivery.push(frames, reader)
         if reader.error is not None:

@@ -9,7 +9,9 @@ A plugin says what it is, and by that how it fails:
     Observer      hears started, first output, finished               isolated: logged, never felt
 
 Lifecycle: ``start``, use, ``stop``; ``stop`` works even when ``start`` failed halfway. A chain is
-built once per configuration and frozen: a stream that began on it ends on it.
+built once per configuration and frozen: a stream that began on it ends on it. When the
+configuration is reloaded, the plugins of the new chain are made and started while those of the old
+one still run, which are stopped after their last exchange.
 """
 
 from __future__ import annotations
@@ -98,11 +100,17 @@ class Chain:
         return tuple(plugin for plugin in self.plugins if isinstance(plugin, kind))
 
     async def start(self) -> None:
-        """Start every plugin in order; when one fails, stop all and raise its error."""
+        """Start every plugin in order; when one fails, stop all and raise its error.
+
+        A note on the error names the plugin.
+        """
+        name = ""
         try:
             for plugin in self.plugins:
+                name = plugin.name
                 await plugin.start()
-        except BaseException:
+        except BaseException as exc:
+            exc.add_note(f"the plugin '{name}' did not start")
             await self.stop()
             raise
 

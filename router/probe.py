@@ -7,7 +7,7 @@ from typing import Final
 
 import orjson
 
-from router.endpoints.prober import list_models
+from router.endpoints.listing import list_models
 from router.errors import UpstreamError, UpstreamModelMissing, UpstreamRejected
 from router.settings.schema import EndpointSettings
 from router.upstream.adapters import make_adapter
@@ -43,7 +43,7 @@ async def probe(endpoint: EndpointSettings) -> ProbeResult:
         speaks: tuple[str, ...] = ()
         if listing.answered:
             speaks = tuple([name for name in _PATHS if await _takes(transport, _PATHS[name])])
-        return ProbeResult(speaks, listing.models, listing.error, listing.latency)
+        return ProbeResult(speaks, listing.names, listing.error, listing.latency)
     finally:
         await transport.close()
 

@@ -1,4 +1,8 @@
-"""Runs one application in this process: listens, waits for a signal, drains, stops."""
+"""Runs one application in this process: listens, waits for a signal, drains, stops.
+
+SIGINT and SIGTERM stop it. SIGHUP has it read its configuration again, and so has a change of the
+configuration's file.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,12 @@ from typing import Final
 
 from aiohttp import web
 
-from router.app import FRONT, create_app
+from router.app import FRONT, RELOADER, create_app
+from router.following import Following
 from router.settings.schema import Settings
+from router.settings.watch import ConfigFile
 from router.telemetry.log import configure, get_logger
+from router.telemetry.tasks import Tasks
 from router.web.front import Front
 
 __all__ = ["new_event_loop", "run", "serve"]
@@ -25,11 +32,14 @@ _FLUSH_SECONDS: Final = 2.0
 """What a client gets, twice, to read the rest of an answer that is over."""
 
 
-def run(settings: Settings) -> int:
-    """Serve until SIGINT or SIGTERM; the exit code. For the ``switchyard serve`` command."""
+def run(settings: Settings, config: ConfigFile) -> int:
+    """Serve until SIGINT or SIGTERM; the exit code. For the ``switchyard serve`` command.
+
+    ``config`` is where the settings are from, and will be from after a change.
+    """
     configure(settings.logging.level, settings.logging.format)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(serve(settings))
+        return runner.run(serve(settings, config))
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -43,6 +53,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 async def serve(
     settings: Settings,
+    config: ConfigFile | None = None,
     *,
     on_ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
@@ -51,10 +62,12 @@ async def serve(
 
     ``on_ready`` gets the base URL once the socket listens. While it drains, the socket still does,
     so that new requests are told (503) instead of being left in doubt. A further signal ends the
-    draining. Raises OSError when the address cannot be listened on.
+    draining. Raises OSError when the address cannot be listened on. Without a ``config`` the
+    settings stay what they are.
     """
     stop = stop or asyncio.Event()
     app = create_app(settings)
+    background = Tasks()
     runner = web.AppRunner(
         app,
         handle_signals=False,
@@ -63,7 +76,7 @@ async def serve(
         keepalive_timeout=_KEEPALIVE_SECONDS,
         shutdown_timeout=_FLUSH_SECONDS,
     )
-    with _signals(stop) as hurry:
+    with _signals(stop, reloads=config is not None) as (hurry, reload):
         await runner.setup()
         try:
             server = settings.server
@@ -73,11 +86,17 @@ async def serve(
             if on_ready is not None:
                 on_ready(url)
             gc.freeze()  # what is there now stays for good: no need to look through it again
+            if config is not None:
+                following = Following(config, app[RELOADER])
+                app[RELOADER].again = following.again
+                background.spawn(following.follow(reload), "follow the configuration")
             await stop.wait()
+            await background.close()
             _log.info("draining", seconds=server.drain_timeout)
             await _drain(app[FRONT], server.drain_timeout, hurry)
             return 0
         finally:
+            await background.close()
             await runner.cleanup()
 
 
@@ -98,22 +117,33 @@ async def _drain(front: Front, seconds: float, hurry: asyncio.Event) -> None:
 
 
 @contextlib.contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[asyncio.Event]:
-    """Have SIGINT and SIGTERM set ``stop``, and from then on the event that is given."""
-    hurry = asyncio.Event()
+def _signals(
+    stop: asyncio.Event, *, reloads: bool
+) -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
+    """Have signals set events, of which two are given: (hurry, reload).
+
+    SIGINT and SIGTERM set ``stop``, and from then on ``hurry``. SIGHUP sets ``reload`` where there
+    is something to reload; else it says that the terminal was closed, and is one of them.
+    """
+    hurry, reload = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     caught = []
 
-    def signalled() -> None:
+    def end() -> None:
         (hurry if stop.is_set() else stop).set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for name, react in (
+        ("SIGINT", end),
+        ("SIGTERM", end),
+        ("SIGHUP", reload.set if reloads else end),
+    ):
         # Not on every platform, and not outside of the main thread.
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(number, signalled)
+        with contextlib.suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):
+            number = getattr(signal, name)
+            loop.add_signal_handler(number, react)
             caught.append(number)
     try:
-        yield hurry
+        yield hurry, reload
     finally:
         for number in caught:
             loop.remove_signal_handler(number)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -99,7 +100,8 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert caught.value.code == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in ("serve", "demo", "check", "simulate", "--version"))
+    names = ("serve", "demo", "check", "probe", "simulate", "--version")
+    assert all(name in shown for name in names)
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -138,6 +140,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (
             ["simulate", "--dialect", "chat", "--port", "0", "--models", "a,,b"],
             "must be names with commas between them",
+        ),
+        (
+            ["simulate", "--dialect", "ollama", "--port", "0", "--load-seconds", "nan"],
+            "must be a number of seconds",
+        ),
+        (
+            ["simulate", "--dialect", "ollama", "--port", "0", "--load-seconds", "-1"],
+            "must be a number of seconds",
         ),
     ],
 )
@@ -325,3 +335,12 @@ def test_simulate_serves_the_models_it_is_given() -> None:
             answer = client.makefile().read()
     assert '"a"' in answer
     assert '"b"' in answer
+
+
+def test_simulate_takes_its_time_to_load() -> None:
+    message = {"role": "user", "content": "hi"}
+    body = json.dumps({"model": "sim-llama", "messages": [message], "stream": False}).encode()
+    with simulated("ollama", "--load-seconds", "0.05") as base:
+        request = Request(f"{base}/api/chat", body)
+        with urlopen(request, timeout=DEADLINE) as answer:
+            assert json.loads(answer.read())["load_duration"] >= 50_000_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from router.app import REGISTRY
 from tests.support.router import API_KEY, Reply, Router, endpoint, eventually, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Script, Upstream, refused_port, streamed, whole
@@ -33,12 +32,8 @@ async def asked(weight: float, *scripts: Script) -> tuple[Reply, list[int]]:
         )
         async with routing(unable, able) as router:
             # Both have something in flight, so that the weights decide who is chosen first.
-            slots = [("unable", "m"), ("able", "m")]
-            for slot in slots:
-                router.slots.take(slot)
-            reply = await router.ask(input=AUDIO)
-            for slot in slots:
-                router.slots.give_back(slot)
+            with router.occupied("unable", "able"):
+                reply = await router.ask(input=AUDIO)
         return reply, [len(one.requests), len(two.requests)]
 
 
@@ -91,7 +86,7 @@ async def test_who_answers_that_it_is_busy_is_there() -> None:
         Upstream(whole(b"{}", 503)) as upstream,
         routing(endpoint(upstream, "chat")) as router,
     ):
-        one = router.app[REGISTRY].endpoints[0]
+        one = router.target().endpoint
         await eventually(one.probed.is_set)
         assert (await router.ask()).status == 503
         assert await readiness(router) == 200
@@ -99,8 +94,8 @@ async def test_who_answers_that_it_is_busy_is_there() -> None:
 
 async def test_who_cannot_be_reached_is_not() -> None:
     async with refused_port() as nobody, routing(endpoint(nobody, "chat")) as router:
-        one = router.app[REGISTRY].endpoints[0]
+        one = router.target().endpoint
         await eventually(one.probed.is_set)
-        one.answers = True  # as if it had only just gone
+        one.host.reachable(0.0)  # as if it had only just gone
         assert (await router.ask()).status == 503
         assert await readiness(router) == 503

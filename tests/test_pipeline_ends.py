@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router import pipeline
+from router import attempt
 from router.exchange import Exchange, Sink
 from router.plugin import Interceptor, Proceed
 from router.settings.schema import Dialect
@@ -44,7 +44,7 @@ async def test_an_empty_batch_does_not_end_the_stream() -> None:
 async def test_a_stream_without_end_is_given_up(
     dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "_MAX_STREAM_BYTES", TOO_LONG)
+    monkeypatch.setattr(attempt, "_MAX_STREAM_BYTES", TOO_LONG)
     speech = SPEECH[dialect]
     words = speech.words[1:2] * TOO_LONG
     script = streamed(speech.opening, speech.words[0], *words, kind=speech.kind)
@@ -80,9 +80,8 @@ async def test_why_it_had_to_go_elsewhere_says_more_than_that_there_is_no_room()
             endpoint(two, "chat", "two", max_in_flight=1),
         ]
         async with routing(*endpoints, balance={"queue_timeout": 0.05}) as router:
-            router.slots.take(("two", "m"))
-            reply = await router.ask()
-            router.slots.give_back(("two", "m"))
+            with router.occupied("two"):
+                reply = await router.ask()
         assert (reply.status, reply.error["code"]) == (502, "upstream_error")
 
 
@@ -105,4 +104,4 @@ async def test_a_bad_request_is_not_answered_with_an_estimate() -> None:
         async with router.http.post(url, json=body) as answer:
             assert answer.status == 400
             assert (await answer.json())["error"]["message"] == "no such tool"
-        assert router.slots.in_flight(("one", "m")) == 0
+        assert router.target("one").in_flight == 0

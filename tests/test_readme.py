@@ -110,9 +110,10 @@ def test_the_configuration_shown_is_valid() -> None:
 
 
 def test_the_settings_explained_exist() -> None:
-    from router.settings.schema import Balance, EndpointSettings, Server, State
+    from router.settings.schema import Admin, Balance, EndpointSettings, Server, State
 
     models: dict[str, type[BaseModel]] = {
+        "admin": Admin,
         "server": Server,
         "endpoints[]": EndpointSettings,
         "balance": Balance,

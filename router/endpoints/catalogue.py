@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from router.settings.schema import EndpointSettings
+from router.upstream.contract import Listed
 
 __all__ = ["Catalogue"]
 
@@ -16,7 +17,8 @@ class Catalogue:
     """What is configured and what was discovered, as one answer to "do you serve this?".
 
     ``known`` is false until the endpoint has listed its models once; what it listed stays when it
-    goes down. Ollama's ``:latest`` may be left out or added anywhere.
+    goes down. Ollama's ``:latest`` may be left out or added anywhere. What it tells of a model
+    beside its name is kept too.
     """
 
     def __init__(self, endpoint: EndpointSettings) -> None:
@@ -27,7 +29,16 @@ class Catalogue:
         self._patterns = tuple(name for name in names if any(c in name for c in "*?["))
         self._names = self._by_key(name for name in names if name not in self._patterns)
         self._discovered: dict[str, str] = {}
+        self._contexts: dict[str, int] = {}
+        self._listed: dict[str, bool] = {}
+        self._resident: frozenset[str] | None = None
         self.known = False
+
+    def adopt(self, other: Catalogue) -> None:
+        """Go on with what was discovered under other settings of the same endpoint."""
+        self._discovered, self.known = self._by_key(other._discovered.values()), other.known
+        self._contexts, self._listed = other._contexts, other._listed
+        self._resident = other._resident
 
     def update(self, listed: Iterable[str]) -> bool:
         """Take over what the endpoint lists now; True when that changes anything."""
@@ -35,6 +46,39 @@ class Catalogue:
         changed = discovered != self._discovered or not self.known
         self._discovered, self.known = discovered, True
         return changed
+
+    def describe(self, listed: Iterable[Listed], resident: Iterable[str] | None) -> bool:
+        """Take over what the endpoint tells of its models: contexts, and what is in memory.
+
+        ``resident`` are those of which it says so beside its list, None where it does not. True
+        when a context has changed.
+        """
+        contexts, loaded = {}, {}
+        for model in listed:
+            key = self._key(model.name)
+            if model.context_length is not None:
+                contexts[key] = model.context_length
+            if model.loaded is not None:
+                loaded[key] = model.loaded
+        changed = contexts != self._contexts
+        self._contexts, self._listed = contexts, loaded
+        self._resident = None if resident is None else frozenset(map(self._key, resident))
+        return changed
+
+    def context_of(self, model: str) -> int | None:
+        """The context of a model in tokens, where the endpoint tells it."""
+        return self._contexts.get(self._key(model))
+
+    def in_memory(self, model: str) -> bool | None:
+        """Whether a model was in memory when the endpoint was asked; None where it does not tell.
+
+        Ollama counts those that it has begun to load.
+        """
+        key = self._key(model)
+        loaded = self._listed.get(key)
+        if loaded is None and self._resident is not None:
+            return key in self._resident
+        return loaded
 
     def resolve(self, model: str) -> str | None:
         """The endpoint's own name for a model that a client asks for; None when not served."""

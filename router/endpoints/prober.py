@@ -1,97 +1,76 @@
-"""Asks every endpoint, again and again, what it serves and whether it answers at all."""
+"""Asks every endpoint, again and again, whether it is there, what it serves and what is loaded."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from random import uniform
 from typing import Final
 
-import orjson
-
-from router.endpoints.registry import Endpoint, Registry
-from router.errors import UpstreamError, UpstreamFailure
+from router.endpoints.endpoint import Endpoint
+from router.endpoints.listing import Listing, list_models, list_resident
+from router.endpoints.registry import Registry
+from router.endpoints.target import Target
+from router.settings.schema import EndpointSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
-from router.upstream.contract import Adapter, Transport
 
-__all__ = ["Listing", "Prober", "list_models"]
+__all__ = ["Prober"]
 
 _log = get_logger("router.prober")
-_KEY_REFUSED: Final = frozenset({401, 403})
-_MAX_MODELS: Final = 10_000
-_MAX_NAME: Final = 256
 
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What an endpoint said: its models, or why there are none. ``latency`` is in seconds.
-
-    ``answered``: it is up and takes the router's key, whether it lists models or not.
-    """
-
-    models: tuple[str, ...]
-    error: str | None
-    answered: bool
-    latency: float
-
-
-async def list_models(adapter: Adapter, transport: Transport, timeout: float) -> Listing:
-    """Ask one endpoint for its models; errors are in the result."""
-    began = time.monotonic()
-    models: tuple[str, ...] = ()
-    error: str | None = None
-    answered = False
-    try:
-        status, body = await transport.get(adapter.models_path(), timeout)
-        # A redirect is no answer: requests are not sent after it.
-        answered = (status < 300 or 400 <= status < 500) and status not in _KEY_REFUSED
-        if status == 200:
-            models = _usable(adapter.model_names(orjson.loads(body)))
-        elif status in _KEY_REFUSED:
-            error = f"HTTP {status} for {adapter.models_path()}: it refuses the api_key"
-        else:
-            error = f"HTTP {status} for {adapter.models_path()}"
-    except orjson.JSONDecodeError:
-        error = f"{adapter.models_path()} is not JSON"
-    except UpstreamFailure as exc:
-        error = exc.message
-    except UpstreamError as exc:
-        answered, error = False, exc.message
-    return Listing(models, error, answered, time.monotonic() - began)
-
-
-def _usable(names: list[str]) -> tuple[str, ...]:
-    """What of a list of models can be asked for by name; its length is bounded."""
-    usable = [name for name in names if 0 < len(name) <= _MAX_NAME]
-    return tuple(usable[:_MAX_MODELS])
+_BREATH: Final = 1.0
+"""However often somebody wants to know, an endpoint is asked again after so many seconds."""
 
 
 class Prober:
     """Keeps the catalogues and the health of a registry's endpoints up to date.
 
-    ``interval`` is in seconds and jittered by a tenth; ``told(endpoint)`` is called after every
-    probe.
+    ``interval`` is in seconds, jittered down by up to a fifth. An endpoint that is away is asked
+    again when its breaker becomes half-open, if that is sooner; and at once when somebody sets its
+    ``probe_now``. ``told(endpoint)`` is called after every probe.
     """
 
     def __init__(
         self, registry: Registry, interval: float, told: Callable[[Endpoint], None]
     ) -> None:
+        self.interval = self._paused_for = interval
         self._registry = registry
-        self._interval = interval
         self._told = told
         self._tasks = Tasks()
+        self._watched: dict[Endpoint, asyncio.Task[None]] = {}
+        self._asked_with: dict[Endpoint, EndpointSettings] = {}
+        self._answered: dict[Endpoint, bool] = {}
 
     def start(self) -> None:
         """Begin; returns at once."""
+        self.follow()
+
+    def follow(self) -> None:
+        """Watch the registry's endpoints as they are now, and no others; returns at once.
+
+        Called at the start and whenever they have changed, or ``interval`` has. Those with other
+        settings are asked at once.
+        """
+        paces_anew = self.interval != self._paused_for
+        self._paused_for = self.interval
+        now = set(self._registry.endpoints)
+        for gone in self._watched.keys() - now:
+            self._watched.pop(gone).cancel()
+            self._asked_with.pop(gone, None)
+            self._answered.pop(gone, None)
         for endpoint in self._registry.endpoints:
-            self._tasks.spawn(self._watch(endpoint), f"probe {endpoint.name}")
+            if endpoint not in self._watched:
+                watch = self._tasks.spawn(self._watch(endpoint), f"probe {endpoint.name}")
+                self._watched[endpoint] = watch
+            elif paces_anew or self._asked_with.get(endpoint) is not endpoint.settings:
+                endpoint.probe_now.set()
 
     async def stop(self) -> None:
         """End every probe."""
         await self._tasks.close()
+        self._watched.clear()
 
     async def _watch(self, endpoint: Endpoint) -> None:
         while True:
@@ -102,34 +81,85 @@ class Prober:
                 # One bad answer must not be the last that is heard of an endpoint.
                 _log.exception("probe failed", endpoint=endpoint.name)
                 self._registry.probed(endpoint)
-            pause = self._interval * uniform(0.9, 1.1)
-            try:
-                async with asyncio.timeout(pause):
-                    await endpoint.probe_now.wait()
-                # Somebody found it unreachable just now: do not ask in the same breath.
-                await asyncio.sleep(min(1.0, self._interval))
-            except TimeoutError:
-                continue
+            await self._pause(endpoint)
+
+    async def _pause(self, endpoint: Endpoint) -> None:
+        """Wait for the next round, or for somebody who wants to know before."""
+        began = time.monotonic()
+        pause = self.interval * uniform(0.8, 1.0)
+        half_open = endpoint.host.breaker.opens_until - began
+        if half_open > 0:
+            pause = min(pause, half_open)
+        try:
+            async with asyncio.timeout(pause):
+                await endpoint.probe_now.wait()
+        except TimeoutError:
+            return
+        breath = min(_BREATH, self.interval) - (time.monotonic() - began)
+        if breath > 0:
+            await asyncio.sleep(breath)
 
     async def _probe(self, endpoint: Endpoint) -> None:
-        timeouts = endpoint.settings.timeouts
-        seconds = max(timeouts.connect, min(timeouts.first_byte, self._interval))
-        listing = await list_models(endpoint.adapter, endpoint.transport, seconds)
-        if listing.error is None and endpoint.catalogue.update(listing.models):
-            self._registry.catalogue_changed()
-        if listing.answered != endpoint.answers or not endpoint.probed.is_set():
-            self._say(endpoint, listing)
-        endpoint.answers = listing.answered
+        self._asked_with[endpoint] = settings = endpoint.settings
+        timeouts = settings.timeouts
+        seconds = max(timeouts.connect, min(timeouts.first_byte, self.interval))
+        adapter, transport = endpoint.adapter, endpoint.transport
+        before = {target: _thought(target) for target in endpoint.targets.values()}
+        listing = await list_models(adapter, transport, seconds)
+        resident = None
+        if listing.error is None:
+            resident = await list_resident(adapter, transport, seconds)
+        if endpoint.transport is not transport:
+            return  # it has other settings by now, with which it is asked at once
+        if listing.error is None:
+            changed = endpoint.catalogue.update(listing.names)
+            changed |= endpoint.catalogue.describe(listing.models, resident)
+            if changed:
+                self._registry.catalogue_changed()
+            _tell_memory(endpoint, before)
+        self._judge(endpoint, listing)
         self._registry.probed(endpoint)
         self._told(endpoint)
 
-    @staticmethod
-    def _say(endpoint: Endpoint, listing: Listing) -> None:
-        if listing.error is None:
-            _log.info("endpoint answers", endpoint=endpoint.name, models=len(listing.models))
-        else:
-            _log.warning(
-                "endpoint lists no models" if listing.answered else "endpoint cannot be used",
-                endpoint=endpoint.name,
-                error=listing.error,
-            )
+    def _judge(self, endpoint: Endpoint, listing: Listing) -> None:
+        """Tell the endpoint's health, and the log where that is news."""
+        now = time.monotonic()
+        before = self._answered.get(endpoint)
+        self._answered[endpoint] = listing.answered
+        error = listing.error
+        endpoint.problem = error if error is None else endpoint.redacted(error)
+        if not listing.answered:
+            endpoint.host.unreachable(now)
+            if before is not False:
+                _log.warning("endpoint cannot be used", endpoint=endpoint.name, error=listing.error)
+        elif endpoint.host.reachable(now) or before is None:
+            _say_answers(endpoint, listing, back=before is not None)
+
+
+def _thought(target: Target) -> bool | None:
+    """Whether its model is thought to be in memory; None while the router does something about it:
+    Ollama lists a model from the moment it begins to load it.
+    """
+    return target.loaded if target.load_began is None else None
+
+
+def _tell_memory(endpoint: Endpoint, before: Mapping[Target, bool | None]) -> None:
+    """Tell every model whether it is in memory, but those of which something else became known
+    since the endpoint was asked.
+    """
+    now = time.monotonic()
+    for target in list(endpoint.targets.values()):
+        told = endpoint.catalogue.in_memory(target.model)
+        thought = _thought(target)
+        if told is None or thought is None:
+            continue
+        if before.get(target, thought) == thought:
+            target.in_memory(now, told)
+
+
+def _say_answers(endpoint: Endpoint, listing: Listing, *, back: bool) -> None:
+    if listing.error is not None:
+        _log.warning("endpoint lists no models", endpoint=endpoint.name, error=listing.error)
+    else:
+        event = "endpoint is back" if back else "endpoint answers"
+        _log.info(event, endpoint=endpoint.name, models=len(listing.models))

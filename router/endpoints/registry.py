@@ -1,102 +1,171 @@
-"""The endpoints of one configuration: what they serve, whether they answer, what they work on."""
+"""The endpoints of the running configuration, and which of them serve a model."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import random
 from typing import Final
 
-from router.balance.policy import Candidate, least_loaded
-from router.endpoints.catalogue import Catalogue
-from router.endpoints.slots import SlotKey, Slots
+from router.balance.capability import Feature
+from router.balance.lane import Lane
+from router.endpoints.endpoint import Endpoint
+from router.endpoints.target import Target
 from router.errors import ModelNotFound, RouterError, UpstreamUnavailable
-from router.settings.schema import Balance, EndpointSettings
-from router.upstream.contract import Adapter, Transport, account_of, redacted
+from router.settings.schema import EndpointSettings, Settings
+from router.upstream.contract import Adapter, Transport
 
-__all__ = ["Endpoint", "Registry", "Target"]
+__all__ = ["Group", "Prepared", "Registry"]
 
 _NAMED_IN_ERRORS: Final = 20
 _SHOWN_OF_NAME: Final = 200
 _MAX_REMEMBERED: Final = 4096
 _MAX_NAME_REMEMBERED: Final = 256
 
+Connect = Callable[[EndpointSettings], tuple[Adapter, Transport]]
+"""Makes what it takes to speak to an endpoint; raises SettingsError where it cannot be made."""
 
-class Endpoint:
-    """One backend at run time."""
 
-    def __init__(self, settings: EndpointSettings, adapter: Adapter, transport: Transport) -> None:
-        self.settings = settings
-        self.name = settings.name
-        self.adapter = adapter
-        self.transport = transport
-        self.catalogue = Catalogue(settings)
-        self.account = account_of(settings)
-        self.answers = True
-        """Whether it answered the last time it was asked; assumed until it was."""
-        self.probed = asyncio.Event()
-        """Set once the first probe is over, well or badly."""
-        self.probe_now = asyncio.Event()
-        """Set by whoever wants to know how it is before the next round."""
+class Group:
+    """Everything that serves one model, in the order of the configuration.
 
-    def failed_to_connect(self) -> None:
-        """A request found it unreachable: others go first until a probe succeeds."""
-        self.answers = False
-        self.probe_now.set()
+    ``lacks`` are the features that some of it lacks; ``contexts`` says whether the context of
+    some of it is known. ``stale``: somebody has changed since, or is gone.
+    """
 
-    def redacted(self, text: str) -> str:
-        """What the endpoint said, without its key."""
-        return redacted(self.settings, text)
+    __slots__ = ("contexts", "lacks", "model", "stale", "targets")
 
-    @property
-    def ready(self) -> bool:
-        """Whether it was asked, answered, and has anything to serve."""
-        return self.probed.is_set() and self.answers and self.catalogue.serves_any
+    def __init__(self, model: str, targets: Sequence[Target]) -> None:
+        self.model = model
+        self.targets = tuple(targets)
+        self.stale = False
+        self.lacks = Feature(0)
+        for target in targets:
+            self.lacks |= Feature(target.lacks)
+        self.contexts = any(target.context is not None for target in targets)
+
+    def at(self, endpoint: str) -> Target | None:
+        """The target at the endpoint of this name."""
+        return next((t for t in self.targets if t.endpoint.name == endpoint), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """An endpoint and the name it has for the model."""
+class Prepared:
+    """A configuration that can be applied: everything that could fail has been made."""
 
-    endpoint: Endpoint
-    model: str
-
-    @property
-    def slot(self) -> SlotKey:
-        """The slot this target takes."""
-        return (self.endpoint.name, self.model)
+    settings: Settings
+    made: dict[str, tuple[Adapter, Transport]]
+    """What is new, by the endpoint's name."""
 
 
 class Registry:
-    """Finds and reserves an endpoint for a model.
-
-    ``slots_changed(slot, in_flight)`` is told how many requests an endpoint works on for a model.
+    """Knows the endpoints. ``connect`` makes what it takes to speak to one; ``clock`` is in
+    seconds. ``changed`` is called when the grade of a target has changed, or the list of them.
     """
 
-    def __init__(
-        self,
-        endpoints: Sequence[Endpoint],
-        balance: Balance,
-        slots_changed: Callable[[SlotKey, int], None],
-    ) -> None:
-        self.endpoints = tuple(endpoints)
-        self.slots = Slots(balance.queue_size, balance.queue_timeout, slots_changed)
-        self._first_probe_seconds = max(
-            (endpoint.settings.timeouts.connect for endpoint in endpoints), default=0.0
-        )
-        self._targets: dict[str, tuple[Target, ...]] = {}
+    def __init__(self, connect: Connect, clock: Callable[[], float]) -> None:
+        self.endpoints: tuple[Endpoint, ...] = ()
+        self.changed: Callable[[Lane | None], None] = lambda lane: None
+        self._connect = connect
+        self._clock = clock
+        self._groups: dict[str, Group] = {}
         self._known: frozenset[str] | None = None
         self._news = asyncio.Event()
+        self._first_probe_seconds = 0.0
+        self._retired: list[Transport] = []
+
+    def prepare(self, settings: Settings) -> Prepared:
+        """Make what another configuration needs, without touching what runs.
+
+        Raises SettingsError.
+        """
+        running = {endpoint.name: endpoint for endpoint in self.endpoints}
+        return Prepared(
+            settings,
+            {
+                wanted.name: self._connect(wanted)
+                for wanted in settings.endpoints
+                if (known := running.get(wanted.name)) is None or known.settings != wanted
+            },
+        )
+
+    def apply(self, prepared: Prepared) -> None:
+        """Go on with this configuration. Slots, breakers and averages of what stays survive."""
+        running = {endpoint.name: endpoint for endpoint in self.endpoints}
+        settings = prepared.settings
+        now = self._clock()
+        endpoints = []
+        for wanted in settings.endpoints:
+            known = running.get(wanted.name)
+            made = prepared.made.get(wanted.name)
+            if known is not None and made is None:
+                known.configure_health(settings.balance.breaker, now)
+                endpoints.append(known)
+            elif made is not None:
+                endpoints.append(self._taken_over(known, wanted, made, settings, now))
+        for name in running.keys() - {endpoint.name for endpoint in endpoints}:
+            self._let_go(running[name], now)
+        self.endpoints = tuple(endpoints)
+        self._first_probe_seconds = max((e.settings.timeouts.connect for e in endpoints), default=0)
+        self.catalogue_changed()
+
+    def _taken_over(
+        self,
+        known: Endpoint | None,
+        wanted: EndpointSettings,
+        made: tuple[Adapter, Transport],
+        settings: Settings,
+        now: float,
+    ) -> Endpoint:
+        """The endpoint with its new settings: the same one, where it is the same backend."""
+        adapter, transport = made
+        health = settings.balance.breaker
+        if known is not None and _same_backend(known.settings, wanted):
+            self._retire(known.transport)
+            known.configure(wanted, adapter, transport, health, now)
+            return known
+        endpoint = Endpoint(wanted, adapter, transport, health, random, self._changed)
+        if known is not None:
+            endpoint.host.drained = known.host.drained  # it was drained by its name
+            self._let_go(known, now)
+        return endpoint
+
+    def _changed(self, lane: Lane) -> None:
+        self.changed(lane)
+
+    def _let_go(self, endpoint: Endpoint, now: float) -> None:
+        """What it works on may end; nobody who has planned with it goes there any more."""
+        endpoint.host.drained = True
+        endpoint.host.refresh(now)
+        self._retire(endpoint.transport)
+
+    def _retire(self, transport: Transport) -> None:
+        transport.retire()
+        self._retired = [old for old in self._retired if old.busy]
+        self._retired.append(transport)
+
+    async def close(self) -> None:
+        """Close every connection, those of endpoints that are gone included."""
+        for transport in [*self._retired, *(e.transport for e in self.endpoints)]:
+            await transport.close()
 
     def catalogue_changed(self) -> None:
-        """Forget what was found: an endpoint serves something else now."""
-        self._targets.clear()
+        """Forget what was found: an endpoint serves, or can do, something else now."""
+        for group in self._groups.values():
+            group.stale = True
+            for target in group.targets:
+                target.kept = False
+        self._groups.clear()
         self._known = None
+        self.changed(None)
 
     def probed(self, endpoint: Endpoint) -> None:
         """A probe of this endpoint is over: who waits for the first one looks again."""
+        now = self._clock()
+        for target in endpoint.targets.values():
+            target.reassess(now)
         if not endpoint.probed.is_set():
             endpoint.probed.set()
             self._news.set()
@@ -118,73 +187,43 @@ class Registry:
             names.update(dict.fromkeys(endpoint.catalogue.public_names()))
         return list(names)
 
-    async def targets(self, model: str) -> tuple[Target, ...]:
+    async def group(self, model: str) -> Group:
         """Who serves this model.
 
         Waits while nobody is known to and an endpoint has not been probed yet. Raises
         ModelNotFound, or UpstreamUnavailable when an endpoint that might serve it has never
         listed its models.
         """
-        found = self._find(model)
-        if not found and not self._all_probed():
+        found = self.find(model)
+        if found is None and not self._all_probed():
             with suppress(TimeoutError):  # who has not answered by then is named below
                 async with asyncio.timeout(self._first_probe_seconds):
-                    while not (found := self._find(model)) and not self._all_probed():
+                    while (found := self.find(model)) is None and not self._all_probed():
                         await self._news.wait()
-        if not found:
+        if found is None:
             raise self._not_found(model)
         return found
 
     def _all_probed(self) -> bool:
         return all(endpoint.probed.is_set() for endpoint in self.endpoints)
 
-    @asynccontextmanager
-    async def reserve(
-        self, targets: Sequence[Target], preferred: Sequence[Target] = ()
-    ) -> AsyncIterator[Target]:
-        """Take a slot at the best of these targets, waiting for one if need be.
-
-        One of them that is ``preferred`` wins if it answers and has a free slot. Raises
-        Overloaded. The slot is given back whatever happens inside.
-        """
-        target = await self._take(targets, preferred)
-        try:
-            yield target
-        finally:
-            self.slots.give_back(target.slot)
-
-    async def _take(self, targets: Sequence[Target], preferred: Sequence[Target]) -> Target:
-        first = [t for t in preferred if t.endpoint.answers and t in targets]
-        for group in (first, targets):
-            best = least_loaded((self._candidate(target) for target in group), random)
-            if best is not None:
-                self.slots.take(best.key.slot)
-                return best.key
-        by_slot = {target.slot: target for target in targets}
-        return by_slot[await self.slots.wait(by_slot)]
-
-    def _candidate(self, target: Target) -> Candidate[Target]:
-        settings = target.endpoint.settings
-        return Candidate(
-            target,
-            self.slots.in_flight(target.slot),
-            settings.max_in_flight,
-            settings.weight,
-            target.endpoint.answers,
-        )
-
-    def _find(self, model: str) -> tuple[Target, ...]:
-        found = self._targets.get(model)
-        if found is None:
-            found = tuple(
-                Target(endpoint, name)
+    def find(self, model: str) -> Group | None:
+        """Who serves this model as far as is known now; None where nobody does."""
+        group = self._groups.get(model)
+        if group is None:
+            targets = [
+                endpoint.target(name)
                 for endpoint in self.endpoints
                 if (name := endpoint.catalogue.resolve(model)) is not None
-            )
-            rememberable = len(model) <= _MAX_NAME_REMEMBERED
-            if found and rememberable and len(self._targets) < _MAX_REMEMBERED:
-                self._targets[model] = found
-        return found
+            ]
+            if not targets:
+                return None
+            group = Group(model, targets)
+            if len(model) <= _MAX_NAME_REMEMBERED and len(self._groups) < _MAX_REMEMBERED:
+                self._groups[model] = group
+                for target in targets:
+                    target.kept = True
+        return group
 
     def _not_found(self, model: str) -> RouterError:
         shown = model[:_SHOWN_OF_NAME]
@@ -203,3 +242,8 @@ class Registry:
             f"{f' and {more} more' if more > 0 else ''}.",
             param="model",
         )
+
+
+def _same_backend(one: EndpointSettings, other: EndpointSettings) -> bool:
+    """Whether what is known of the one's health is true of the other."""
+    return (one.url, one.dialect, one.api_key) == (other.url, other.dialect, other.api_key)

@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, Literal
 
 import orjson
@@ -16,11 +16,11 @@ from aiohttp import web
 from router.simulate import brain
 from router.simulate.dialogue import Plan, Question
 from router.simulate.fields import BadRequest, Fields, parse_object
+from router.simulate.memory import ClientLeft, Memory
 from router.simulate.sample import SchemaError
 
 __all__ = [
     "BACKEND",
-    "LOADED_FOR",
     "Backend",
     "Dialect",
     "answer",
@@ -31,33 +31,38 @@ __all__ = [
     "stream",
 ]
 
-LOADED_FOR: Final = timedelta(minutes=5)
-"""How long a model stays in memory after its last use, where nothing else is asked for."""
-
 Dialect = Literal["responses", "chat", "ollama"]
 
 _log: Final = logging.getLogger(__name__)
 _WRITE_TIMEOUT: Final = 600.0
 _BODY_TIMEOUT: Final = 60.0
+_CLIENT_CLOSED_REQUEST: Final = 499
 
 
 @dataclass(slots=True)
 class Backend:
     """One simulated backend. ``pace`` is the pause between the pieces of a stream, in seconds.
 
-    ``loaded`` holds the models in memory with the time at which they would leave it; only
-    Ollama tells about it.
+    Only Ollama loads models: those of the others are always in memory.
     """
 
     dialect: Dialect
     models: tuple[str, ...]
     pace: float
     started: int
-    loaded: dict[str, datetime] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
 
-    def use(self, model: str, lifetime: timedelta = LOADED_FOR) -> None:
-        """Bring a served model into memory for that long; no time at all takes it out."""
-        self.loaded[model] = datetime.now(UTC) + lifetime
+    async def load(
+        self,
+        request: web.Request,
+        model: str,
+        kept_for: timedelta | None = None,
+        context: int = 0,
+    ) -> float:
+        """Have a served model in memory; the seconds that took. Raises like ``Memory.use``."""
+        if self.dialect != "ollama":
+            return 0.0
+        return await self.memory.use(request, model, kept_for, context)
 
     def resolve(self, model: str) -> str:
         """The served name of ``model``; raises BadRequest (404) where it is not served.
@@ -139,6 +144,8 @@ async def error_middleware(
         return await handler(request)
     except BadRequest as error:
         return _error(request, error)
+    except ClientLeft:
+        return web.Response(status=_CLIENT_CLOSED_REQUEST)
     except web.HTTPException as error:
         if error.status < 400:
             raise

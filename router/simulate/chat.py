@@ -61,7 +61,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     with_usage = options is not None and options.boolean("include_usage")
     streamed = fields.boolean("stream")
     plan = answer(question)
-    backend.use(question.model)
+    await backend.load(request, question.model)
     completion = _Completion(question.model, plan, _REASONING_FIELD[backend.dialect])
     if not streamed:
         return json_answer(completion.whole())

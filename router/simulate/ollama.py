@@ -16,7 +16,6 @@ from aiohttp import web
 
 from router.simulate.backend import (
     BACKEND,
-    LOADED_FOR,
     answer,
     json_answer,
     new_id,
@@ -37,7 +36,7 @@ from router.simulate.dialogue import (
 )
 from router.simulate.fields import BadRequest, Fields
 
-__all__ = ["chat", "ps", "show", "tags", "version"]
+__all__ = ["chat", "generate", "ps", "show", "tags", "version"]
 
 _VERSION: Final = "0.12.0"
 _CONTEXT: Final = 32_768
@@ -76,8 +75,7 @@ async def tags(request: web.Request) -> web.Response:
 
 
 async def ps(request: web.Request) -> web.Response:
-    """``GET /api/ps``: the models in memory; one enters it by being used."""
-    now = datetime.now(UTC)
+    """``GET /api/ps``: the models in memory, and those that are being loaded."""
     models = [
         {
             **_description(name),
@@ -85,8 +83,7 @@ async def ps(request: web.Request) -> web.Response:
             "size_vram": _SIZE,
             "context_length": _CONTEXT,
         }
-        for name, expires in request.app[BACKEND].loaded.items()
-        if expires > now
+        for name, expires in request.app[BACKEND].memory.listed().items()
     ]
     return json_answer({"models": models})
 
@@ -116,23 +113,44 @@ async def chat(request: web.Request) -> web.StreamResponse:
     fields = await read_fields(request)
     name = fields.need_string("model")
     served = _resolve(request, name)
-    lifetime = _keep_alive(fields)
     if not fields.items("messages"):
-        return _load_or_unload(request, name, served, lifetime)
+        reason = await _load_or_unload(request, fields, served)
+        line = _line(name, {"role": "assistant", "content": ""})
+        return json_answer({**line, "done": True, "done_reason": reason})
+    kept_for = _keep_alive(fields)
     question = _read_question(fields, served)
     _check_context(fields, question)
     streamed = fields.boolean("stream", True)
     plan = answer(question)
-    request.app[BACKEND].use(served, lifetime)
+    loading = await request.app[BACKEND].load(request, served, kept_for, _num_ctx(fields))
     if not streamed:
         message: dict[str, Any] = {"role": "assistant", "content": plan.text}
         if plan.reasoning:
             message["thinking"] = plan.reasoning
         if plan.calls:
             message["tool_calls"] = _tool_calls(plan)
-        return json_answer(_last_line(name, message, plan))
-    lines = (orjson.dumps(line) + b"\n" for line in _lines(name, plan))
+        return json_answer(_last_line(name, message, plan, loading))
+    lines = (orjson.dumps(line) + b"\n" for line in _lines(name, plan, loading))
     return await stream(request, "application/x-ndjson", lines)
+
+
+async def generate(request: web.Request) -> web.Response:
+    """``POST /api/generate``, as far as it loads and unloads: nothing is generated here."""
+    fields = await read_fields(request)
+    name = fields.need_string("model")
+    served = _resolve(request, name)
+    if fields.string("prompt"):
+        raise BadRequest("only /api/chat is simulated", status=501)
+    reason = await _load_or_unload(request, fields, served)
+    return json_answer(
+        {
+            "model": name,
+            "created_at": _timestamp(datetime.now(UTC)),
+            "response": "",
+            "done": True,
+            "done_reason": reason,
+        }
+    )
 
 
 def _resolve(request: web.Request, name: str) -> str:
@@ -142,24 +160,21 @@ def _resolve(request: web.Request, name: str) -> str:
         raise BadRequest(f"model '{name}' not found", status=error.status) from None
 
 
-def _load_or_unload(
-    request: web.Request, name: str, served: str, lifetime: timedelta
-) -> web.Response:
-    """An empty conversation only moves the model into memory, or out of it."""
-    request.app[BACKEND].use(served, lifetime)
-    return json_answer(
-        {
-            **_line(name, {"role": "assistant", "content": ""}),
-            "done": True,
-            "done_reason": "load" if lifetime else "unload",
-        }
-    )
+async def _load_or_unload(request: web.Request, fields: Fields, served: str) -> str:
+    """Without a prompt the model is only moved into memory, or out of it; which of them it was."""
+    backend = request.app[BACKEND]
+    kept_for = _keep_alive(fields)
+    if kept_for == timedelta():
+        backend.memory.unload(served)
+        return "unload"
+    await backend.load(request, served, kept_for, _num_ctx(fields))
+    return "load"
 
 
-def _keep_alive(fields: Fields) -> timedelta:
+def _keep_alive(fields: Fields) -> timedelta | None:
     value = fields.raw.get("keep_alive")
     if value is None:
-        return LOADED_FOR
+        return None
     if isinstance(value, str) and (parts := _DURATION.fullmatch(value)):
         seconds = float(parts[1]) * _SECONDS[parts[2]]
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -169,10 +184,15 @@ def _keep_alive(fields: Fields) -> timedelta:
     return _FOREVER if seconds < 0 else min(timedelta(seconds=min(seconds, 1e9)), _FOREVER)
 
 
+def _num_ctx(fields: Fields) -> int:
+    """The context that is asked for; 0 is the default."""
+    options = fields.object("options")
+    return (options.integer("num_ctx", 1) if options else None) or 0
+
+
 def _check_context(fields: Fields, question: Question) -> None:
     """With ``truncate: false`` a prompt that does not fit is refused instead of being cut."""
-    options = fields.object("options")
-    window = (options.integer("num_ctx", 1) if options else None) or _CONTEXT
+    window = _num_ctx(fields) or _CONTEXT
     asked = input_tokens(question.messages, question.tools)
     if not fields.boolean("truncate", True) and asked > window:
         raise BadRequest(f"prompt too long; exceeded max context length by {asked - window} tokens")
@@ -263,14 +283,14 @@ def _read_call(call: Fields) -> Call:
     return Call(function.need_string("name"), written, call.string("id") or "")
 
 
-def _lines(name: str, plan: Plan) -> Iterator[dict[str, Any]]:
+def _lines(name: str, plan: Plan, loading: float) -> Iterator[dict[str, Any]]:
     for piece in pieces(plan.reasoning):
         yield _line(name, {"role": "assistant", "content": "", "thinking": piece})
     for piece in pieces(plan.text):
         yield _line(name, {"role": "assistant", "content": piece})
     for call in _tool_calls(plan):
         yield _line(name, {"role": "assistant", "content": "", "tool_calls": [call]})
-    yield _last_line(name, {"role": "assistant", "content": ""}, plan)
+    yield _last_line(name, {"role": "assistant", "content": ""}, plan, loading)
 
 
 def _line(name: str, message: dict[str, Any]) -> dict[str, Any]:
@@ -282,15 +302,16 @@ def _line(name: str, message: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _last_line(name: str, message: dict[str, Any], plan: Plan) -> dict[str, Any]:
+def _last_line(name: str, message: dict[str, Any], plan: Plan, loading: float) -> dict[str, Any]:
+    load = int(loading * 1e9)
     prompt = plan.usage.input * _NANOSECONDS_PER_TOKEN
     generation = plan.usage.output * _NANOSECONDS_PER_TOKEN
     return {
         **_line(name, message),
         "done": True,
         "done_reason": "length" if plan.finish == "length" else "stop",
-        "total_duration": prompt + generation,
-        "load_duration": 0,
+        "total_duration": load + prompt + generation,
+        "load_duration": load,
         "prompt_eval_count": plan.usage.input,
         "prompt_eval_duration": prompt,
         "eval_count": plan.usage.output,

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from router.simulate import chat, ollama, responses
 from router.simulate.backend import BACKEND, Backend, Dialect, error_middleware, json_answer
+from router.simulate.memory import Memory
 
 __all__ = ["DEFAULT_MODELS", "DEFAULT_PACE", "create_backend", "listening", "run"]
 
@@ -31,22 +32,34 @@ _SHUTDOWN_TIMEOUT: Final = 2.0
 
 
 def create_backend(
-    dialect: Dialect, models: Sequence[str] | None = None, *, pace: float = DEFAULT_PACE
+    dialect: Dialect,
+    models: Sequence[str] | None = None,
+    *,
+    pace: float = DEFAULT_PACE,
+    load_seconds: float = 0.0,
+    max_loaded: int | None = None,
 ) -> web.Application:
     """The application of one backend.
 
     ``models`` are the names it serves, ``pace`` is the pause between the pieces of a stream, in
-    seconds. Raises ValueError where the dialect is unknown, a name is empty or the pace negative.
+    seconds. Ollama takes ``load_seconds`` to load a model, and has ``max_loaded`` of them in
+    memory at most (None: all). Raises ValueError where the dialect is unknown, a name is empty or
+    a number makes no sense.
     """
     if dialect not in DEFAULT_MODELS:
         raise ValueError(f"unknown dialect {dialect!r}: one of {', '.join(DEFAULT_MODELS)}")
     if pace < 0:
         raise ValueError(f"the pace is {pace} seconds, but cannot be negative")
+    if load_seconds < 0:
+        raise ValueError(f"a load takes {load_seconds} seconds, but cannot be negative")
+    if max_loaded is not None and max_loaded < 1:
+        raise ValueError("there has to be memory for one model at least")
     names = tuple(models if models else DEFAULT_MODELS[dialect])
     if not all(names):
         raise ValueError("the name of a model is empty")
     app = web.Application(middlewares=[error_middleware], client_max_size=_MAX_BODY)
-    app[BACKEND] = Backend(dialect, names, pace, int(time.time()))
+    memory = Memory(load_seconds, max_loaded)
+    app[BACKEND] = Backend(dialect, names, pace, int(time.time()), memory)
     app.router.add_get("/v1/models", _list_models)
     app.router.add_get("/v1/models/{id}", _get_model)
     app.router.add_post("/v1/chat/completions", chat.chat_completions)
@@ -60,6 +73,7 @@ def create_backend(
         app.router.add_get("/api/ps", ollama.ps)
         app.router.add_post("/api/show", ollama.show)
         app.router.add_post("/api/chat", ollama.chat)
+        app.router.add_post("/api/generate", ollama.generate)
     return app
 
 
@@ -70,13 +84,14 @@ def run(
     models: Sequence[str] | None = None,
     *,
     pace: float = DEFAULT_PACE,
+    load_seconds: float = 0.0,
 ) -> int:
     """Serve one backend until SIGINT or SIGTERM; the process's exit code.
 
     Port 0 takes a free one. An address that cannot be had is told on stderr and gives 1. Raises
     ValueError as ``create_backend`` does.
     """
-    app = create_backend(dialect, models, pace=pace)
+    app = create_backend(dialect, models, pace=pace, load_seconds=load_seconds)
     return asyncio.run(_serve(app, host, port))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import orjson
 import structlog
-from structlog.typing import EventDict, FilteringBoundLogger
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 __all__ = ["configure", "get_logger"]
 
@@ -33,25 +33,20 @@ def get_logger(name: str) -> FilteringBoundLogger:
 def configure(level: str, form: str) -> None:
     """Set structlog up for this process. ``form``: ``json``, ``console``, or ``auto`` (console
     where standard error is a terminal).
+
+    Can be called again: loggers that exist already follow.
     """
     if form == "auto":
         form = "console" if sys.stderr.isatty() else "json"
-    shared: list[Any] = [_Stamp(), structlog.processors.format_exc_info]
-    factory: Any
-    if form == "json":
-        shared.append(_render)
-        factory = structlog.BytesLoggerFactory(file=sys.stderr.buffer)
-    else:
-        # The plain traceback: others show local variables, and there are prompts in them.
-        console = structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-        )
-        shared += [_one_line, console]
-        factory = structlog.PrintLoggerFactory(file=sys.stderr)
+    # The same list, whatever is in it: loggers that have been used hold on to it, and to the rest
+    # of what is configured here, which is therefore the same for every level and form.
+    processors = structlog.get_config()["processors"]
+    processors[:] = [_AtLeast(_LEVELS[level]), _Stamp(), structlog.processors.format_exc_info]
+    processors += [_render] if form == "json" else [_one_line, _console()]
     structlog.configure(
-        processors=shared,
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=factory,
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
+        logger_factory=structlog.BytesLoggerFactory(file=sys.stderr.buffer),
         cache_logger_on_first_use=True,
     )
     aiohttp = logging.getLogger("aiohttp")
@@ -74,6 +69,18 @@ class _WireTrouble(logging.Handler):
         self._log.warning("bad HTTP", error=kind.__name__ if kind is not None else record.name)
 
 
+class _AtLeast:
+    """Drops what is of a lower level."""
+
+    def __init__(self, level: int) -> None:
+        self._dropped = frozenset(name for name, number in _LEVELS.items() if number < level)
+
+    def __call__(self, logger: Any, method: str, event: EventDict) -> EventDict:
+        if method in self._dropped:
+            raise structlog.DropEvent
+        return event
+
+
 class _Stamp:
     """Adds the level and the time (UTC, ISO 8601). The date is written out once a second."""
 
@@ -94,6 +101,18 @@ class _Stamp:
 
 def _render(logger: Any, method: str, event: EventDict) -> bytes:
     return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _console() -> Processor:
+    # The plain traceback: others show local variables, and there are prompts in them.
+    render = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+
+    def rendered(logger: Any, method: str, event: EventDict) -> bytes:
+        return render(logger, method, event).encode(sys.stderr.encoding, "backslashreplace")
+
+    return rendered
 
 
 def _one_line(logger: Any, method: str, event: EventDict) -> EventDict:

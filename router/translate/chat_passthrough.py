@@ -105,8 +105,8 @@ class ChatPassthrough:
         self._count(chunk)
         choices = chunk.get("choices")
         if choices:
-            self._has_output = True
             self._follow(choices)
+            self._has_output = self._has_output or any(map(_says_something, choices))
         elif chunk.get("usage") and not self._wants_usage:
             return
         # An event that came in several data lines goes out in one: in JSON a line feed is blank.
@@ -129,3 +129,12 @@ class ChatPassthrough:
         usage = chunk.get("usage")
         if usage:
             self.usage = tokens.from_chat(usage) or self.usage
+
+
+def _says_something(choice: Any) -> bool:
+    """Whether a choice has more than the role, which comes before there is anything to say."""
+    if not isinstance(choice, dict):
+        return False
+    delta = choice.get("delta")
+    said = isinstance(delta, dict) and any(delta[key] for key in delta if key != "role")
+    return said or bool(choice.get("finish_reason"))

@@ -199,6 +199,11 @@ class Draft:
         """Go to another state of the table; raise IllegalTransition."""
         self.state = advance(self.state, state)
 
+    def served_by(self, model: str) -> None:
+        """Another model answers; the client is told where it has not been told of the first."""
+        if not self.dated and self.echo.get("model") != model:
+            self.echo = {**self.echo, "model": model}
+
     def rewind(self) -> None:
         """Forget what an attempt made that never reached the client.
 

@@ -24,7 +24,15 @@ from router.wire.echo import without_credentials
 from router.wire.frame import Frame
 from router.wire.sse import EventTooLarge, SSEDecoder
 
-__all__ = ["ACCOUNT_MARK", "NativeReader", "blob_of", "seal", "unix_seconds", "unseal"]
+__all__ = [
+    "ACCOUNT_MARK",
+    "ENDPOINT_ERRORS",
+    "NativeReader",
+    "blob_of",
+    "seal",
+    "unix_seconds",
+    "unseal",
+]
 
 ACCOUNT_MARK: Final = "swy1."
 """What a marked ``encrypted_content`` begins with: ``swy1.ACCOUNT.BLOB``."""
@@ -47,7 +55,7 @@ _BLANK: Final[dict[str, Any]] = {
 }
 """What an opening snapshot says, whatever the endpoint put there."""
 
-_ENDPOINT_ERRORS: Final = frozenset({"server_error", "rate_limit_exceeded"})
+ENDPOINT_ERRORS: Final = frozenset({"server_error", "rate_limit_exceeded"})
 _FIRST_SECOND: Final = 1_000_000_000
 _LAST_SECOND: Final = 100_000_000_000
 
@@ -306,7 +314,7 @@ class NativeReader:
         """
         error = response.get("error")
         code = error.get("code") if isinstance(error, dict) else None
-        if not isinstance(code, str) or code in _ENDPOINT_ERRORS:
+        if not isinstance(code, str) or code in ENDPOINT_ERRORS:
             raise _error_of(error)
 
 

@@ -10,7 +10,7 @@ import orjson
 from router.drafts import new_draft
 from router.errors import RouterError, StateUnavailable
 from router.exchange import ClientGone, Exchange, Operation, Outcome, internal_error
-from router.plugin import Chain, Proceed
+from router.generations import Generation, Generations, proceed
 from router.runs.log import RunLog
 from router.runs.manager import Claimed
 from router.state.responses import Responses
@@ -28,17 +28,10 @@ _TURN_SECONDS: Final = 600.0
 
 
 class Executor:
-    """Executes runs. ``proceed`` is the plugin chain and the pipeline behind it."""
+    """Executes runs, each with the plugins that are current when it begins."""
 
-    def __init__(
-        self,
-        chain: Chain,
-        proceed: Proceed,
-        responses: Responses,
-        resolver: Resolver,
-    ) -> None:
-        self._chain = chain
-        self._proceed = proceed
+    def __init__(self, generations: Generations, responses: Responses, resolver: Resolver) -> None:
+        self._generations = generations
         self._responses = responses
         self._resolver = resolver
 
@@ -48,21 +41,29 @@ class Executor:
         Raises RunLost when the run is somebody else's by now, StateUnavailable when what it
         refers to could not be read.
         """
+        generation = self._generations.enter()
+        try:
+            await self._execute(generation, claimed, log)
+        finally:
+            generation.leave()
+
+    async def _execute(self, generation: Generation, claimed: Claimed, log: RunLog) -> None:
         request = orjson.loads(claimed.request)
         exchange = _exchange(claimed, request)
+        exchange.generation = generation
         items = exchange.body["input"]
         own = Own(lambda: items, request["hidden"], request["orders"])
         exchange.draft = new_draft(
             exchange.body, born=(claimed.id, request["born"]), begun=claimed.last_event + 1
         )
-        self._chain.started(exchange)
+        generation.chain.started(exchange)
         outcome = Outcome.CANCELLED
         try:
             outcome = await self._outcome(exchange, own, log)
         finally:
             exchange.outcome = outcome
             exchange.finished = time.monotonic()
-            self._chain.ended(exchange)
+            generation.chain.ended(exchange)
 
     async def _outcome(self, exchange: Exchange, own: Own, log: RunLog) -> Outcome:
         record = exchange.record = RunRecord(self._responses, exchange, own, None, log)
@@ -74,7 +75,7 @@ class Executor:
                 # Ids that were free when the run was submitted: others had their turns since.
                 own.rename(ids_of(history))
             exchange.body = with_history(exchange.body, history, own)
-            await self._proceed(exchange, log)
+            await proceed(exchange, log)
         except (ClientGone, StateUnavailable):
             raise  # without its history nothing has begun: it is recovered, and queued again
         except RouterError as error:

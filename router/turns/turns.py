@@ -15,7 +15,7 @@ import orjson
 from router.drafts import new_draft
 from router.errors import StateUnavailable
 from router.exchange import Exchange, Outcome, Sink
-from router.plugin import Proceed
+from router.generations import proceed
 from router.runs.manager import Runs
 from router.settings.schema import State
 from router.state.database import Database
@@ -31,7 +31,7 @@ _TURN_SECONDS: Final = 60.0
 
 
 class Turns:
-    """Answers ``POST /responses``. ``proceed`` is the plugin chain and the pipeline behind it."""
+    """Answers ``POST /responses``."""
 
     def __init__(
         self,
@@ -40,14 +40,12 @@ class Turns:
         resolver: Resolver,
         runs: Runs,
         settings: State,
-        proceed: Proceed,
     ) -> None:
         self._database = database
         self._responses = responses
         self._resolver = resolver
         self._runs = runs
         self._degrade = settings.on_down == "degrade"
-        self._proceed = proceed
 
     async def answer(self, exchange: Exchange, sink: Sink) -> None:
         """Answer a request; raises RouterError as long as nothing has been sent."""
@@ -58,7 +56,7 @@ class Turns:
         looks_up = refers(body)
         store = self._stores(exchange, looks_up)
         if not store and not looks_up:
-            await self._proceed(exchange, sink)
+            await proceed(exchange, sink)
             return
         turn = await self._resolver.turn(exchange, _TURN_SECONDS)
         try:
@@ -77,7 +75,7 @@ class Turns:
                     store=store,
                     degrade=self._degrade,
                 )
-            await self._proceed(exchange, sink)
+            await proceed(exchange, sink)
         finally:
             if turn is not None:
                 turn.release()
@@ -88,7 +86,7 @@ class Turns:
             own = await self._resolver.own(exchange)
             history = await self._resolver.history(exchange)
             exchange.body = with_history(exchange.body, history, own)
-        await self._proceed(exchange, sink)
+        await proceed(exchange, sink)
 
     def _stores(self, exchange: Exchange, looks_up: bool) -> bool:
         """Whether the response is to be kept; raises StateUnavailable where that cannot be."""

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Protocol
 
-from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout
+from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout, UpstreamTooLong
 from router.upstream.headers import Headers
 from router.upstream.inflate import CODINGS, Inflater
 
@@ -234,5 +234,8 @@ class HttpAnswer:
 
     def _overdue(self) -> None:
         message = f"Endpoint '{self._name}' timed out: waited for {self._what}."
-        self.fail(UpstreamTimeout(message))
+        if self._what is _WHOLE:
+            self.fail(UpstreamTooLong(message, begun=self.touched))
+        else:
+            self.fail(UpstreamTimeout(message))
         self._link.drop()

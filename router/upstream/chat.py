@@ -2,39 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable
+from typing import Final
 
 import orjson
 
+from router.balance.capability import stream_usage
+from router.errors import UpstreamRejected
 from router.exchange import Exchange
 from router.settings.schema import EndpointSettings
 from router.translate.chat_reader import ChatReader
 from router.translate.chat_request import chat_body
 from router.translate.draft import Draft
 from router.upstream.contract import Call, UpstreamRequest, cannot_compact
-from router.upstream.openai import chat_passthrough, model_names
+from router.upstream.openai import OpenAIModels, chat_passthrough
 from router.upstream.options import machine_options, unsent_notes, within_context
 
 __all__ = ["ChatAdapter"]
 
+_MAX_LEARNED: Final = 1024
 
-class ChatAdapter:
-    """Implements ``router.upstream.contract.Adapter`` for the dialect ``chat``."""
+_UNSUPPORTED: Final = (
+    r"(?:not supported|unsupported|unknown|unrecognized|unexpected|not permitted|not allowed"
+    r"|forbidden)"
+)
+_REFUSED: Final = re.compile(
+    rf"\bstream_options\b[^.]{{0,120}}{_UNSUPPORTED}|{_UNSUPPORTED}[^.]{{0,60}}\bstream_options\b",
+    re.IGNORECASE,
+)
+
+
+class ChatAdapter(OpenAIModels):
+    """Implements ``router.upstream.contract.Adapter`` for the dialect ``chat``.
+
+    A stream is asked for its token counts (``stream_options``), but of models that have none: some
+    are configured so, others refuse the question, which is remembered.
+    """
 
     def __init__(self, endpoint: EndpointSettings) -> None:
+        super().__init__()
         self._context = endpoint.context_length
+        self._capabilities = endpoint.capabilities
+        self._without_usage: dict[str, None] = {}  # models that refuse it, oldest first
 
     def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.respond``."""
         given, notes = within_context(exchange.body, self._context)
         body, unsent = chat_body(given, model=model, stream=exchange.stream)
+        asks = exchange.stream and self._has_usage(model)
+        if not asks:
+            body.pop("stream_options", None)
         request = UpstreamRequest("/chat/completions", orjson.dumps(body), exchange.stream)
         reader = ChatReader(draft, machine_options(given))
-        return Call(request, reader, {**unsent_notes(given, unsent), **notes})
+        notes = {**unsent_notes(given, unsent), **notes}
+        return Call(request, reader, notes, self._retry(model) if asks else None)
 
     def chat(self, exchange: Exchange, model: str) -> Call:
         """See ``Adapter.chat``."""
-        return chat_passthrough(exchange, model, "/chat/completions")
+        asks = exchange.stream and self._has_usage(model)
+        call = chat_passthrough(exchange, model, "/chat/completions", usage=asks)
+        options = exchange.body.get("stream_options") or {}
+        if asks and not options.keys() - {"include_usage"}:  # else the client's may be at fault
+            call.retry = self._retry(model)
+        return call
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """See ``Adapter.count_tokens``: the dialect has no counter."""
@@ -44,10 +75,29 @@ class ChatAdapter:
         """See ``Adapter.compact``: the dialect cannot."""
         raise cannot_compact(exchange.model or model)
 
-    def models_path(self) -> str:
-        """See ``Adapter.models_path``."""
-        return "/models"
+    def _has_usage(self, model: str) -> bool:
+        """Whether a stream of this model may be asked for its usage."""
+        if model in self._without_usage:
+            return False
+        return stream_usage(self._capabilities, model) is not False
 
-    def model_names(self, listing: Any) -> list[str]:
-        """See ``Adapter.model_names``."""
-        return model_names(listing)
+    def _retry(self, model: str) -> Callable[[UpstreamRejected], bool]:
+        def retry(error: UpstreamRejected) -> bool:
+            if not _refuses_usage(error):
+                return False
+            self._without_usage[model] = None
+            if len(self._without_usage) > _MAX_LEARNED:
+                del self._without_usage[next(iter(self._without_usage))]
+            return True
+
+        return retry
+
+
+def _refuses_usage(error: UpstreamRejected) -> bool:
+    """Whether the endpoint refuses ``stream_options`` as such, and nothing else.
+
+    Taken for that by mistake, the error of a request would cost a model its token counts for good.
+    """
+    if error.param and not error.param.startswith("stream_options"):
+        return False
+    return _REFUSED.search(error.message) is not None

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from router.errors import NotSupported, UpstreamRejected
 from router.exchange import Exchange
 from router.settings.schema import EndpointSettings
+from router.settings.values import KeepAlive
 from router.translate.draft import Draft
 from router.translate.reader import Reader
 
@@ -18,10 +19,13 @@ __all__ = [
     "Adapter",
     "Answer",
     "Call",
+    "Listed",
+    "LoadRequest",
     "Transport",
     "UpstreamRequest",
     "account_of",
     "cannot_compact",
+    "leaves_memory",
     "redacted",
 ]
 
@@ -56,6 +60,13 @@ def cannot_compact(model: str) -> NotSupported:
     )
 
 
+def leaves_memory(keep_alive: KeepAlive | None) -> bool:
+    """Whether a model that is kept for so long is not kept at all."""
+    if isinstance(keep_alive, str):
+        return not float(keep_alive.rstrip("nuµmsh"))
+    return keep_alive == 0
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
     """A POST to an endpoint. ``path`` is relative to the endpoint's URL."""
@@ -63,6 +74,35 @@ class UpstreamRequest:
     path: str
     body: bytes
     stream: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """A POST that brings a model into memory, or with ``unloads`` takes it out.
+
+    ``path`` is relative to the endpoint's URL; with ``unversioned`` to that without its ``/v1``.
+    ``at_once``: the answer does not wait for the load, the list of models tells how it goes.
+    """
+
+    path: str
+    body: bytes
+    unloads: bool = False
+    unversioned: bool = False
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A model as an endpoint lists it.
+
+    ``loaded`` is whether it is in memory, None where the list does not tell; ``loading`` whether
+    it is on its way there. ``context_length`` is in tokens, input and output.
+    """
+
+    name: str
+    loaded: bool | None = None
+    context_length: int | None = None
+    loading: bool = False
 
 
 class Answer(Protocol):
@@ -113,6 +153,21 @@ class Transport(Protocol):
         """
         ...
 
+    async def post(self, request: LoadRequest, timeout: float) -> tuple[int, bytes]:
+        """Status and body of a POST that must be over in ``timeout`` seconds. Raises like
+        ``get``.
+        """
+        ...
+
+    def retire(self) -> None:
+        """Begin nothing new: what is under way may end, and then no connection is kept."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether a connection is open."""
+        ...
+
     async def close(self) -> None:
         """Close every connection."""
         ...
@@ -156,6 +211,29 @@ class Adapter(Protocol):
         """Where the endpoint lists its models."""
         ...
 
-    def model_names(self, listing: Any) -> list[str]:
-        """The names in that list; raises UpstreamFailure when it is not one."""
+    def models(self, listing: Any) -> list[Listed]:
+        """The models in that list; raises UpstreamFailure when it is not one.
+
+        Whatever else it says of a model is left out where it is odd.
+        """
+        ...
+
+    def loaded_path(self) -> str | None:
+        """Where the endpoint tells what is in memory, if it is not in its list of models."""
+        ...
+
+    def loaded(self, listing: Any) -> list[str]:
+        """The models in memory, from what is told there; raises UpstreamFailure when it is
+        something else.
+        """
+        ...
+
+    def load(self, model: str, keep_alive: KeepAlive | None = None) -> LoadRequest | None:
+        """What brings a model into memory, to be kept there for ``keep_alive`` (None: as long as
+        is configured); zero takes it out. None where the endpoint cannot be asked to.
+        """
+        ...
+
+    def load_seconds(self, body: bytes) -> float | None:
+        """What a load took, as the answer to ``load`` tells it; None where it does not."""
         ...

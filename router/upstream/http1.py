@@ -22,7 +22,7 @@ from typing import Final
 from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout
 from router.settings.schema import EndpointSettings
 from router.upstream.answer import MAX_BODY_BYTES, HttpAnswer
-from router.upstream.contract import UpstreamRequest
+from router.upstream.contract import LoadRequest, UpstreamRequest
 from router.upstream.dial import Dialer
 from router.upstream.pool import Pool
 from router.upstream.refusals import refusal
@@ -34,6 +34,7 @@ _REFUSAL_SECONDS: Final = 5.0
 """What an endpoint gets to say why it refuses."""
 
 _MAX_HEADS: Final = 64
+_VERSION: Final = "/v1"
 
 
 class HttpTransport:
@@ -44,6 +45,7 @@ class HttpTransport:
         self._timeouts = endpoint.timeouts
         self._dialer = Dialer(endpoint)
         self._pool: Pool | None = None
+        self._retired = False
         self._loop: asyncio.AbstractEventLoop
         self._posts: dict[str, bytes] = {}
         fields = [
@@ -78,9 +80,21 @@ class HttpTransport:
 
     async def get(self, path: str, timeout: float) -> tuple[int, bytes]:
         """See ``Transport.get``."""
-        head = f"{self._request_line('GET', path)}{self._fields}\r\n\r\n".encode()
+        line = self._request_line("GET", self._dialer.path + path)
+        return await self._within(timeout, f"{line}{self._fields}\r\n\r\n".encode(), b"")
+
+    async def post(self, request: LoadRequest, timeout: float) -> tuple[int, bytes]:
+        """See ``Transport.post``."""
+        base = self._dialer.path
+        if request.unversioned:
+            base = base.removesuffix(_VERSION)
+        head = self._head_of_post(base + request.path) + b"%d\r\n\r\n" % len(request.body)
+        return await self._within(timeout, head, request.body)
+
+    async def _within(self, timeout: float, head: bytes, body: bytes) -> tuple[int, bytes]:
+        """Status and body of an answer that must be there in ``timeout`` seconds."""
         try:
-            answer = await self._ask(head, b"", timeout, timeout, timeout)
+            answer = await self._ask(head, body, timeout, timeout, timeout)
             try:
                 answer.decode()
                 return answer.status, await answer.body()
@@ -90,6 +104,17 @@ class HttpTransport:
             raise UpstreamTimeout(
                 f"Endpoint '{self._name}' did not answer within {timeout:g} s."
             ) from exc
+
+    def retire(self) -> None:
+        """See ``Transport.retire``."""
+        self._retired = True
+        if self._pool is not None:
+            self._pool.retire()
+
+    @property
+    def busy(self) -> bool:
+        """See ``Transport.busy``."""
+        return self._pool is not None and self._pool.open > 0
 
     async def close(self) -> None:
         """See ``Transport.close``."""
@@ -105,6 +130,8 @@ class HttpTransport:
             self._loop = asyncio.get_running_loop()
             pool = Pool(self._loop, self._name, self._dialer, self._timeouts.connect)
             self._pool = pool
+            if self._retired:
+                pool.retire()
         total += self._loop.time()
         connection = pool.take()
         if connection is not None:
@@ -137,15 +164,19 @@ class HttpTransport:
         """Everything of a POST's head before the length of its body."""
         post = self._posts.get(path)
         if post is None:
-            post = (
-                f"{self._request_line('POST', path)}{self._fields}\r\n"
-                "Content-Type: application/json\r\nContent-Length: "
-            ).encode()
+            post = self._head_of_post(self._dialer.path + path)
             if len(self._posts) < _MAX_HEADS:
                 self._posts[path] = post
         return post
 
-    def _request_line(self, method: str, path: str) -> str:
+    def _head_of_post(self, path: str) -> bytes:
+        return (
+            f"{self._request_line('POST', path)}{self._fields}\r\n"
+            "Content-Type: application/json\r\nContent-Length: "
+        ).encode()
+
+    @staticmethod
+    def _request_line(method: str, path: str) -> str:
         if not (path.isascii() and path.isprintable()) or " " in path:
             raise ValueError(f"not a path that can be requested: {path!r}")
-        return f"{method} {self._dialer.path}{path} HTTP/1.1\r\n"
+        return f"{method} {path} HTTP/1.1\r\n"

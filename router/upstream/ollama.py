@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -9,10 +10,18 @@ import orjson
 from router.errors import UpstreamFailure
 from router.exchange import Exchange
 from router.settings.schema import EndpointSettings
+from router.settings.values import KeepAlive
 from router.translate.draft import Draft
 from router.translate.ollama_reader import OllamaReader
 from router.translate.ollama_request import ollama_body
-from router.upstream.contract import Call, UpstreamRequest, cannot_compact
+from router.upstream.contract import (
+    Call,
+    Listed,
+    LoadRequest,
+    UpstreamRequest,
+    cannot_compact,
+    leaves_memory,
+)
 from router.upstream.openai import chat_passthrough
 from router.upstream.options import machine_options, unsent_notes, within_context
 
@@ -24,12 +33,15 @@ class OllamaAdapter:
 
     def __init__(self, endpoint: EndpointSettings) -> None:
         self._num_ctx = endpoint.num_ctx
+        self._keep_alive = endpoint.keep_alive
         self._context = endpoint.context_length or endpoint.num_ctx
 
     def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.respond``."""
         given, notes = within_context(exchange.body, self._context)
         body, mode = ollama_body(given, model=model, stream=exchange.stream, num_ctx=self._num_ctx)
+        if self._keep_alive is not None:
+            body["keep_alive"] = self._keep_alive
         request = UpstreamRequest("/api/chat", orjson.dumps(body), exchange.stream)
         options = machine_options(given, forced_call=mode.forced)
         notes = {**unsent_notes(given, mode.unsent), **notes}
@@ -51,10 +63,55 @@ class OllamaAdapter:
         """See ``Adapter.models_path``."""
         return "/api/tags"
 
-    def model_names(self, listing: Any) -> list[str]:
-        """See ``Adapter.model_names``."""
-        models = listing.get("models") if isinstance(listing, dict) else None
-        if not isinstance(models, list):
-            raise UpstreamFailure("The list of models has no 'models'.")
-        names = [m.get("name") or m.get("model") for m in models if isinstance(m, dict)]
-        return [name for name in names if isinstance(name, str)]
+    def models(self, listing: Any) -> list[Listed]:
+        """See ``Adapter.models``. Those that run elsewhere are never in this one's memory, and
+        always ready.
+        """
+        return [
+            Listed(name, True if isinstance(model.get("remote_host"), str) else None)
+            for name, model in _named(listing)
+        ]
+
+    def loaded_path(self) -> str | None:
+        """See ``Adapter.loaded_path``."""
+        return "/api/ps"
+
+    def loaded(self, listing: Any) -> list[str]:
+        """See ``Adapter.loaded``. Ollama lists a model from the moment it begins to load it."""
+        return [name for name, _ in _named(listing)]
+
+    def load(self, model: str, keep_alive: KeepAlive | None = None) -> LoadRequest | None:
+        """See ``Adapter.load``. With another ``num_ctx`` than that of the requests to come, the
+        first of them would load it once more.
+        """
+        body: dict[str, Any] = {"model": model, "stream": False}
+        if keep_alive is not None:
+            body["keep_alive"] = keep_alive
+        elif self._keep_alive is not None and not leaves_memory(self._keep_alive):
+            body["keep_alive"] = self._keep_alive
+        if self._num_ctx is not None:
+            body["options"] = {"num_ctx": self._num_ctx}
+        return LoadRequest("/api/generate", orjson.dumps(body), unloads=leaves_memory(keep_alive))
+
+    def load_seconds(self, body: bytes) -> float | None:
+        """See ``Adapter.load_seconds``."""
+        try:
+            answer = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return None
+        nanoseconds = answer.get("load_duration") if isinstance(answer, dict) else None
+        if type(nanoseconds) is not int or nanoseconds <= 0:
+            return None
+        return nanoseconds / 1e9
+
+
+def _named(listing: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The models of a list, with the names they go by; raises UpstreamFailure when it is none."""
+    models = listing.get("models") if isinstance(listing, dict) else None
+    if not isinstance(models, list):
+        raise UpstreamFailure("The list of models has no 'models'.")
+    for model in models:
+        if isinstance(model, dict):
+            name = model.get("name") or model.get("model")
+            if isinstance(name, str):
+                yield name, model

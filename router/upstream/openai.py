@@ -2,30 +2,125 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import orjson
 
 from router.errors import UpstreamFailure
 from router.exchange import Exchange
+from router.settings.values import KeepAlive
 from router.translate.chat_passthrough import ChatPassthrough
 from router.translate.native_request import native_chat_body
-from router.upstream.contract import Call, UpstreamRequest
+from router.upstream.contract import (
+    Call,
+    Listed,
+    LoadRequest,
+    UpstreamRequest,
+    leaves_memory,
+)
 
-__all__ = ["chat_passthrough", "model_names"]
+__all__ = ["OpenAIModels", "chat_passthrough"]
+
+_LLAMACPP: Final = frozenset(
+    {"loaded", "loading", "unloaded", "sleeping", "downloading", "downloaded"}
+)
+_LM_STUDIO: Final[Mapping[str, str]] = {
+    "loaded": "loaded",
+    "loading": "loading",
+    "not-loaded": "unloaded",
+}
+_CONTEXT: Final = ("max_model_len", "loaded_context_length", "context_length", "context_window")
+"""Where servers tell the context of a model as they run it: vLLM and SGLang; LM Studio; OpenRouter;
+Groq. What a model was trained with, or could have, is something else."""
 
 
-def chat_passthrough(exchange: Exchange, model: str, path: str) -> Call:
-    """Pass a Chat Completions request on to ``path``."""
+def chat_passthrough(exchange: Exchange, model: str, path: str, *, usage: bool = True) -> Call:
+    """Pass a Chat Completions request on to ``path``; ``usage`` is whether the model has token
+    counts for a stream.
+    """
     body = native_chat_body(exchange.body, model=model, stream=exchange.stream)
     options = exchange.body.get("stream_options") or {}
-    reader = ChatPassthrough(wants_usage=bool(options.get("include_usage")))
-    return Call(UpstreamRequest(path, orjson.dumps(body), exchange.stream), reader)
+    wants_usage = bool(options.get("include_usage"))
+    notes: dict[str, str] = {}
+    if exchange.stream and not usage:
+        del body["stream_options"]
+        if wants_usage:
+            notes = {"X-Switchyard-Unsent": "stream_options"}
+    reader = ChatPassthrough(wants_usage=wants_usage)
+    return Call(UpstreamRequest(path, orjson.dumps(body), exchange.stream), reader, notes)
 
 
-def model_names(listing: Any) -> list[str]:
-    """The ids in OpenAI's list of models; raises UpstreamFailure when it is not one."""
-    data = listing.get("data") if isinstance(listing, dict) else None
-    if not isinstance(data, list):
-        raise UpstreamFailure("The list of models has no 'data'.")
-    return [m["id"] for m in data if isinstance(m, dict) and isinstance(m.get("id"), str)]
+class OpenAIModels:
+    """The models of an endpoint in OpenAI's style: that part of ``Adapter``.
+
+    Some servers tell more than OpenAI does: llama.cpp's router mode (``status``) and LM Studio's
+    own API (``state``) what is in memory, vLLM and SGLang (``max_model_len``) the context of the
+    models they run with. llama.cpp can be told to load a model, and answers before it has.
+    """
+
+    def __init__(self) -> None:
+        self._is_llamacpp = False
+
+    def models_path(self) -> str:
+        """See ``Adapter.models_path``."""
+        return "/models"
+
+    def models(self, listing: Any) -> list[Listed]:
+        """See ``Adapter.models``."""
+        data = listing.get("data") if isinstance(listing, dict) else None
+        if not isinstance(data, list):
+            raise UpstreamFailure("The list of models has no 'data'.")
+        entries = [m for m in data if isinstance(m, dict) and isinstance(m.get("id"), str)]
+        self._is_llamacpp = any(
+            entry.get("owned_by") == "llamacpp" and _status(entry) for entry in entries
+        )
+        return [_listed(entry) for entry in entries]
+
+    def loaded_path(self) -> str | None:
+        """See ``Adapter.loaded_path``: whoever tells does so in the list of models."""
+        return None
+
+    def loaded(self, listing: Any) -> list[str]:
+        """See ``Adapter.loaded``."""
+        raise UpstreamFailure("This kind of endpoint has no list of what is in memory.")
+
+    def load(self, model: str, keep_alive: KeepAlive | None = None) -> LoadRequest | None:
+        """See ``Adapter.load``."""
+        if not self._is_llamacpp:
+            return None
+        unloads = leaves_memory(keep_alive)
+        return LoadRequest(
+            "/models/unload" if unloads else "/models/load",
+            orjson.dumps({"model": model}),
+            unloads=unloads,
+            unversioned=True,
+            at_once=True,
+        )
+
+    def load_seconds(self, body: bytes) -> float | None:
+        """See ``Adapter.load_seconds``: it is never told."""
+        return None
+
+
+def _listed(entry: dict[str, Any]) -> Listed:
+    context = next((n for key in _CONTEXT if (n := _count(entry.get(key)))), None)
+    state = _status(entry) or _LM_STUDIO.get(_text(entry.get("state")))
+    if state is not None:
+        return Listed(entry["id"], state == "loaded", context, state == "loading")
+    runs = _count(entry.get("max_model_len")) is not None
+    return Listed(entry["id"], True if runs else None, context)
+
+
+def _status(entry: dict[str, Any]) -> str | None:
+    status = entry.get("status")
+    value = _text(status.get("value")) if isinstance(status, dict) else ""
+    return value if value in _LLAMACPP else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and value > 0 else None

@@ -70,6 +70,17 @@ class Pool:
                 self.lost(connection)
         return connection
 
+    @property
+    def open(self) -> int:
+        """How many connections there are."""
+        return len(self._open)
+
+    def retire(self) -> None:
+        """Keep no connection, and make no new ones."""
+        self._closing = True
+        for connection in list(self._idle):
+            connection.drop()
+
     async def close(self) -> None:
         """Cut off every connection; no new ones are made."""
         self._closing = True

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.balance.lessons import lesson
 from router.errors import (
     UpstreamError,
     UpstreamFailure,
@@ -23,6 +24,9 @@ __all__ = ["refusal"]
 _MAX_MESSAGE: Final = 2000
 _MAX_NAME: Final = 200
 _FAULT_OF_THE_REQUEST: Final = frozenset({400, 413, 415, 422})
+_SOMETIMES: Final = frozenset({404, 500, 501})
+"""So llama.cpp and OpenRouter, too, say that a model lacks what a request needs."""
+
 _RETRY_AFTER: Final = re.compile(r"[0-9A-Za-z ,:.+]{1,40}")
 """Seconds or an HTTP date; anything else is not repeated."""
 
@@ -39,11 +43,14 @@ def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes)
         return UpstreamRateLimited(
             message or f"Endpoint '{endpoint}' limits its rate.", headers=_retry_after(headers)
         )
-    if status in _FAULT_OF_THE_REQUEST:
+    code, param = _name(error, "code"), _name(error, "param")
+    if status in _FAULT_OF_THE_REQUEST or (
+        status in _SOMETIMES and lesson(code, param, message) is not None
+    ):
         return UpstreamRejected(
             message or f"Endpoint '{endpoint}' refused the request (HTTP {status}).",
-            code=_name(error, "code"),
-            param=_name(error, "param"),
+            code=code,
+            param=param,
         )
     if status in (401, 403):
         return UpstreamFailure(

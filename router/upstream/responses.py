@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -20,7 +20,7 @@ from router.translate.native_request import (
     token_count_body,
 )
 from router.upstream.contract import REASONING_DROPPED, Call, UpstreamRequest, account_of, redacted
-from router.upstream.openai import chat_passthrough, model_names
+from router.upstream.openai import OpenAIModels, chat_passthrough
 
 __all__ = ["ResponsesAdapter"]
 
@@ -32,10 +32,11 @@ _UNSUPPORTED: Final = re.compile(r"not supported|unsupported|not available", re.
 _SUPPORTED: Final = re.compile(r"supported values", re.IGNORECASE)
 
 
-class ResponsesAdapter:
+class ResponsesAdapter(OpenAIModels):
     """Implements ``router.upstream.contract.Adapter`` for the dialect ``responses``."""
 
     def __init__(self, endpoint: EndpointSettings) -> None:
+        super().__init__()
         self._account = account_of(endpoint)
         self._endpoint = endpoint
         self._without_encrypted: dict[str, None] = {}  # models that refuse it, oldest first
@@ -87,14 +88,6 @@ class ResponsesAdapter:
         request = UpstreamRequest("/responses/compact", orjson.dumps(body), False)
         reader = CompactionReader(draft, self._account, self._redact)
         return Call(request, reader, _dropped_note(dropped))
-
-    def models_path(self) -> str:
-        """See ``Adapter.models_path``."""
-        return "/models"
-
-    def model_names(self, listing: Any) -> list[str]:
-        """See ``Adapter.model_names``."""
-        return model_names(listing)
 
 
 def _dropped_note(dropped: int) -> dict[str, str]:

@@ -29,17 +29,19 @@ from router.exchange import (
     Sink,
     internal_error,
 )
-from router.plugin import Chain, Proceed
+from router.generations import Generation, Generations
+from router.plugin import Proceed
 from router.settings.schema import Server
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 from router.web.reply import CLIENT_CLOSED_REQUEST, HttpReply
 from router.wire.frame import Frame
 
-__all__ = ["Front", "Handler", "json_response"]
+__all__ = ["Admit", "Front", "Handler", "json_response"]
 
 T = TypeVar("T")
 Handler = Callable[[web.Request, Exchange], Awaitable[web.StreamResponse]]
+Admit = Callable[[Exchange], Awaitable[None]]
 
 _log = get_logger("router.web")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -57,8 +59,8 @@ def json_response(value: object, status: int = 200) -> web.Response:
 class Front:
     """Admits requests to one application and runs them to their end."""
 
-    def __init__(self, chain: Chain, server: Server) -> None:
-        self._chain = chain
+    def __init__(self, generations: Generations, server: Server) -> None:
+        self._generations = generations
         self._keepalive = server.keepalive_interval
         self.max_body = int(server.max_body_mb * 1024 * 1024)
         self._tasks = Tasks()
@@ -71,16 +73,22 @@ class Front:
         self._idle.set()
 
     def route(
-        self, operation: Operation, template: str, handler: Handler
+        self, operation: Operation, template: str, handler: Handler, admit: Admit | None = None
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """An aiohttp handler that admits the request before ``handler`` sees it."""
+        """An aiohttp handler that admits the request before ``handler`` sees it.
+
+        ``admit`` raises RouterError for those to refuse; without it the guards are asked.
+        """
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            exchange = _exchange(request, operation, template)
+            generation = self._generations.enter()
+            exchange = _exchange(request, operation, template, generation)
             self._open += 1
             self._idle.clear()
             try:
-                return await self._handled(request, exchange, handler)
+                return await self._handled(
+                    request, exchange, handler, admit or generation.chain.admit
+                )
             except RouterError as error:
                 return self._refused(exchange, error)
             except asyncio.CancelledError:
@@ -93,6 +101,7 @@ class Front:
                 _log.exception("handler failed", request_id=exchange.id, route=exchange.route)
                 return self._refused(exchange, internal_error(exchange))
             finally:
+                generation.leave()
                 self._open -= 1
                 if not self._open:
                     self._idle.set()
@@ -100,13 +109,13 @@ class Front:
         return handle
 
     async def _handled(
-        self, request: web.Request, exchange: Exchange, handler: Handler
+        self, request: web.Request, exchange: Exchange, handler: Handler, admit: Admit
     ) -> web.StreamResponse:
         if self.draining:
             raise ShuttingDown(
                 "The router is shutting down; try again.", headers={"Retry-After": "1"}
             )
-        await self._chain.admit(exchange)
+        await admit(exchange)
         response = await handler(request, exchange)
         if not response.prepared:
             response.headers["X-Request-Id"] = exchange.id
@@ -120,10 +129,11 @@ class Front:
     ) -> web.StreamResponse:
         """Have the exchange answered by ``answer`` in a task of its own."""
         exchange.running = True
-        self._chain.started(exchange)
+        exchange.generation.chain.started(exchange)
         reply = HttpReply(request, {"X-Request-Id": exchange.id}, self._keepalive)
         task = self._tasks.spawn(self._run(exchange, reply, answer), exchange.id)
         self._running[task] = (exchange, request)
+        exchange.generation.enter()  # the task may outlive the handler
         task.add_done_callback(self._forget)
         try:
             return await reply.respond()
@@ -190,10 +200,11 @@ class Front:
         if exchange.finished is None:
             exchange.outcome = outcome
             exchange.finished = time.monotonic()
-            self._chain.ended(exchange)
+            exchange.generation.chain.ended(exchange)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
+        exchange, _ = self._running.pop(task)
+        exchange.generation.leave()
 
     def start(self) -> None:
         """Begin to look for clients that left."""
@@ -267,9 +278,11 @@ def _outcome(error: RouterError) -> Outcome:
     return Outcome.REFUSED if error.status < 500 else Outcome.FAILED
 
 
-def _exchange(request: web.Request, operation: Operation, template: str) -> Exchange:
+def _exchange(
+    request: web.Request, operation: Operation, template: str, generation: Generation
+) -> Exchange:
     given = request.headers.get("X-Request-Id", "")
-    return Exchange(
+    exchange = Exchange(
         id=given if _REQUEST_ID.fullmatch(given) else "req_" + os.urandom(12).hex(),
         operation=operation,
         route=template,
@@ -278,3 +291,5 @@ def _exchange(request: web.Request, operation: Operation, template: str) -> Exch
         remote=request.remote,
         started=time.monotonic(),
     )
+    exchange.generation = generation
+    return exchange

@@ -29,7 +29,7 @@ class ModelsApi:
     async def get(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """GET /models/{id}: any name a request may ask for; ids may contain slashes."""
         name = request.match_info["id"]
-        await self._registry.targets(name)
+        await self._registry.group(name)
         return json_response(self._model(name))
 
     def _model(self, name: str) -> dict[str, Any]:

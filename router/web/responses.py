@@ -22,7 +22,7 @@ from router.wire.prompt_reference import prompt_reference
 from router.wire.prompts import apply_prompt
 from router.wire.responses import parse_object, validate_create
 
-__all__ = ["ResponsesApi"]
+__all__ = ["ResponsesApi", "check_durable"]
 
 
 class ResponsesApi:
@@ -39,7 +39,7 @@ class ResponsesApi:
         if is_true(request.query.get("stream")):
             body["stream"] = True
         body = await self._checked(exchange, body)
-        _check_durable(body)
+        check_durable(body)
         return await self._run(request, exchange, body, self._turns.answer)
 
     async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -80,7 +80,8 @@ class ResponsesApi:
         return await self._front.run(request, exchange, answer)
 
 
-def _check_durable(body: dict[str, Any]) -> None:
+def check_durable(body: dict[str, Any]) -> None:
+    """Raise InvalidRequest for a stream that is to be resumable and not to be stored."""
     if is_durable(body) and body.get("store") is False:
         raise InvalidRequest(
             "Unsupported parameter: 'stream_options.durable' needs 'store' to be true, because "

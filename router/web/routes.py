@@ -9,6 +9,7 @@ from aiohttp import hdrs, web
 
 from router.errors import MethodNotAllowed, NotFound
 from router.exchange import Exchange, Operation
+from router.web.admin import AdminApi
 from router.web.body import expect_later
 from router.web.chat import ChatApi
 from router.web.conversations import ConversationsApi
@@ -22,6 +23,7 @@ from router.web.stored import StoredApi
 __all__ = ["PREFIXES", "Apis", "add_routes"]
 
 PREFIXES: Final = ("/v1", "/api/v1")
+ADMIN: Final = "/admin"
 
 _Route = tuple[str, str, Operation, Handler]
 
@@ -36,6 +38,7 @@ class Apis:
     prompts: PromptsApi
     chat: ChatApi
     models: ModelsApi
+    admin: AdminApi
 
 
 def add_routes(
@@ -52,6 +55,7 @@ def add_routes(
             template = prefix + path
             guarded = front.route(operation, template, handler)
             app.router.add_route(method, template, guarded, expect_handler=expect_later)
+    _add_admin(app, front, api.admin)
     app.router.add_get("/health", service.health)
     app.router.add_get("/ready", service.ready)
     if metrics_need_key:
@@ -61,6 +65,15 @@ def add_routes(
         app.router.add_get("/metrics", service.metrics)
     unknown = front.route(Operation.OTHER, "other", unknown_route)
     app.router.add_route("*", "/{path:.*}", unknown, expect_handler=expect_later)
+
+
+def _add_admin(app: web.Application, front: Front, admin: AdminApi) -> None:
+    """The routes with a key of their own, what is not there among them included."""
+    for method, path, handler in [*admin.routes(), ("*", "/{path:.*}", unknown_route)]:
+        template = ADMIN + path
+        shown = "other" if method == "*" else template
+        guarded = front.route(Operation.ADMIN, shown, admin.private(handler), admin.admit)
+        app.router.add_route(method, template, guarded, expect_handler=expect_later)
 
 
 def _table(api: Apis) -> list[_Route]:

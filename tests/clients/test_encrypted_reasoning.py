@@ -7,6 +7,7 @@ item ids; the client is OpenAI's own and sends the whole history back as it came
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -24,6 +25,8 @@ from tests.support.router import eventually
 DROPPED = "X-Switchyard-Reasoning-Dropped"
 ENDPOINT = "X-Switchyard-Endpoint"
 
+_beginnings = itertools.count()
+
 
 class Chain:
     """A stateless client: it keeps the history and sends all of it with every turn."""
@@ -33,6 +36,10 @@ class Chain:
         self.headers: Any = {}
         self._client = client
         self._stream = stream
+
+    async def begin(self) -> str:
+        """Say what nobody has said before: it has no endpoint yet."""
+        return await self.say(f"Begin {next(_beginnings)}.")
 
     async def say(self, text: str) -> str:
         """One turn; the text of the answer."""
@@ -98,7 +105,7 @@ async def test_a_chain_stays_with_the_account_that_began_it(
     begun_by = set()
     for _ in range(12):
         chain = Chain(client, stream)
-        first = (await chain.say("Begin.")).split()[0]
+        first = (await chain.begin()).split()[0]
         begun_by.add(first)
         for turn in range(1, 4):
             assert await chain.say("Go on.") == f"{first} remembers {turn}"
@@ -111,7 +118,7 @@ async def test_what_goes_up_has_no_ids_and_the_blobs_as_they_were_issued(
     accounts: tuple[Account, Account], client: AsyncOpenAI, stream: bool
 ) -> None:
     chain = Chain(client, stream)
-    issuer = (await chain.say("Begin.")).split()[0]
+    issuer = (await chain.begin()).split()[0]
     await chain.say("Go on.")
     blob = next(a for a in accounts if a.name == issuer).issue(THOUGHT)
     reasoning, message, question = received(accounts)[-1]["input"][1:]
@@ -133,7 +140,7 @@ async def test_a_chain_stays_also_where_the_other_account_has_less_to_do(
     accounts: tuple[Account, Account], client: AsyncOpenAI, stream: bool
 ) -> None:
     chain = Chain(client, stream)
-    issuer = (await chain.say("Begin.")).split()[0]
+    issuer = (await chain.begin()).split()[0]
     busy = next(a for a in accounts if a.name == issuer)
     busy.gate.clear()
     others = [asyncio.create_task(_copy(chain).say("Go on.")) for _ in range(8)]
@@ -164,7 +171,7 @@ async def test_with_the_issuer_down_the_reasoning_is_dropped_and_the_answer_work
             AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0)
         )
         chain = Chain(client, stream)
-        while not (await chain.say("Begin.")).startswith("ann"):
+        while not (await chain.begin()).startswith("ann"):
             chain = Chain(client, stream)
         await chain.say("Go on.")
         await anns.aclose()
@@ -190,7 +197,7 @@ async def test_an_issuer_that_fails_is_not_asked_again_and_again(stream: bool) -
             AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0)
         )
         chain = Chain(client, stream)
-        while not (await chain.say("Begin.")).startswith("ann"):
+        while not (await chain.begin()).startswith("ann"):
             chain = Chain(client, stream)
         ann.failing = True
         asked = len(ann.received)
@@ -224,7 +231,7 @@ async def test_other_dialects_take_a_history_with_encrypted_reasoning(
     accounts: tuple[Account, Account], client: AsyncOpenAI, stream: bool
 ) -> None:
     chain = Chain(client, stream)
-    await chain.say("Begin.")
+    await chain.begin()
     async with simulated("chat", "ollama", models=["thinker"]) as endpoints:
         for endpoint in endpoints:
             async with (

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from router.endpoints.catalogue import Catalogue
 from router.settings.schema import EndpointSettings
+from router.upstream.contract import Listed
 
 
 def catalogue(dialect: str = "chat", listed: list[str] | None = None, **fields: Any) -> Catalogue:
@@ -151,3 +152,32 @@ def test_whatever_is_listed_to_clients_is_served(
     # What it resolves to, it knows: nobody is sent elsewhere by asking again.
     if not aliases:
         assert all(made.resolve(str(made.resolve(name))) == made.resolve(name) for name in public)
+
+
+def test_what_is_told_of_models() -> None:
+    made = catalogue("ollama", listed=["a:latest", "b", "c"])
+    assert (made.in_memory("a"), made.context_of("a")) == (None, None)
+    told = [Listed("a:latest"), Listed("b", True, 4096), Listed("c", False)]
+    assert made.describe(told, ["a:latest"])
+    assert [made.in_memory(name) for name in ("a", "a:latest", "b", "c")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert [made.context_of(name) for name in ("a", "b", "b:latest")] == [None, 4096, 4096]
+    # Only another context is a change of what is served.
+    assert not made.describe(told, [])
+    assert [made.in_memory(name) for name in ("a", "b", "c")] == [False, True, False]
+    assert not made.describe(told, None)
+    assert [made.in_memory(name) for name in ("a", "b", "c")] == [None, True, False]
+    assert made.describe([Listed("b", None, 8192)], None)
+    assert made.context_of("b") == 8192
+
+
+def test_what_was_told_outlives_other_settings() -> None:
+    old = catalogue(listed=["a"])
+    old.describe([Listed("a", False, 4096)], None)
+    new = catalogue(aliases={"x": "a"})
+    new.adopt(old)
+    assert (new.resolve("x"), new.in_memory("a"), new.context_of("a")) == ("a", False, 4096)

@@ -1,4 +1,4 @@
-"""Which endpoint a request gets, and what it is told when there is none."""
+"""Who serves a model, and what outlives a change of the configuration."""
 
 from __future__ import annotations
 
@@ -7,235 +7,308 @@ from typing import Any
 
 import pytest
 
-from router.endpoints.registry import Endpoint, Registry, Target
-from router.endpoints.slots import SlotKey
-from router.errors import ModelNotFound, Overloaded, UpstreamUnavailable
-from router.settings.schema import Balance, EndpointSettings
-from router.upstream.adapters import make_adapter
-from router.upstream.http1 import HttpTransport
+from router.endpoints.registry import Group
+from router.errors import ModelNotFound, UpstreamUnavailable
+from router.settings.document import Mistake, SettingsError
+from router.settings.schema import EndpointSettings
+from router.upstream.contract import Adapter, Transport
+from tests.support.depot import Depot, asking, backend, settings_of, turns
 
 
-def endpoint(name: str, listed: list[str] | None = None, **fields: Any) -> Endpoint:
-    """An endpoint that was probed and listed these models, or is still to be asked."""
-    settings = EndpointSettings.model_validate(
-        {"name": name, "url": f"http://{name}:1", "dialect": "chat", **fields}
-    )
-    made = Endpoint(settings, make_adapter(settings), HttpTransport(settings))
-    if listed is not None:
-        made.catalogue.update(listed)
-        made.probed.set()
-    return made
+def names(group: Group) -> list[tuple[str, str]]:
+    return [(target.endpoint.name, target.model) for target in group.targets]
 
 
-class Depot(Registry):
-    """A registry that remembers what it reported."""
-
-    def __init__(self, *endpoints: Endpoint, **balance: Any) -> None:
-        self.reported: list[tuple[SlotKey, int]] = []
-        super().__init__(
-            endpoints,
-            Balance.model_validate(balance),
-            lambda slot, count: self.reported.append((slot, count)),
-        )
-
-
-def names(targets: tuple[Target, ...]) -> list[tuple[str, str]]:
-    return [(target.endpoint.name, target.model) for target in targets]
-
-
-async def test_targets_are_all_that_serve_the_model_under_their_own_names() -> None:
+async def test_a_group_is_all_that_serve_the_model_under_their_own_names() -> None:
     depot = Depot(
-        endpoint("a", ["m"]),
-        endpoint("b", ["x"], aliases={"m": "x"}),
-        endpoint("c", ["m:latest"], dialect="ollama"),
-        endpoint("d", ["other"]),
-        endpoint("e", [], models=["m*"]),
+        backend("a", "m"),
+        backend("b", "x", aliases={"m": "x"}),
+        backend("c", dialect="ollama"),
+        backend("d", "other"),
+        backend("e", "m*"),
     )
-    assert names(await depot.targets("m")) == [
-        ("a", "m"), ("b", "x"), ("c", "m:latest"), ("e", "m"),
-    ]  # fmt: skip
+    depot.lists("c", "m:latest")
+    group = await depot.registry.group("m")
+    assert names(group) == [("a", "m"), ("b", "x"), ("c", "m:latest"), ("e", "m")]
+    assert await depot.registry.group("m") is group
+    assert group.at("c") is depot.target("c", "m:latest")
+    assert group.at("d") is None
 
 
 async def test_what_was_found_is_forgotten_when_a_catalogue_changes() -> None:
-    one, two = endpoint("a", ["m"]), endpoint("b", [])
-    depot = Depot(one, two)
-    assert names(await depot.targets("m")) == [("a", "m")]
-    assert not depot.known_model("n")
-    two.catalogue.update(["m", "n"])
-    one.catalogue.update([])
-    depot.catalogue_changed()
-    assert names(await depot.targets("m")) == [("b", "m")]
-    assert depot.known_model("n")
+    depot = Depot(backend("a"), backend("b"))
+    depot.lists("a", "m")
+    depot.lists("b", "other")
+    group = await depot.registry.group("m")
+    assert names(group) == [("a", "m")]
+    stale = [group.stale]
+    assert not depot.registry.known_model("n")
+    depot.lists("b", "m", "n")
+    depot.lists("a", "other")
+    stale.append(group.stale)
+    assert stale == [False, True]
+    assert names(await depot.registry.group("m")) == [("b", "m")]
+    assert depot.registry.known_model("n")
 
 
 async def test_an_unknown_model_is_a_404_that_names_what_is_served() -> None:
-    depot = Depot(endpoint("a", ["m", "n"], aliases={"small": "m"}), endpoint("b", ["n", "o"]))
+    depot = Depot(backend("a", "m", "n", aliases={"small": "m"}), backend("b", "n", "o"))
+    for name in "ab":
+        depot.lists(name)
     with pytest.raises(ModelNotFound) as caught:
-        await depot.targets("x")
+        await depot.registry.group("x")
     assert caught.value.message == "The model 'x' does not exist here. Served: m, n, small, o."
     assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
 
 
 async def test_long_names_and_long_lists_are_cut() -> None:
-    depot = Depot(endpoint("a", [f"{'m' * 250}{number}" for number in range(5000)]))
+    depot = Depot(backend("a"))
+    depot.lists("a", *(f"{'m' * 250}{number}" for number in range(5000)))
     with pytest.raises(ModelNotFound) as caught:
-        await depot.targets("x" * 100_000)
+        await depot.registry.group("x" * 100_000)
     assert len(caught.value.message) < 5000
     assert "and 4980 more" in caught.value.message
     with pytest.raises(UpstreamUnavailable) as unavailable:
-        await Depot(endpoint("a", timeouts={"connect": 0.001})).targets("x" * 100_000)
+        await Depot(backend("a", timeouts={"connect": 0.001})).registry.group("x" * 100_000)
     assert len(unavailable.value.message) < 500
 
 
 async def test_an_endpoint_that_was_never_heard_of_makes_it_a_503() -> None:
-    depot = Depot(endpoint("a", ["m"]), endpoint("b", timeouts={"connect": 0.01}))
-    depot.endpoints[1].probed.set()  # in vain: it has listed nothing
+    depot = Depot(backend("a"), backend("b", timeouts={"connect": 0.01}))
+    depot.lists("a", "m")
+    depot.registry.probed(depot["b"])  # in vain: it has listed nothing
     with pytest.raises(UpstreamUnavailable, match="b") as caught:
-        await depot.targets("x")
+        await depot.registry.group("x")
     assert caught.value.headers == {"Retry-After": "5"}
-    assert names(await depot.targets("m")) == [("a", "m")]
+    assert names(await depot.registry.group("m")) == [("a", "m")]
 
 
 async def test_an_endpoint_that_is_down_keeps_its_models() -> None:
-    depot = Depot(endpoint("a", ["m"]))
-    depot.endpoints[0].failed_to_connect()
-    assert names(await depot.targets("m")) == [("a", "m")]
-    assert depot.endpoints[0].probe_now.is_set()
+    depot = Depot(backend("a"))
+    depot.lists("a", "m")
+    depot["a"].unreachable(1.0)
+    assert names(await depot.registry.group("m")) == [("a", "m")]
+    assert depot["a"].probe_now.is_set()
+    assert not depot["a"].ready
 
 
 async def test_who_asks_early_waits_for_whoever_serves_it_and_nobody_else() -> None:
-    fast, slow = endpoint("fast"), endpoint("slow")
-    depot = Depot(fast, slow, endpoint("known", ["k"]))
-    asked = [asyncio.ensure_future(depot.targets("m")) for _ in range(3)]
+    depot = Depot(backend("fast"), backend("slow"), backend("known", "k"))
+    asked = [asyncio.ensure_future(depot.registry.group("m")) for _ in range(3)]
     await asyncio.sleep(0)
-    assert names(await depot.targets("k")) == [("known", "k")]
-    fast.catalogue.update(["m"])
-    depot.catalogue_changed()
-    depot.probed(fast)
+    assert names(await depot.registry.group("k")) == [("known", "k")]
+    depot.lists("fast", "m")
     for task in asked:
         assert names(await task) == [("fast", "m")]
-    assert not slow.probed.is_set()
+    assert not depot["slow"].probed.is_set()
 
 
 async def test_who_asks_early_for_what_nobody_has_waits_for_all() -> None:
-    first, last = endpoint("first"), endpoint("last")
-    depot = Depot(first, last)
-    asked = asyncio.ensure_future(depot.targets("m"))
-    for made in (first, last):
-        await asyncio.sleep(0)
+    depot = Depot(backend("first"), backend("last"))
+    asked = asyncio.ensure_future(depot.registry.group("m"))
+    for name in ("first", "last"):
+        await turns()
         assert not asked.done()
-        made.catalogue.update(["n"])
-        depot.catalogue_changed()
-        depot.probed(made)
+        depot.lists(name, "n")
     with pytest.raises(ModelNotFound):
         await asked
 
 
 async def test_the_wait_for_the_first_probe_is_bounded() -> None:
-    depot = Depot(endpoint("a", timeouts={"connect": 0.02}))
+    depot = Depot(backend("a", timeouts={"connect": 0.02}))
     with pytest.raises(UpstreamUnavailable):
-        await depot.targets("m")
+        await depot.registry.group("m")
 
 
 async def test_known_models_are_no_matches_of_patterns() -> None:
-    depot = Depot(endpoint("a", ["x1"], models=["m", "x*"], aliases={"small": "m"}))
+    depot = Depot(backend("a", "m", "x*", aliases={"small": "m"}))
+    depot.lists("a", "x1")
     known = ["m", "x1", "small"]
-    assert [name for name in [*known, "x2", "", "other"] if depot.known_model(name)] == known
-    assert names(await depot.targets("x2")) == [("a", "x2")]
-    assert depot.public_models() == known
-
-
-async def test_the_least_loaded_is_taken_and_given_back() -> None:
-    depot = Depot(endpoint("a", ["m"]), endpoint("b", ["m"]))
-    targets = await depot.targets("m")
-    async with depot.reserve(targets) as first, depot.reserve(targets) as second:
-        assert {first.endpoint.name, second.endpoint.name} == {"a", "b"}
-        assert depot.slots.in_flight(first.slot) == 1
-    assert sorted(depot.reported) == [
-        (("a", "m"), 0), (("a", "m"), 1), (("b", "m"), 0), (("b", "m"), 1),
-    ]  # fmt: skip
-
-
-async def test_slots_are_counted_by_model() -> None:
-    depot = Depot(endpoint("a", ["m", "n"], max_in_flight=1), queue_size=0)
-    m, n = await depot.targets("m"), await depot.targets("n")
-    async with depot.reserve(m), depot.reserve(n):
-        with pytest.raises(Overloaded):
-            async with depot.reserve(m):
-                pass
-
-
-async def test_who_waits_gets_the_first_slot_anywhere() -> None:
-    depot = Depot(*(endpoint(name, ["m"], max_in_flight=1) for name in "ab"))
-    targets = await depot.targets("m")
-    waiting: asyncio.Task[Target]
-
-    async def wait() -> Target:
-        async with depot.reserve(targets) as target:
-            return target
-
-    async with depot.reserve(targets) as first:
-        async with depot.reserve(targets) as second:
-            waiting = asyncio.create_task(wait())
-            await asyncio.sleep(0)
-            assert depot.slots.waiting == 1
-        assert (await waiting).endpoint.name == second.endpoint.name
-        assert first.endpoint.name != second.endpoint.name
-    assert depot.slots._in_flight == {}
-
-
-@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError])
-async def test_a_slot_is_given_back_whatever_happens(error: type[BaseException]) -> None:
-    depot = Depot(endpoint("a", ["m"]))
-    with pytest.raises(error):
-        async with depot.reserve(await depot.targets("m")):
-            raise error
-    assert depot.slots._in_flight == {}
-
-
-async def taken(depot: Depot, preferred: tuple[Target, ...], among: tuple[Target, ...]) -> set[str]:
-    """Who gets 30 requests, one after the other."""
-    found = set()
-    for _ in range(30):
-        async with depot.reserve(among, preferred) as target:
-            found.add(target.endpoint.name)
-    return found
-
-
-async def test_who_is_preferred_wins_while_it_can() -> None:
-    depot = Depot(*(endpoint(name, ["m"], max_in_flight=2) for name in "abc"))
-    every = await depot.targets("m")
-    a, b, _ = every
-    assert await taken(depot, (a,), every) == {"a"}
-    assert await taken(depot, (a, b), every) == {"a", "b"}
-    assert await taken(depot, (), every) == {"a", "b", "c"}
-    async with depot.reserve((a,)):  # busier than the others
-        assert await taken(depot, (a,), every) == {"a"}
-        async with depot.reserve((a,)):  # full
-            assert await taken(depot, (a,), every) == {"b", "c"}
-    a.endpoint.answers = False
-    assert await taken(depot, (a,), every) == {"b", "c"}
-
-
-async def test_who_is_preferred_but_was_tried_already_is_not_taken_again() -> None:
-    depot = Depot(*(endpoint(name, ["m"]) for name in "ab"))
-    a, b = await depot.targets("m")
-    assert await taken(depot, (a,), (b,)) == {"b"}
-
-
-async def test_who_does_not_answer_comes_last() -> None:
-    depot = Depot(*(endpoint(name, ["m"], max_in_flight=1) for name in "ab"))
-    a, b = every = await depot.targets("m")
-    a.endpoint.failed_to_connect()
-    assert await taken(depot, (), every) == {"b"}
-    async with depot.reserve((b,)):
-        assert await taken(depot, (), every) == {"a"}
+    registry = depot.registry
+    assert [n for n in [*known, "x2", "", "other"] if registry.known_model(n)] == known
+    assert names(await registry.group("x2")) == [("a", "x2")]
+    assert registry.public_models() == known
 
 
 async def test_memory_does_not_grow_with_what_clients_ask_for() -> None:
-    depot = Depot(endpoint("a", [], models=["*"]))
+    depot = Depot(backend("a", "*"))
     for number in range(5000):
-        assert await depot.targets(f"name-{number}")
-    assert len(depot._targets) <= 4096
-    await depot.targets("x" * 10_000)
-    assert max(map(len, depot._targets)) < 300
+        assert await depot.registry.group(f"name-{number}")
+    assert len(depot.registry._groups) <= 4096
+    assert len(depot["a"].targets) <= 4097
+    await depot.registry.group("x" * 10_000)
+    assert max(map(len, depot.registry._groups)) < 300
+    assert len(depot["a"].host.lanes) == len(depot["a"].targets)
+
+
+async def test_what_is_in_use_is_not_forgotten() -> None:
+    depot = Depot(backend("a", "*"))
+    busy, idle = depot.target("a", "busy"), depot.target("a", "idle")
+    (planned,) = (await depot.registry.group("planned")).targets
+    busy.take()
+    for number in range(4100):
+        depot.target("a", f"name-{number}")
+    assert depot.target("a", "busy") is busy
+    assert depot.target("a", "planned") is planned
+    assert depot.target("a", "idle") is not idle
+
+
+def busy_target(depot: Depot) -> Any:
+    """The target of ``m`` at ``a``, with a past."""
+    target = depot.target("a")
+    target.take()
+    target.take()
+    target.answered(1.0, 0.5)
+    target.service.observe(2.0)
+    target.failed(1.0)
+    return target
+
+
+async def test_what_is_known_of_an_endpoint_survives_other_settings() -> None:
+    depot = Depot(backend("a", "m", max_in_flight=4), backend("b", "m"))
+    target, before = busy_target(depot), depot["a"]
+    depot["b"].catalogue.update(["discovered"])
+    depot.apply(
+        backend("b", "m"),
+        backend(
+            "a",
+            "m",
+            max_in_flight=2,
+            weight=3.0,
+            priority=2,
+            capabilities={"m": {"tools": False}},
+        ),
+        breaker={"failures": 2, "slow_start": 0},
+    )
+    assert [endpoint.name for endpoint in depot.registry.endpoints] == ["b", "a"]
+    assert depot["a"] is before
+    assert depot.target("a") is target
+    assert (target.in_flight, target.limit, target.weight, target.tier) == (2, 2, 3.0, 2)
+    assert target.load == 2 / 6
+    assert (target.first_token.latest, target.service.value) == (0.5, 2.0)
+    assert not target.free
+    assert target.lacks
+    target.failed(1.0)  # the second in a row, which is enough now
+    assert target.breaker.opens_until
+    assert [name for name, _ in depot.made] == ["a", "b", "a"]
+    assert [transport.retired for _, transport in depot.made] == [True, False, False]
+    assert before.transport is depot.made[2][1]
+    assert before.host.slow_start == 0
+
+
+async def test_what_was_discovered_survives_other_settings() -> None:
+    depot = Depot(backend("a"))
+    depot.lists("a", "m")
+    depot.apply(backend("a", weight=2.0))
+    assert names(await depot.registry.group("m")) == [("a", "m")]
+    depot.apply(backend("a", "n"))
+    with pytest.raises(ModelNotFound):
+        await depot.registry.group("m")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"url": "http://elsewhere:1"}, id="url"),
+        pytest.param({"dialect": "responses"}, id="dialect"),
+        pytest.param({"api_key": "sk-other"}, id="api_key"),
+    ],
+)
+async def test_another_backend_of_the_same_name_is_another_endpoint(change: Any) -> None:
+    depot = Depot(backend("a", "m"))
+    target, before = busy_target(depot), depot["a"]
+    plan = await depot.plan()
+    depot.apply(backend("a", "m", **change))
+    assert depot["a"] is not before
+    other = depot.target("a")
+    assert (other.in_flight, other.first_token.known) == (0, False)
+    assert target.in_flight == 2
+    assert depot.made[0][1].retired
+    # Who has planned with the one that is gone does not go there any more.
+    assert depot.selector.choose(plan)[0] is None
+    assert (await depot.selector.reserve(plan)).target is other
+
+
+async def test_an_endpoint_that_is_drained_stays_so_by_its_name() -> None:
+    depot = Depot(backend("a", "m"), backend("b", "m"))
+    for name in "ab":
+        depot[name].host.drained = True
+    depot.apply(backend("a", "m", weight=2.0), backend("b", "m", url="http://elsewhere:1"))
+    assert [endpoint.host.drained for endpoint in depot.registry.endpoints] == [True, True]
+
+
+async def test_an_endpoint_that_is_gone_ends_what_it_began() -> None:
+    depot = Depot(backend("a", "m"), backend("b", "m"))
+    reservation = await depot.selector.reserve(await depot.plan())
+    gone = reservation.target.endpoint
+    left = next(e for e in depot.registry.endpoints if e is not gone)
+    depot.made[0][1].busy = depot.made[1][1].busy = True
+    depot.apply(backend(left.name, "m"))
+    assert depot.registry.endpoints == (left,)
+    assert {name: transport.retired for name, transport in depot.made} == {
+        gone.name: True,
+        left.name: False,
+    }
+    assert names(await depot.registry.group("m")) == [(left.name, "m")]
+    depot.selector.release(reservation)
+    assert depot.in_flight == {reservation.target.slot: 0}
+    await depot.registry.close()
+    assert all(transport.closed for _, transport in depot.made)
+
+
+async def test_transports_that_have_ended_are_not_kept() -> None:
+    depot = Depot(backend("a", "m"))
+    for number in range(20):
+        depot.made[-1][1].busy = number == 0
+        depot.apply(backend("a", "m", weight=number + 2.0))
+    await depot.registry.close()
+    closed = [number for number, (_, transport) in enumerate(depot.made) if transport.closed]
+    assert closed == [0, 19, 20]  # in use, the last that was retired, and the one of now
+
+
+async def test_a_configuration_that_cannot_be_made_changes_nothing() -> None:
+    depot = Depot(backend("a", "m"), backend("b", "m"))
+    before = depot.registry.endpoints
+    plan = await depot.plan()
+    connect = depot.registry._connect
+
+    def fails(settings: EndpointSettings) -> tuple[Adapter, Transport]:
+        if settings.name == "c":
+            raise SettingsError([Mistake("endpoints[1].tls.ca_file", None, "cannot be read")])
+        return connect(settings)
+
+    depot.registry._connect = fails
+    with pytest.raises(SettingsError):
+        depot.registry.prepare(settings_of(backend("a", "m", weight=2.0), backend("c", "m")))
+    assert depot.registry.endpoints == before
+    assert [endpoint.settings.weight for endpoint in before] == [1.0, 1.0]
+    assert not any(transport.retired for _, transport in depot.made[:2])
+    assert not plan.group.stale
+    assert depot.selector.choose(plan)[0] is not None
+
+
+async def test_a_configuration_that_is_prepared_only_changes_nothing() -> None:
+    depot = Depot(backend("a", "m"))
+    depot.registry.prepare(settings_of(backend("a", "m", max_in_flight=1), backend("b", "m")))
+    assert names(await depot.registry.group("m")) == [("a", "m")]
+    assert depot.target("a").limit == 32
+    assert not depot.made[0][1].retired
+
+
+async def test_what_a_model_lacks_is_known_of_its_group() -> None:
+    depot = Depot(
+        backend("a", "m", capabilities={"m": {"vision": False, "context_length": 4096}}),
+        backend("b", "m", "n", capabilities={"m": {"tools": False}}),
+    )
+    group = await depot.registry.group("m")
+    assert {str(feature.name) for feature in group.lacks} == {"VISION", "TOOLS"}
+    assert group.contexts
+    other = await depot.registry.group("n")
+    assert not other.lacks
+    assert not other.contexts
+
+
+async def test_a_plan_is_for_the_caller_and_the_model_of_the_request() -> None:
+    depot = Depot(backend("a", "m"))
+    plan = await depot.plan(asking("somebody"))
+    assert (plan.caller, plan.group.model) == ("somebody", "m")

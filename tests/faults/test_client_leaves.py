@@ -130,10 +130,10 @@ async def test_in_the_queue(dialect: Dialect, mounted: dict[str, Any], leave: Le
             clients = [await Client.open(router.url) for _ in range(3)]
             for client in clients:
                 client.ask(stream=True)
-            await eventually(lambda: router.slots.waiting == 2)
+            await eventually(lambda: router.waiting == 2)
             clients[1].leave(leave)
             clients[2].leave(leave)
-            await eventually(lambda: router.slots.waiting == 0)
+            await eventually(lambda: router.waiting == 0)
             assert len(upstream.requests) == 1
             clients[0].leave(leave)
             await gone(upstream)

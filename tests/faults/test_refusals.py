@@ -127,14 +127,14 @@ async def test_chat_completions_get_the_same_envelope(dialect: Dialect, stream: 
     async with (
         Upstream(
             whole(error_body("chat", "too long", code="context_length_exceeded"), 400),
-            whole(b"", 429, {"Retry-After": "3"}),
             whole(b"", 500),
+            whole(b"", 429, {"Retry-After": "3"}),
         ) as upstream,
         routing(endpoint(upstream, dialect)) as router,
     ):
         reply = await router.ask(chat=True, stream=stream)
         assert (reply.status, reply.error["code"]) == (400, "context_length_exceeded")
         reply = await router.ask(chat=True, stream=stream)
-        assert (reply.status, reply.headers["Retry-After"]) == (429, "3")
-        reply = await router.ask(chat=True, stream=stream)
         assert (reply.status, reply.error["code"]) == (502, "upstream_error")
+        reply = await router.ask(chat=True, stream=stream)
+        assert (reply.status, reply.headers["Retry-After"]) == (429, "3")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 import aiohttp
 import pytest
@@ -18,8 +19,8 @@ async def start() -> AsyncIterator[Start]:
     """Start a backend of a dialect; its URL without a path."""
     async with AsyncExitStack() as stack:
 
-        async def started(dialect: Dialect, *models: str, pace: float = 0.0) -> str:
-            app = create_backend(dialect, models, pace=pace)
+        async def started(dialect: Dialect, *models: str, pace: float = 0.0, **options: Any) -> str:
+            app = create_backend(dialect, models, pace=pace, **options)
             url = await stack.enter_async_context(listening(app))
             return url.removesuffix("/v1")
 

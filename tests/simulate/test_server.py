@@ -107,6 +107,8 @@ async def test_a_taken_port_is_told_with_the_way_out() -> None:
         ({"dialect": "soap"}, "unknown dialect"),
         ({"dialect": "chat", "models": [""]}, "name of a model is empty"),
         ({"dialect": "chat", "pace": -1}, "negative"),
+        ({"dialect": "ollama", "load_seconds": -1}, "negative"),
+        ({"dialect": "ollama", "max_loaded": 0}, "one model"),
     ],
 )
 def test_what_cannot_be_served_is_refused(arguments: dict[str, Any], message: str) -> None:

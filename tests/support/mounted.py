@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from plugins.api_keys import ApiKeys
 from router.exchange import Operation
+from router.generations import Generations, proceed
 from router.plugin import Chain
 from router.settings.schema import ApiKey, Server
 from router.web.body import expect_later
@@ -58,7 +59,7 @@ class Mounted:
 async def mounted(routes: Callable[[Front], Routes]) -> AsyncIterator[Mounted]:
     """Serve what ``routes`` makes for a front, under every prefix; bodies may have 64 KiB."""
     guard = ApiKeys([ApiKey(name=name, key=SecretStr(key)) for name, key in KEYS.items()])
-    front = Front(Chain([guard]), Server(max_body_mb=1 / 16))
+    front = Front(Generations(Chain([guard]), proceed), Server(max_body_mb=1 / 16))
     app = web.Application(client_max_size=front.max_body)
     for prefix in PREFIXES:
         for method, path, handler in routes(front):

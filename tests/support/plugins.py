@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import ClassVar
 
 from router.exchange import Exchange, Sink
-from router.plugin import Guard, Interceptor, Observer, Proceed
+from router.plugin import Guard, Interceptor, Observer, Plugin, Proceed
 from router.wire.frame import Frame
 
-__all__ = ["NOT_CALLABLE", "Parrot", "Recorder", "broken", "nothing"]
+__all__ = [
+    "NOT_CALLABLE",
+    "Held",
+    "Lingering",
+    "Parrot",
+    "Recorder",
+    "Stillborn",
+    "broken",
+    "nothing",
+]
 
 NOT_CALLABLE = 5
 
@@ -55,6 +65,37 @@ class Parrot(Interceptor):
             sink.end()
         else:
             sink.finish(200, b'{"parrot": true}', {"X-Parrot": "whole"})
+
+
+class Stillborn(Plugin):
+    """Does not start."""
+
+    async def start(self) -> None:
+        raise OSError("no such\nport")
+
+
+class Lingering(Recorder, Interceptor):
+    """Takes a moment to clean up, whatever becomes of the exchange."""
+
+    async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
+        try:
+            await proceed(exchange, sink)
+        finally:
+            await asyncio.sleep(0.05)
+            self.heard.append("clean")
+
+
+class Held(Plugin):
+    """Starts when it is let go."""
+
+    made: ClassVar[list[Held]] = []
+
+    def __init__(self) -> None:
+        self.let_go = asyncio.Event()
+        self.made.append(self)
+
+    async def start(self) -> None:
+        await self.let_go.wait()
 
 
 def broken() -> None:

@@ -135,15 +135,18 @@ class RouterProcess(Process):
     """``switchyard serve`` with a configuration of its own, on a port that it keeps."""
 
     def __init__(self, name: str, directory: Path, settings: Mapping[str, Any]) -> None:
-        port = free_port()
-        server = {"port": port, "drain_timeout": 1, **settings.get("server", {})}
-        logs = {"access": False, "format": "json"}
-        config = directory / f"{name}.yaml"
-        config.write_text(json.dumps({"logging": logs, **settings, "server": server}))
-        self.config = config
-        self.url = f"http://127.0.0.1:{port}"
+        self._port = free_port()
+        self.config = config = directory / f"{name}.yaml"
+        config.write_text(self.text_of(settings))
+        self.url = f"http://127.0.0.1:{self._port}"
         command = (sys.executable, "-m", "router", "serve", "--config", str(config))
         super().__init__(name, command, directory / f"{name}.log")
+
+    def text_of(self, settings: Mapping[str, Any]) -> str:
+        """The file's text for these settings, with what is the same for each configuration."""
+        server = {"port": self._port, "drain_timeout": 1, **settings.get("server", {})}
+        logs = {"access": False, "format": "json"}
+        return json.dumps({"logging": logs, **settings, "server": server})
 
     async def ready(self) -> None:
         """Wait until it can serve."""

@@ -16,8 +16,11 @@ import orjson
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from router.app import FRONT, REGISTRY, create_app
-from router.endpoints.slots import Slots
+from router.app import FLEET, FRONT, create_app
+from router.endpoints.plan import Plan
+from router.endpoints.registry import Group
+from router.endpoints.target import Target
+from router.fleet import Fleet
 from router.settings.schema import Dialect, Settings
 from tests.support.speech import SPEECH
 from tests.support.sse import Event, parse_events
@@ -144,9 +147,39 @@ class Router:
         ]
 
     @property
-    def slots(self) -> Slots:
-        """What is in flight, and the queue."""
-        return self.app[REGISTRY].slots
+    def fleet(self) -> Fleet:
+        """The endpoints, and what decides between them."""
+        return self.app[FLEET]
+
+    def target(self, endpoint: str = "one", model: str = "m") -> Target:
+        """A model at an endpoint."""
+        [found] = [e for e in self.fleet.registry.endpoints if e.name == endpoint]
+        return found.target(model)
+
+    @contextlib.contextmanager
+    def occupied(self, *endpoints: str) -> Iterator[None]:
+        """A slot for the model ``m`` is taken at each of these endpoints."""
+        selector = self.fleet.selector
+        held = []
+        for name in endpoints:
+            target = self.target(name)
+            plan = Plan(Group("m", [target]), [target], "somebody")
+            held.append(selector._taken(plan, target, "somebody works here"))
+        try:
+            yield
+        finally:
+            for reservation in held:
+                selector.release(reservation)
+
+    @property
+    def taken(self) -> int:
+        """How many slots are taken."""
+        return sum(endpoint.in_flight for endpoint in self.fleet.registry.endpoints)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests stand in the queue."""
+        return len(self.fleet.selector.queue)
 
     @property
     def running(self) -> int:
@@ -168,8 +201,8 @@ class Router:
     async def idle(self) -> None:
         """Wait until no exchange runs; then nothing may be in flight, but for the end of a run."""
         await eventually(lambda: not self.running)
-        await eventually(lambda: not self.slots._in_flight)
-        assert not self.slots.waiting
+        await eventually(lambda: not self.taken)
+        assert not self.waiting
         assert await self.in_flight() == 0
 
 

@@ -75,6 +75,8 @@ def test_levels(level: str, seen: list[str]) -> None:
     assert [orjson.loads(line)["level"] for line in logged(code, level=level)] == seen
 
 
+LEVELS = {"debug": 10, "info": 20, "warning": 30}
+
 RAISE = """
 prompt = "a secret prompt"
 try:
@@ -96,6 +98,36 @@ def test_an_exception_shows_no_local_variables(form: str) -> None:
     shown = "\n".join(logged(RAISE, form))
     assert "ZeroDivisionError" in shown
     assert "a secret prompt" not in shown
+
+
+AGAIN = """
+bound = log.bind(bound=True)
+log.info("one")
+bound.debug("unseen")
+configure({level!r}, {form!r})
+for name in ("debug", "info", "warning"):
+    log.log({levels}[name], name)
+    getattr(bound, name)(name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "seen"),
+    [("debug", ["debug", "info", "warning"]), ("warning", ["warning"]), ("error", [])],
+)
+def test_loggers_follow_a_new_configuration(level: str, seen: list[str]) -> None:
+    code = AGAIN.format(level=level, form="json", levels=LEVELS)
+    first, *rest = (orjson.loads(line) for line in logged(code))
+    assert first["event"] == "one"
+    assert [line["event"] for line in rest] == [event for event in seen for _ in range(2)]
+    assert [line.get("bound", False) for line in rest] == [False, True] * len(seen)
+
+
+def test_loggers_follow_a_new_form() -> None:
+    lines = logged(AGAIN.format(level="info", form="console", levels=LEVELS))
+    assert lines[0].startswith("{")
+    assert len(lines) == 5
+    assert not any(line.startswith("{") for line in lines[1:])
 
 
 def test_console_lines_are_for_people_and_cannot_be_forged() -> None:

@@ -65,6 +65,25 @@ def test_other_chunks_without_choices_pass() -> None:
     assert passed(reader(wants_usage=False), stream) == stream
 
 
+@pytest.mark.parametrize(
+    ("delta", "says"),
+    [
+        ({"role": "assistant"}, False),
+        ({"role": "assistant", "content": "", "refusal": None}, False),
+        ({"role": "assistant", "content": "A"}, True),
+        ({"reasoning_content": "A"}, True),
+        ({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": ""}}]}, True),
+    ],
+    ids=["role", "empty", "text", "reasoning", "call"],
+)
+def test_output_begins_with_what_is_said(delta: dict[str, Any], says: bool) -> None:
+    subject = reader()
+    subject.feed(sse({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}))
+    output_so_far = [subject.has_output]
+    subject.feed(sse(chat_chunk("stop")))
+    assert [*output_so_far, subject.has_output] == [says, True]
+
+
 def test_usage_of_every_chunk_is_cumulative() -> None:
     chunks = [
         {**chat_chunk(content="A"), "usage": {"prompt_tokens": 9, "completion_tokens": n}}

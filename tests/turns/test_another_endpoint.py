@@ -39,7 +39,8 @@ async def test_after_an_answer_in_one_piece_that_is_none(durable: bool) -> None:
         async with routing(one, two) as router:
             async with asyncio.timeout(PATIENCE):
                 while not bad.requests:  # which one is asked first is drawn by lot
-                    reply = await router.ask(tools=TOOLS, tool_choice="required", **how)
+                    text = f"hi {len(good.requests)}"
+                    reply = await router.ask(input=text, tools=TOOLS, tool_choice="required", **how)
                     ident = reply.events[0].response["id"] if durable else reply.json["id"]
                     done = await finished(router, ident)
             assert done["status"] == "completed", done["error"]

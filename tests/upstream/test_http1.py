@@ -18,9 +18,9 @@ from router.errors import (
     UpstreamUnavailable,
 )
 from router.upstream.connection import MAX_HEAD_BYTES
-from router.upstream.contract import UpstreamRequest
+from router.upstream.contract import LoadRequest, UpstreamRequest
 from tests.support.http1 import KEY, bytes_of, everything, post, transport_to
-from tests.support.upstream import Framing, Upstream, Wire, streamed, whole
+from tests.support.upstream import Framing, Upstream, Wire, silent, streamed, whole
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -52,6 +52,35 @@ async def test_get() -> None:
     assert (probe.method, probe.path) == ("GET", "/models")
     assert "content-length" not in probe.headers
     assert "content-type" not in probe.headers
+
+
+@pytest.mark.parametrize(
+    ("base", "unversioned", "path"),
+    [
+        ("", False, "/models/load"),
+        ("/v1", False, "/v1/models/load"),
+        ("/v1", True, "/models/load"),
+        ("/gateway/v1/", True, "/gateway/models/load"),
+        ("/v10", True, "/v10/models/load"),
+        ("", True, "/models/load"),
+    ],
+)
+async def test_post(base: str, unversioned: bool, path: str) -> None:
+    load = LoadRequest("/models/load", b'{"a":1}', unversioned=unversioned)
+    script = whole(b"no such model", 404)
+    async with Upstream(script) as upstream, transport_to(upstream.address + base) as http:
+        assert await http.post(load, 5.0) == (404, b"no such model")
+    (request,) = upstream.requests
+    assert (request.method, request.path, request.body) == ("POST", path, b'{"a":1}')
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.headers["content-type"] == "application/json"
+
+
+async def test_post_has_a_deadline_of_its_own() -> None:
+    async with Upstream(silent) as upstream, transport_to(upstream) as http:
+        with pytest.raises(UpstreamTimeout, match=r"did not answer within 0\.05 s"):
+            await http.post(LoadRequest("/load", b""), 0.05)
+        await upstream.wires[0].gone.wait()
 
 
 @pytest.mark.parametrize("status", [204, 302, 404, 503])

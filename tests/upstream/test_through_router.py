@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import trustme
 
-from router.app import REGISTRY
 from router.settings.schema import Dialect
 from router.upstream.http1 import HttpTransport
 from tests.support.client import Client
@@ -247,7 +246,7 @@ async def test_clients_that_leave_while_a_connection_is_made() -> None:
                 await asyncio.sleep(0)
             client.leave("reset" if turns % 2 else "close")
         await router.idle()
-        transport = router.app[REGISTRY].endpoints[0].transport
+        transport = router.target().endpoint.transport
         assert isinstance(transport, HttpTransport)
         pool = transport._pool
         assert pool is not None

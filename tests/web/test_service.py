@@ -16,7 +16,7 @@ from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening, routed, simulated
 from tests.support.router import Reply, Router, endpoint, eventually, routing
 from tests.support.speech import SPEECH
-from tests.support.upstream import Upstream, Wire, refused_port, streamed, whole
+from tests.support.upstream import Script, Upstream, Wire, refused_port, streamed, whole
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
@@ -183,6 +183,25 @@ async def test_requests_are_counted(router: Router) -> None:
     assert found.sum("switchyard_upstream_attempts_total", endpoint="one", result="ok") == 7
     assert found.sum("switchyard_endpoint_up", endpoint="one") == 1
     assert found.sum("switchyard_build_info") == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "answer"),
+    [("cooling", whole(b"{}", 429, {"Retry-After": "60"})), ("open", whole(b"{}", 500))],
+    ids=["cooling", "open"],
+)
+async def test_what_is_left_alone_is_counted(reason: str, answer: Script) -> None:
+    breaker = {"failures": 1, "open_seconds": 60}
+    async with (
+        Upstream(answer) as upstream,
+        routing(endpoint(upstream, "chat"), balance={"breaker": breaker}) as router,
+    ):
+        await eventually(router.target().endpoint.probed.is_set)
+        name = "switchyard_models_left_alone"
+        assert (await scrape(router)).sum(name, endpoint="one") == 0
+        await router.ask()
+        found = await scrape(router)
+        assert found.sum(name, endpoint="one") == found.sum(name, reason=reason) == 1
 
 
 async def test_tokens_are_counted(router: Router) -> None:

@@ -1,0 +1,145 @@
+"""One backend at run time: how it is spoken to, what it serves, how it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from router.balance.breaker import Rules
+from router.balance.capability import Abilities, configured
+from router.balance.lane import Host, Lane, Share
+from router.endpoints.catalogue import Catalogue
+from router.endpoints.target import Target
+from router.settings.schema import BreakerSettings, EndpointSettings
+from router.upstream.contract import Adapter, Transport, account_of, redacted
+
+__all__ = ["Endpoint", "breaker_rules"]
+
+_MAX_TARGETS: Final = 4096
+
+
+def breaker_rules(settings: BreakerSettings) -> Rules:
+    """The rules of a breaker as they are configured."""
+    return Rules(
+        failures=settings.failures,
+        ratio=settings.ratio,
+        min_requests=settings.min_requests,
+        open_seconds=settings.open_seconds,
+        max_open_seconds=settings.max_open_seconds,
+    )
+
+
+class Endpoint:
+    """One backend. ``targets`` are the models that were asked for, by the names it has for them.
+
+    Its health outlives its settings: ``configure`` gives it others. ``changed(target)`` is called
+    when a model's grade has changed.
+    """
+
+    def __init__(
+        self,
+        settings: EndpointSettings,
+        adapter: Adapter,
+        transport: Transport,
+        health: BreakerSettings,
+        random: Callable[[], float],
+        changed: Callable[[Lane], None],
+    ) -> None:
+        self.name = settings.name
+        self.host = Host(breaker_rules(health), health.slow_start, random)
+        self.targets: dict[str, Target] = {}
+        self.catalogue = Catalogue(settings)
+        self.probed = asyncio.Event()
+        """Set once the first probe is over, well or badly."""
+        self.probe_now = asyncio.Event()
+        """Set by whoever wants to know how it is before the next round."""
+        self.problem: str | None = None
+        """What the last probe found wrong."""
+        self._random = random
+        self._changed = changed
+        self.configure(settings, adapter, transport, health, 0.0)
+
+    def configure(
+        self,
+        settings: EndpointSettings,
+        adapter: Adapter,
+        transport: Transport,
+        health: BreakerSettings,
+        now: float,
+    ) -> None:
+        """Take over other settings of the same backend; what is known of it stays."""
+        catalogue = Catalogue(settings)
+        catalogue.adopt(self.catalogue)
+        self.settings = settings
+        self.adapter = adapter
+        self.transport = transport
+        self.catalogue = catalogue
+        self.account = account_of(settings)
+        self.configure_health(health, now)
+
+    def configure_health(self, health: BreakerSettings, now: float) -> None:
+        """Take over other rules for its breakers."""
+        self._rules = self.host.breaker.rules = breaker_rules(health)
+        self.host.slow_start = health.slow_start
+        for target in self.targets.values():
+            target.breaker.rules = self._rules
+            target.configure(self._share)
+            target.reassess(now)
+        self.host.refresh(now)
+
+    @property
+    def _share(self) -> Share:
+        settings = self.settings
+        return Share(settings.max_in_flight, settings.weight, settings.priority)
+
+    def target(self, model: str) -> Target:
+        """The target for a model under the endpoint's own name."""
+        target = self.targets.get(model)
+        if target is None:
+            if len(self.targets) >= _MAX_TARGETS:
+                self._forget_idle()
+            target = Target(self, model, self._share, self._rules, self._random)
+            target.reassess(0.0)
+            self.targets[model] = target
+            target.changed = self._changed
+            if self.catalogue.in_memory(model) is False:
+                target.loaded = False
+            target.refresh(0.0)
+        return target
+
+    def abilities(self, model: str) -> Abilities:
+        """What is configured, or told by the endpoint, about a model."""
+        settings = self.settings
+        known = configured(settings.capabilities, model)
+        if known.context is not None:
+            return known
+        context = settings.context_length or settings.num_ctx or self.catalogue.context_of(model)
+        return replace(known, context=context)
+
+    def unreachable(self, now: float) -> None:
+        """A request found it unreachable: it is left alone until a probe succeeds."""
+        self.host.unreachable(now)
+        self.probe_now.set()
+
+    def redacted(self, text: str) -> str:
+        """What the endpoint said, without its key."""
+        return redacted(self.settings, text)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests it works on."""
+        return sum(target.in_flight for target in self.targets.values())
+
+    @property
+    def ready(self) -> bool:
+        """Whether it was asked, answered, and has anything to serve."""
+        usable = self.host.up and not self.host.drained
+        return usable and self.probed.is_set() and self.catalogue.serves_any
+
+    def _forget_idle(self) -> None:
+        """Clients may ask for any number of names that match a pattern."""
+        idle = [m for m, target in self.targets.items() if not (target.in_flight or target.kept)]
+        for model in idle:
+            self.host.lanes.remove(self.targets.pop(model))

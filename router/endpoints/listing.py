@@ -1,0 +1,82 @@
+"""Asking an endpoint what it serves, and what of that is in its memory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from router.errors import UpstreamError, UpstreamFailure
+from router.upstream.contract import Adapter, Listed, Transport
+
+__all__ = ["Listing", "list_models", "list_resident"]
+
+_KEY_REFUSED: Final = frozenset({401, 403})
+_MAX_MODELS: Final = 10_000
+_MAX_NAME: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What an endpoint said: its models, or why there are none. ``latency`` is in seconds.
+
+    ``answered``: it is up and takes the router's key, whether it lists models or not.
+    """
+
+    models: tuple[Listed, ...]
+    error: str | None
+    answered: bool
+    latency: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the models are called."""
+        return tuple(model.name for model in self.models)
+
+
+async def list_models(adapter: Adapter, transport: Transport, timeout: float) -> Listing:
+    """Ask one endpoint for its models; errors are in the result."""
+    began = time.monotonic()
+    models: tuple[Listed, ...] = ()
+    error: str | None = None
+    answered = False
+    try:
+        status, body = await transport.get(adapter.models_path(), timeout)
+        # A redirect is no answer: requests are not sent after it.
+        answered = (status < 300 or 400 <= status < 500) and status not in _KEY_REFUSED
+        if status == 200:
+            models = _usable(adapter.models(orjson.loads(body)))
+        elif status in _KEY_REFUSED:
+            error = f"HTTP {status} for {adapter.models_path()}: it refuses the api_key"
+        else:
+            error = f"HTTP {status} for {adapter.models_path()}"
+    except orjson.JSONDecodeError:
+        error = f"{adapter.models_path()} is not JSON"
+    except UpstreamFailure as exc:
+        error = exc.message
+    except UpstreamError as exc:
+        answered, error = False, exc.message
+    return Listing(models, error, answered, time.monotonic() - began)
+
+
+async def list_resident(adapter: Adapter, transport: Transport, timeout: float) -> list[str] | None:
+    """Ask one endpoint what is in memory, where it tells that beside its list of models.
+
+    None where it does not, or not this time: that leaves everything as it was known.
+    """
+    path = adapter.loaded_path()
+    if path is None:
+        return None
+    try:
+        status, body = await transport.get(path, timeout)
+        return adapter.loaded(orjson.loads(body))[:_MAX_MODELS] if status == 200 else None
+    except (orjson.JSONDecodeError, UpstreamError):
+        return None
+
+
+def _usable(models: list[Listed]) -> tuple[Listed, ...]:
+    """What of a list of models can be asked for by name; its length is bounded."""
+    usable = [model for model in models if 0 < len(model.name) <= _MAX_NAME]
+    return tuple(usable[:_MAX_MODELS])

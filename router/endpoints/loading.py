@@ -1,0 +1,80 @@
+"""Asking an endpoint to bring a model into memory: the conversation, and how it can end."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Final
+
+from router.endpoints.listing import list_models
+from router.endpoints.target import Target
+from router.upstream.contract import LoadRequest
+
+__all__ = ["CannotBeAsked", "Failed", "Refused", "load"]
+
+_POLL_SECONDS: Final = 0.5
+_NO_SUCH_ROUTE: Final = frozenset({404, 405, 501})
+_NOT_THE_REQUEST: Final = frozenset({401, 403, 408, 429})
+_OF_THE_MODEL: Final = re.compile(rb"\bmodel\b", re.IGNORECASE)
+_SHOWN: Final = 300
+
+
+class Refused(Exception):
+    """The endpoint does not want to load this model, in its own words."""
+
+
+class CannotBeAsked(Exception):
+    """The endpoint does not know such requests."""
+
+
+class Failed(Exception):
+    """The endpoint tried, and could not. ``words`` are its own, for the log."""
+
+    def __init__(self, reason: str, words: str) -> None:
+        super().__init__(reason)
+        self.words = words
+
+
+async def load(target: Target, request: LoadRequest, timeout: float) -> float | None:
+    """Have it loaded, or unloaded; what that took in seconds, where the endpoint tells.
+
+    The caller bounds the time; ``timeout`` seconds is what the first answer may take. Raises
+    Refused, CannotBeAsked, Failed, and UpstreamError where there is no answer.
+    """
+    endpoint = target.endpoint
+    adapter = endpoint.adapter
+    status, body = await endpoint.transport.post(request, timeout)
+    if status == 200:
+        if request.at_once and not request.unloads:
+            await _wait_until_loaded(target, None)
+        return adapter.load_seconds(body)
+    if status in _NO_SUCH_ROUTE and not _OF_THE_MODEL.search(body):
+        raise CannotBeAsked(f"HTTP {status} for {request.path}")
+    words = endpoint.redacted(f"HTTP {status}: {body[:_SHOWN].decode(errors='replace')}")
+    if not 400 <= status < 500 or status in _NOT_THE_REQUEST:
+        raise Failed(f"HTTP {status}", words)
+    if request.unloads:
+        raise Refused(words)
+    # What is being loaded already may be refused for that.
+    await _wait_until_loaded(target, words)
+    return None
+
+
+async def _wait_until_loaded(target: Target, refusal: str | None) -> None:
+    """Wait until the endpoint lists the model as loaded.
+
+    Raises Failed when it is not on its way there, or Refused where there was a ``refusal``.
+    """
+    endpoint = target.endpoint
+    while True:
+        seconds = endpoint.settings.timeouts.first_byte
+        listing = await list_models(endpoint.adapter, endpoint.transport, seconds)
+        listed = next((model for model in listing.models if model.name == target.model), None)
+        if listed is not None and listed.loaded:
+            return
+        if listing.error is None and (listed is None or not listed.loading):
+            if refusal is not None:
+                raise Refused(refusal)
+            reason = "it began to, and did not go on"
+            raise Failed(reason, reason)
+        await asyncio.sleep(_POLL_SECONDS)

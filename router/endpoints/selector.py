@@ -1,0 +1,286 @@
+"""Finds a slot for every attempt: selection, the queue in front of it, and what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, inf
+from random import random
+from typing import Final
+
+from router.balance.affinity import Affinity, fingerprints
+from router.balance.lane import COLD, COOLING, FULL, OPEN, PROBE, READY, WARMING, Lane
+from router.balance.policies import make_policy
+from router.balance.selection import QUEUE, Selection
+from router.endpoints.agenda import Agenda
+from router.endpoints.plan import Plan, able, issuers
+from router.endpoints.queue import Queue, QueueFull, QueueTimeout, Ticket
+from router.endpoints.registry import Group, Registry
+from router.endpoints.target import Slot, Target
+from router.errors import Overloaded, RouterError, UpstreamRateLimited
+from router.exchange import Exchange
+from router.settings.schema import Balance
+
+__all__ = ["Reservation", "Selector"]
+
+_LONGEST_RETRY_AFTER: Final = 3600
+
+_OFFERED: Final = frozenset({READY, WARMING, OPEN})
+"""Grades with which a slot that is given back goes to who waits for it (where it is open, only the
+desperate do).
+"""
+
+
+class Reservation:
+    """A slot that was taken, at ``since``.
+
+    ``probe``: this request tries a half-open breaker, and nothing is known of it yet. ``good``:
+    it was answered.
+    """
+
+    __slots__ = ("good", "plan", "probe", "since", "target", "why")
+
+    def __init__(self, plan: Plan, target: Target, why: str, since: float, probe: bool) -> None:
+        self.plan = plan
+        self.target = target
+        self.why = why
+        self.since = since
+        self.probe = probe
+        self.good = False
+
+    def swap(self, other: Reservation) -> None:
+        """Exchange the slots of two reservations for the same request."""
+        for name in ("good", "probe", "since", "target", "why"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            setattr(self, name, theirs)
+            setattr(other, name, mine)
+
+
+class Selector:
+    """Chooses among a registry's targets. ``clock`` is in seconds.
+
+    ``slots_changed(slot, in_flight)`` is told how many requests an endpoint works on for a model.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        balance: Balance,
+        slots_changed: Callable[[Slot, int], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._clock = clock
+        self._slots_changed = slots_changed
+        self._in_flight: dict[Slot, int] = {}
+        self._affinity = Affinity()
+        self.queue: Queue[Target] = Queue(balance.queue_size, self._returned)
+        self._agenda = Agenda(clock, lambda: len(self.queue) > 0)
+        self._registry = registry
+        self.configure(balance)
+        registry.changed = self._changed
+
+    def configure(self, balance: Balance) -> None:
+        """Go on with these rules."""
+        self.queue.size = balance.queue_size
+        self._queue_timeout = balance.queue_timeout
+        self._bound = balance.affinity
+        self.selection = Selection(make_policy(balance.policy), balance.breaker.panic, random)
+
+    def plan(self, group: Group, exchange: Exchange) -> Plan:
+        """Where a request may go; raises InvalidRequest where nobody can serve it."""
+        body = exchange.body
+        plan = Plan(group, able(group, body), exchange.caller, body)
+        if len(plan.targets) > 1:
+            plan.preferred = issuers(group, body)
+            if self._bound:
+                plan.prints = fingerprints(body)
+                if not plan.preferred:
+                    known = self._affinity.find(group.model, plan.prints)
+                    target = group.at(known) if known is not None else None
+                    if target is not None:
+                        plan.preferred, plan.bound = (target,), self._bound
+        return plan
+
+    async def reserve(self, plan: Plan) -> Reservation:
+        """Take a slot at the best target that is left, waiting for one if need be.
+
+        Raises Overloaded, or UpstreamRateLimited where every endpoint asked for a pause. The
+        slot has to be given back with ``release``.
+        """
+        ticket: Ticket[Target] | None = None
+        refusal: Overloaded | None = None
+        while True:
+            await self.follow(plan)
+            target, why = self.choose(plan, patient=refusal is None)
+            if target is not None:
+                if ticket is not None:
+                    self.queue.served(ticket)
+                return self._taken(plan, target, why)
+            if why != QUEUE:
+                raise self._nothing(plan)
+            if refusal is not None:
+                raise refusal
+            try:
+                ticket = ticket or self.queue.ticket(plan.caller, self._queue_timeout)
+                self._agenda.watch()
+                awaited = self.selection.awaited(plan.left, desperate=plan.desperate)
+                granted = await self.queue.wait(ticket, awaited)
+            except QueueFull:
+                refusal = self._overloaded(plan, "the queue is full")
+            except QueueTimeout:
+                reason = f"none got free in {self._queue_timeout:g} s"
+                refusal = self._overloaded(plan, reason)
+            else:
+                if granted is not None:
+                    return Reservation(plan, granted, "a slot got free", self._clock(), False)
+
+    async def follow(self, plan: Plan) -> None:
+        """Plan with who serves the model now, if that has changed.
+
+        Waits for endpoints that are new and have to be asked first what they serve. Raises
+        InvalidRequest where nobody can serve the request any more.
+        """
+        if plan.group.stale:
+            try:
+                group = await self._registry.group(plan.group.model)
+            except RouterError:
+                return  # nobody serves it now; those who did tell why not
+            plan.follow(group)
+
+    def try_reserve(self, plan: Plan) -> Reservation | None:
+        """Take a slot of a target that can begin at once; None where there is none."""
+        target, why = self.choose(plan)
+        if target is None or target.grade > WARMING:
+            return None
+        return self._taken(plan, target, why)
+
+    def choose(self, plan: Plan, *, patient: bool = True) -> tuple[Target | None, str]:
+        """The target that the request would get now, and why; see ``Selection.choose``."""
+        now = self._clock()
+        self._agenda.catch_up(now)
+        return self.selection.choose(
+            plan.left,
+            now,
+            preferred=plan.preferred,
+            bound=plan.bound,
+            waiting=len(self.queue),
+            patient=patient,
+            probes=plan.probes and not plan.tried,
+            desperate=plan.desperate,
+        )
+
+    def answered(self, reservation: Reservation, seconds: float | None) -> None:
+        """The first output has come, after so many seconds (None: not known)."""
+        target, plan = reservation.target, reservation.plan
+        target.answered(self._clock(), seconds, probe=reservation.probe)
+        reservation.probe = False
+        reservation.good = True
+        if plan.prints:
+            # What the request began is best continued here.
+            self._affinity.remember(plan.group.model, plan.prints, target.endpoint.name)
+
+    def refused(self, reservation: Reservation) -> None:
+        """The endpoint refused the request itself, which is an answer."""
+        reservation.target.answered(self._clock(), None, probe=reservation.probe)
+        reservation.probe = False
+
+    def failed(self, reservation: Reservation) -> None:
+        """The endpoint failed, for a reason that is not the request's own."""
+        target = reservation.target
+        if reservation.probe or reservation.since >= target.warm_from:
+            # What was sent before it recovered says nothing of how it is now.
+            target.failed(self._clock(), probe=reservation.probe)
+        reservation.probe = reservation.good = False
+
+    def begin_again(self, reservation: Reservation) -> None:
+        """The model had to be loaded first: the request itself begins now."""
+        reservation.since = self._clock()
+
+    def release(self, reservation: Reservation) -> None:
+        """Give a slot back."""
+        now = self._clock()
+        target = reservation.target
+        if reservation.probe:
+            target.abandon_probe(now)
+        if reservation.good:
+            target.service.observe(now - reservation.since)
+        self._returned(target)
+
+    def _taken(self, plan: Plan, target: Target, why: str) -> Reservation:
+        now = self._clock()
+        probe = target.grade == PROBE and target.begin_probe(now)
+        target.take()
+        self._count(target.slot, 1)
+        return Reservation(plan, target, why, now, probe)
+
+    def _returned(self, target: Target) -> None:
+        """A slot is free again: it goes to whoever waits for it."""
+        target.give_back(self._clock())
+        self._agenda.note(target)
+        if target.free and target.grade in _OFFERED and self.queue.offer(target):
+            target.take()
+            return
+        self._count(target.slot, -1)
+        if target.grade == COLD:
+            self._changed(target)  # who waits may have better to expect
+
+    def _count(self, slot: Slot, change: int) -> None:
+        """Count by name: an endpoint that was replaced may not be done yet."""
+        in_flight = self._in_flight.get(slot, 0) + change
+        if in_flight:
+            self._in_flight[slot] = in_flight
+        else:
+            del self._in_flight[slot]
+        self._slots_changed(slot, in_flight)
+
+    def _changed(self, lane: Lane | None) -> None:
+        """A grade has changed, or who serves what: those who wait may have to go elsewhere."""
+        if lane is not None:
+            self._agenda.note(lane)
+        if len(self.queue):
+            self.queue.look_again()
+
+    def _overloaded(self, plan: Plan, reason: str) -> Overloaded:
+        """Every slot is taken. ``Retry-After`` is when the queue of now will be through."""
+        now = self._clock()
+        full = [lane for lane in plan.targets if lane.grade == FULL]
+        waits = [lane.predicted_wait(len(self.queue) / len(full), now) for lane in full]
+        seconds = min(waits, default=inf)
+        if seconds == inf:
+            seconds = self._queue_timeout
+        return Overloaded(
+            f"Every slot for the model '{plan.group.model}' is taken, and {reason}. Try again "
+            "later.",
+            headers=_retry_after(seconds),
+        )
+
+    def _nothing(self, plan: Plan) -> RouterError:
+        """Why no endpoint can be asked at all."""
+        now = self._clock()
+        model = plan.group.model
+        cooling = [lane for lane in plan.targets if lane.grade == COOLING]
+        if not cooling:
+            sick = [lane for lane in plan.targets if lane.grade in (OPEN, PROBE)]
+            why = "fails, and is left alone for a while" if sick else "is drained"
+            back = [max(t.breaker.opens_until, t.host.breaker.opens_until) for t in sick]
+            seconds = min(back) - now if back else self._queue_timeout
+            return Overloaded(
+                f"Every endpoint that serves the model '{model}' {why}.",
+                headers=_retry_after(seconds),
+            )
+        headers = _retry_after(min(lane.cool_until for lane in cooling) - now)
+        until = ", ".join(
+            f"{lane.endpoint.name} for {ceil(lane.cool_until - now)} s" for lane in cooling[:10]
+        )
+        if any(lane.limited for lane in cooling):
+            return UpstreamRateLimited(
+                f"Every endpoint that serves the model '{model}' asked for a pause: {until}.",
+                headers=headers,
+            )
+        return Overloaded(
+            f"The model '{model}' could not be loaded; it is left alone at {until}.",
+            headers=headers,
+        )
+
+
+def _retry_after(seconds: float) -> dict[str, str]:
+    return {"Retry-After": str(min(max(1, ceil(seconds)), _LONGEST_RETRY_AFTER))}
