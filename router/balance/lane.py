@@ -198,8 +198,8 @@ class Lane:
         """Take a slot."""
         self.in_flight = taken = self.in_flight + 1
         self.load = taken * self._unit
-        if taken >= self.limit and self.grade <= COLD and self.grade != PROBE:
-            self.grade = FULL
+        if taken >= self.limit and self.grade <= COLD:
+            self.grade = OPEN if self.grade == PROBE else FULL
 
     def give_back(self, now: float) -> None:
         """Return a slot."""

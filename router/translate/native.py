@@ -56,6 +56,8 @@ _BLANK: Final[dict[str, Any]] = {
 """What an opening snapshot says, whatever the endpoint put there."""
 
 ENDPOINT_ERRORS: Final = frozenset({"server_error", "rate_limit_exceeded"})
+"""Codes of answers that failed and say something of their endpoint, not of the request."""
+
 _FIRST_SECOND: Final = 1_000_000_000
 _LAST_SECOND: Final = 100_000_000_000
 

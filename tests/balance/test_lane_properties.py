@@ -7,7 +7,7 @@ from math import inf
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from router.balance.breaker import State
@@ -148,6 +148,7 @@ _ELSE: dict[str, Step] = {
 
 @settings(max_examples=400, deadline=None)
 @given(EVENTS, st.integers(1, 3), st.randoms(use_true_random=False))
+@example([(0.0, "take"), (0.0, "failed"), (0.0, "failed"), (4.0, "take")], 2, Random(1))
 def test_whatever_happens_the_grade_is_what_a_fresh_look_says(
     events: list[tuple[float, str]], limit: int, random: Random
 ) -> None:

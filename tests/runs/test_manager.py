@@ -78,6 +78,7 @@ async def test_no_more_run_and_no_more_wait_than_allowed(database_url: str) -> N
         await asyncio.sleep(0.1)
         ids = [await submit(one.runs) for _ in range(2)]
         await until(stage.has_begun, 2)
+        await until(lambda: one.runs.queued == 0)
         ids += [await submit(one.runs) for _ in range(3)]
         with pytest.raises(Overloaded) as caught:
             await submit(one.runs)
