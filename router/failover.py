@@ -129,7 +129,7 @@ class Failover:
                     by=fallback,
                     error=error.message,
                 )
-            self._metrics.fallbacks.labels(asked, fallback).inc()
+            self._metrics.fleet.fallbacks.labels(asked, fallback).inc()
             model = exchange.notes[FALLBACK] = fallback
             work.rewind(model)
         try:
@@ -194,7 +194,7 @@ class Failover:
             return False
         # A request that reached nobody has cost nobody anything.
         if _was_sent(error) and not self._budget.withdraw(time.monotonic()):
-            self._metrics.retries_denied.inc()
+            self._metrics.fleet.retries_denied.inc()
             _log.warning("retry budget is spent", model=plan.group.model)
             return False
         if not plan.left:
@@ -228,7 +228,7 @@ class Failover:
             self._selector.failed(reservation)
             if isinstance(error, UpstreamModelMissing):
                 endpoint.probe_now.set()
-        self._metrics.attempts.labels(endpoint.name, error.code or "error").inc()
+        self._metrics.fleet.attempts.labels(endpoint.name, error.code or "error").inc()
         _log.warning(
             "attempt failed",
             request_id=exchange.id,

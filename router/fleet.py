@@ -39,7 +39,7 @@ class Fleet:
         self._configure(settings)
         self._watched: dict[str, Endpoint] = {}
         self._prober = Prober(self.registry, settings.balance.health_interval, self._told)
-        metrics.queue_depth(lambda: len(self.selector.queue))
+        metrics.fleet.queue_depth(lambda: len(self.selector.queue))
 
     def prepare(self, settings: Settings) -> Prepared:
         """Make what another configuration needs; raises SettingsError and changes nothing."""
@@ -56,7 +56,7 @@ class Fleet:
             self.loads.drop(gone)
             if self._watched.get(gone.name) is gone:
                 del self._watched[gone.name]
-                self._metrics.forget_endpoint(gone.name)
+                self._metrics.fleet.forget_endpoint(gone.name)
         self._prober.interval = settings.balance.health_interval
         self._prober.follow()
 
@@ -83,7 +83,7 @@ class Fleet:
         if self._watched.get(endpoint.name) is not endpoint:
             self._watched[endpoint.name] = endpoint
             host = endpoint.host
-            self._metrics.watch_endpoint(
+            self._metrics.fleet.watch_endpoint(
                 endpoint.name,
                 lambda: host.up,
                 lambda reason: sum(GRADES[lane.grade] == reason for lane in host.lanes),

@@ -173,13 +173,13 @@ class Hedging:
             _log.error("hedged attempt broke", request_id=exchange.id, exc_info=error)
         elif error is None and other is not None:
             name = attempt.reservation.target.endpoint.name
-            self._metrics.attempts.labels(name, "cancelled").inc()
+            self._metrics.fleet.attempts.labels(name, "cancelled").inc()
             _remember_late(attempt)
         self._selector.release(attempt.reservation)
 
     def _count(self, second: Opening, *, won: bool) -> None:
         result = "won" if won else "lost"
-        self._metrics.hedges.labels("failed" if second.error is not None else result).inc()
+        self._metrics.fleet.hedges.labels("failed" if second.error is not None else result).inc()
 
 
 async def _next(openings: list[Opening]) -> Opening:

@@ -268,7 +268,7 @@ class _Run:
                 result = "upstream_error"
                 if reservation.good:  # its output was well until then
                     self._selector.failed(reservation)
-        self._metrics.attempts.labels(reservation.target.endpoint.name, result).inc()
+        self._metrics.fleet.attempts.labels(reservation.target.endpoint.name, result).inc()
 
     def _goes_on_with(self, attempt: Attempt) -> None:
         """It is this attempt's answer that the client gets."""

@@ -7,14 +7,13 @@ whatever else a client may send is counted as ``other``. Durations are in second
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import choose_encoder
 
-from router.errors import UpstreamError
 from router.exchange import Exchange, Operation, Outcome
+from router.telemetry.fleet_metrics import FleetMetrics
 
 __all__ = ["OTHER", "Metrics", "ReloadMetrics", "StateMetrics"]
 
@@ -27,15 +26,6 @@ _SECONDS: Final = (
 _MAX_MODELS: Final = 1000
 _MAX_BOUND: Final = 10_000
 _MAX_TOKENS: Final = 10**9
-_REJECTED: Final = "rejected"
-_RESULTS: Final = frozenset(
-    {
-        "ok",
-        "cancelled",
-        *(kind.default_code for kind in UpstreamError.__subclasses__() if kind.default_code),
-    }
-)
-_REASONS: Final = ("open", "probe", "cooling", "drained")
 _WHERE: Final = ("operation", "endpoint", "model")
 
 
@@ -77,32 +67,6 @@ class Metrics:
             ("endpoint", "model"),
             registry=registry,
         )
-        self.attempts = _Attempts(
-            Counter(
-                "switchyard_upstream_attempts",
-                "Attempts at an endpoint, by result (ok, the error's code, or cancelled: another "
-                "endpoint asked at the same time was sooner).",
-                ("endpoint", "result"),
-                registry=registry,
-            )
-        )
-        self.queued = Gauge(
-            "switchyard_queue_depth", "Requests waiting for a free slot.", registry=registry
-        )
-        self._endpoint_up = Gauge(
-            "switchyard_endpoint_up",
-            "Whether the endpoint answered when last asked (1) or not (0).",
-            ("endpoint",),
-            registry=registry,
-        )
-        self._left_alone = Gauge(
-            "switchyard_models_left_alone",
-            "Models of an endpoint that get no requests, by reason: open (a breaker is, or the "
-            "endpoint is down), probe (its breaker is half-open), cooling (it asked for a pause, "
-            "or could not load the model), drained.",
-            ("endpoint", "reason"),
-            registry=registry,
-        )
         self.reasoning_dropped = Counter(
             "switchyard_reasoning_dropped",
             "Reasoning items left out of a history, because the endpoint that answers cannot read "
@@ -110,26 +74,9 @@ class Metrics:
             ("endpoint",),
             registry=registry,
         )
+        self.fleet = FleetMetrics(registry)
         self.state = StateMetrics(registry)
         self.reloads = ReloadMetrics(registry)
-        self.retries_denied = Counter(
-            "switchyard_retries_denied",
-            "Requests that failed without a further attempt, because the retry budget was spent.",
-            registry=registry,
-        )
-        self.hedges = Counter(
-            "switchyard_hedges",
-            "Streams for which a second endpoint was asked, because the first was late: the "
-            "second won, lost, or failed.",
-            ("result",),
-            registry=registry,
-        )
-        self.fallbacks = Counter(
-            "switchyard_fallbacks",
-            "Requests for a model that went to another one, as configured in fallbacks.",
-            ("model", "fallback"),
-            registry=registry,
-        )
         info = Info("switchyard_build", "The version that runs.", registry=registry)
         info.info({"version": version})
         self._bound: dict[_Key, _Bound] = {}
@@ -165,27 +112,6 @@ class Metrics:
         gauge.in_flight = in_flight
         if not in_flight and gauge.shared:
             del self._slots[slot]  # of these names there may be any number
-
-    def watch_endpoint(
-        self, name: str, up: Callable[[], bool], left_alone: Callable[[str], int]
-    ) -> None:
-        """``up`` tells whether the endpoint of this name answers, ``left_alone`` how many of its
-        models get no requests for a reason, whenever they are asked.
-        """
-        self._endpoint_up.labels(name).set_function(lambda: 1 if up() else 0)
-        for reason in _REASONS:
-            count = partial(left_alone, reason)
-            self._left_alone.labels(name, reason).set_function(count)
-
-    def forget_endpoint(self, name: str) -> None:
-        """There is no such endpoint any more."""
-        self._endpoint_up.remove(name)
-        for reason in _REASONS:
-            self._left_alone.remove(name, reason)
-
-    def queue_depth(self, waiting: Callable[[], int]) -> None:
-        """``waiting`` tells how many requests stand in the queue, whenever it is asked."""
-        self.queued.set_function(waiting)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The body and content type of a scrape that sent this ``Accept`` header."""
@@ -262,23 +188,6 @@ class ReloadMetrics:
     def ended(self, result: Literal["ok", "refused"]) -> None:
         """A reload is over."""
         self._counter.labels(result).inc()
-
-
-class _Attempts:
-    """The counter of attempts, its children looked up once."""
-
-    def __init__(self, counter: Counter) -> None:
-        self._counter = counter
-        self._children: dict[tuple[str, str], Counter] = {}
-
-    def labels(self, endpoint: str, result: str) -> Counter:
-        """The counter of one result; codes that an endpoint made up are all ``rejected``."""
-        if result not in _RESULTS:
-            result = _REJECTED
-        child = self._children.get((endpoint, result))
-        if child is None:
-            child = self._children[endpoint, result] = self._counter.labels(endpoint, result)
-        return child
 
 
 class _SlotGauge:

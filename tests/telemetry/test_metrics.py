@@ -113,7 +113,7 @@ def test_unknown_models_in_flight_are_added_up_and_leave_nothing_behind() -> Non
 def test_the_queue_is_looked_at_when_it_is_asked_for() -> None:
     metrics = Metrics("1")
     waiting = [3]
-    metrics.queue_depth(lambda: waiting[0])
+    metrics.fleet.queue_depth(lambda: waiting[0])
     assert value(metrics, "queue_depth") == 3
     waiting[0] = 1
     assert value(metrics, "queue_depth") == 1
@@ -131,6 +131,6 @@ def test_the_queue_is_looked_at_when_it_is_asked_for() -> None:
 )
 def test_results_of_attempts_are_a_closed_list(result: str, label: str) -> None:
     metrics = Metrics("1")
-    metrics.attempts.labels("one", result).inc()
+    metrics.fleet.attempts.labels("one", result).inc()
     assert value(metrics, "upstream_attempts_total", endpoint="one", result=label) == 1
     assert value(metrics, "upstream_attempts_total") == 1
