@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from typing import Any, get_args
 
 import yaml
@@ -63,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for variant in variants.values()
         for seed in seeds
     ]
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(jobs))) as pool:
+    workers = min(os.cpu_count() or 1, len(jobs))
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         results = list(pool.map(run, jobs))
     rows = {
         name: [summary for summary, _ in results[number * len(seeds) :][: len(seeds)]]
