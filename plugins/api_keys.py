@@ -11,6 +11,7 @@ from router.errors import AuthenticationFailed
 from router.exchange import Exchange
 from router.plugin import Guard
 from router.settings.schema import ApiKey
+from router.wire.bearer import bearer_token
 
 __all__ = ["ApiKeys"]
 
@@ -32,13 +33,13 @@ class ApiKeys(Guard):
 
     async def admit(self, exchange: Exchange) -> None:
         """See ``Guard.admit``: sets ``exchange.caller`` to the key's name."""
-        scheme, _, token = exchange.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+        token = bearer_token(exchange.headers.get("Authorization", ""))
+        if token is None:
             raise AuthenticationFailed(
                 "No API key was given. Send it as 'Authorization: Bearer KEY'.",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        presented = self._digest(token.strip())
+        presented = self._digest(token)
         digest, caller = self._keys.get(presented, (b"", ""))
         if not hmac.compare_digest(digest, presented):
             raise AuthenticationFailed(

@@ -16,12 +16,12 @@ from router.translate.chat_reader import ChatReader
 from router.translate.chat_request import chat_body
 from router.translate.draft import Draft
 from router.upstream.contract import Call, UpstreamRequest, cannot_compact
+from router.upstream.learned import ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
 from router.upstream.options import machine_options, unsent_notes, within_context
 
 __all__ = ["ChatAdapter"]
 
-_MAX_LEARNED: Final = 1024
 
 _UNSUPPORTED: Final = (
     r"(?:not supported|unsupported|unknown|unrecognized|unexpected|not permitted|not allowed"
@@ -44,7 +44,7 @@ class ChatAdapter(OpenAIModels):
         super().__init__()
         self._context = endpoint.context_length
         self._capabilities = endpoint.capabilities
-        self._without_usage: dict[str, None] = {}  # models that refuse it, oldest first
+        self._without_usage = ModelSet()  # models that refuse it, oldest first
 
     def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.respond``."""
@@ -85,9 +85,7 @@ class ChatAdapter(OpenAIModels):
         def retry(error: UpstreamRejected) -> bool:
             if not _refuses_usage(error):
                 return False
-            self._without_usage[model] = None
-            if len(self._without_usage) > _MAX_LEARNED:
-                del self._without_usage[next(iter(self._without_usage))]
+            self._without_usage.add(model)
             return True
 
         return retry

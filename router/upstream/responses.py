@@ -20,11 +20,11 @@ from router.translate.native_request import (
     token_count_body,
 )
 from router.upstream.contract import REASONING_DROPPED, Call, UpstreamRequest, account_of, redacted
+from router.upstream.learned import ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
 
 __all__ = ["ResponsesAdapter"]
 
-_MAX_LEARNED: Final = 1024
 
 _ENCRYPTED: Final = re.compile(r"encrypted[ _]content", re.IGNORECASE)
 _INCLUDE: Final = re.compile(r"\binclude\b")
@@ -39,7 +39,7 @@ class ResponsesAdapter(OpenAIModels):
         super().__init__()
         self._account = account_of(endpoint)
         self._endpoint = endpoint
-        self._without_encrypted: dict[str, None] = {}  # models that refuse it, oldest first
+        self._without_encrypted = ModelSet()  # models that refuse it, oldest first
 
     def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.respond``."""
@@ -59,16 +59,10 @@ class ResponsesAdapter(OpenAIModels):
         def retry(error: UpstreamRejected) -> bool:
             if not _refuses_encrypted(error, others):
                 return False
-            self._learn(model)
+            self._without_encrypted.add(model)
             return True
 
         return Call(request, reader, _dropped_note(dropped), retry if adds else None)
-
-    def _learn(self, model: str) -> None:
-        """Remember that this model has no encrypted reasoning."""
-        self._without_encrypted[model] = None
-        if len(self._without_encrypted) > _MAX_LEARNED:
-            del self._without_encrypted[next(iter(self._without_encrypted))]
 
     def _redact(self, text: str) -> str:
         return redacted(self._endpoint, text)

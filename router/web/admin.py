@@ -35,6 +35,7 @@ from router.telemetry.log import get_logger
 from router.web.body import read_body
 from router.web.explain import ExplainApi
 from router.web.front import Front, Handler, json_response
+from router.wire.bearer import bearer_token
 from router.wire.checks import missing, wrong_type
 from router.wire.responses import parse_object
 
@@ -261,9 +262,8 @@ def _reload(outcome: Outcome) -> Reload:
 
 
 def _check_key(exchange: Exchange, key: str) -> None:
-    scheme, _, given = exchange.headers.get("Authorization", "").partition(" ")
-    given = given.strip()
-    if scheme.lower() != "bearer" or not given:
+    given = bearer_token(exchange.headers.get("Authorization", ""))
+    if given is None:
         raise AuthenticationFailed(
             "No admin key was given. Send it as 'Authorization: Bearer KEY'.",
             headers={"WWW-Authenticate": "Bearer"},
