@@ -37,19 +37,18 @@ class Reservation:
     it was answered.
     """
 
-    __slots__ = ("good", "plan", "probe", "since", "target", "why")
+    __slots__ = ("good", "plan", "probe", "since", "target")
 
-    def __init__(self, plan: Plan, target: Target, why: str, since: float, probe: bool) -> None:
+    def __init__(self, plan: Plan, target: Target, since: float, probe: bool) -> None:
         self.plan = plan
         self.target = target
-        self.why = why
         self.since = since
         self.probe = probe
         self.good = False
 
     def swap(self, other: Reservation) -> None:
         """Exchange the slots of two reservations for the same request."""
-        for name in ("good", "probe", "since", "target", "why"):
+        for name in ("good", "probe", "since", "target"):
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, theirs)
             setattr(other, name, mine)
@@ -114,7 +113,7 @@ class Selector:
             if target is not None:
                 if ticket is not None:
                     self.queue.served(ticket)
-                return self._taken(plan, target, why)
+                return self._taken(plan, target)
             if why != QUEUE:
                 raise self._nothing(plan)
             if refusal is not None:
@@ -131,7 +130,7 @@ class Selector:
                 refusal = self._overloaded(plan, reason)
             else:
                 if granted is not None:
-                    return Reservation(plan, granted, "a slot got free", self._clock(), False)
+                    return Reservation(plan, granted, self._clock(), False)
 
     async def follow(self, plan: Plan) -> None:
         """Plan with who serves the model now, if that has changed.
@@ -148,10 +147,10 @@ class Selector:
 
     def try_reserve(self, plan: Plan) -> Reservation | None:
         """Take a slot of a target that can begin at once; None where there is none."""
-        target, why = self.choose(plan)
+        target, _ = self.choose(plan)
         if target is None or target.grade > WARMING:
             return None
-        return self._taken(plan, target, why)
+        return self._taken(plan, target)
 
     def choose(self, plan: Plan, *, patient: bool = True) -> tuple[Target | None, str]:
         """The target that the request would get now, and why; see ``Selection.choose``."""
@@ -205,12 +204,12 @@ class Selector:
             target.service.observe(now - reservation.since)
         self._returned(target)
 
-    def _taken(self, plan: Plan, target: Target, why: str) -> Reservation:
+    def _taken(self, plan: Plan, target: Target) -> Reservation:
         now = self._clock()
         probe = target.grade == PROBE and target.begin_probe(now)
         target.take()
         self._count(target.slot, 1)
-        return Reservation(plan, target, why, now, probe)
+        return Reservation(plan, target, now, probe)
 
     def _returned(self, target: Target) -> None:
         """A slot is free again: it goes to whoever waits for it."""

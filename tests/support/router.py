@@ -164,7 +164,7 @@ class Router:
         for name in endpoints:
             target = self.target(name)
             plan = Plan(Group("m", [target]), [target], "somebody")
-            held.append(selector._taken(plan, target, "somebody works here"))
+            held.append(selector._taken(plan, target))
         try:
             yield
         finally:
