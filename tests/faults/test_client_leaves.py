@@ -130,7 +130,7 @@ async def test_in_the_queue(dialect: Dialect, mounted: dict[str, Any], leave: Le
             clients = [await Client.open(router.url) for _ in range(3)]
             for client in clients:
                 client.ask(stream=True)
-            await eventually(lambda: router.waiting == 2)
+            await eventually(lambda: router.waiting == 2 and len(upstream.requests) == 1)
             clients[1].leave(leave)
             clients[2].leave(leave)
             await eventually(lambda: router.waiting == 0)
