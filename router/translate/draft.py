@@ -178,10 +178,14 @@ class Draft:
         if self.muted:
             return []
         opening = snapshot or self.snapshot("in_progress")
-        self.shown = {name: opening[name] for name in _CONSTANT if name in opening}
+        self.show(opening)
         fields = {"response": opening}
         kinds = ["response.created"] if self.sequence == 0 else []
         return [self.event(kind, fields) for kind in (*kinds, "response.in_progress")]
+
+    def show(self, opening: Mapping[str, Any]) -> None:
+        """The client is shown this Response object: what later ones must repeat is kept."""
+        self.shown = {name: opening[name] for name in _CONSTANT if name in opening}
 
     def end(self, response: dict[str, Any]) -> Frame:
         """The terminal event for this final Response object."""

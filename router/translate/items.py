@@ -13,6 +13,15 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from router.translate.draft import Draft
+from router.translate.texts import (
+    ArgumentsText,
+    InputText,
+    OutputText,
+    PartWriter,
+    RefusalText,
+    SummaryText,
+    TextWriter,
+)
 from router.wire.frame import Frame
 
 __all__ = ["CallItem", "CustomCallItem", "ItemWriter", "ReasoningItem", "RefusalItem", "TextItem"]
@@ -22,47 +31,19 @@ Item = dict[str, Any]
 _LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
 
 
-class ItemWriter:
-    """One open output item. ``index`` is its place in the final ``output``."""
+class ItemWriter(TextWriter):
+    """One open output item with one text. ``index`` is its place in the final ``output``."""
 
     id_prefix: ClassVar[str]
-    delta_type: ClassVar[str]
-    delta_fields: ClassVar[bytes] = b""
-    delta_tail: ClassVar[bytes] = b"}"
 
-    __slots__ = ("_delta_end", "_delta_start", "_out", "draft", "id", "index", "pieces")
+    __slots__ = ()
 
     def __init__(self, draft: Draft, index: int, out: list[Frame]) -> None:
-        self.draft = draft
-        self.id = draft.new_id(self.id_prefix)
-        self.index = index
-        self.pieces: list[str] = []
-        self._out = out
-        self._delta_start = b'{"type":"%b","sequence_number":' % self.delta_type.encode()
-        self._delta_end = b',"item_id":"%b","output_index":%d%b,"delta":' % (
-            self.id.encode(),
-            index,
-            self.delta_fields,
-        )
+        super().__init__(draft, index, out, draft.new_id(self.id_prefix))
 
     def open(self) -> None:
-        """Announce the item, and its first part where it has one."""
+        """Announce the item, and its part where it has one."""
         self._emit("response.output_item.added", {"output_index": self.index, "item": self.new()})
-
-    def delta(self, text: str) -> None:
-        """Stream a piece. The frame is put together from prepared bytes: this is the hot path."""
-        draft = self.draft
-        sequence = draft.sequence
-        draft.sequence = sequence + 1
-        self.pieces.append(text)
-        data = b"%b%d%b%b%b" % (
-            self._delta_start,
-            sequence,
-            self._delta_end,
-            orjson.dumps(text),
-            self.delta_tail,
-        )
-        self._out.append(Frame(self.delta_type, data))
 
     def close(self, status: str) -> Item:
         """Write the closing events; ``status`` is ``completed`` or ``incomplete``."""
@@ -83,29 +64,17 @@ class ItemWriter:
         """The events between the last delta and ``response.output_item.done``."""
         raise NotImplementedError
 
-    @property
-    def text(self) -> str:
-        """Everything streamed so far."""
-        return "".join(self.pieces)
 
-    def _emit(self, kind: str, fields: dict[str, Any]) -> None:
-        self._out.append(self.draft.event(kind, fields))
-
-    def _inside(self, kind: str, **fields: Any) -> None:
-        self._emit(kind, {"item_id": self.id, "output_index": self.index, **fields})
-
-
-class _MessageItem(ItemWriter):
+class _MessageItem(ItemWriter, PartWriter):
     """An assistant message with one content part."""
 
     id_prefix = "msg_"
-    delta_fields = b',"content_index":0'
 
     __slots__ = ()
 
     def open(self) -> None:
         super().open()
-        self._inside("response.content_part.added", content_index=0, part=self.part(""))
+        self.open_part(self.part(""))
 
     def new(self) -> Item:
         return self._message("in_progress", [])
@@ -114,16 +83,10 @@ class _MessageItem(ItemWriter):
         return self._message(status, [self.part(self.text)])
 
     def write_end(self, item: Item) -> None:
-        part = item["content"][0]
-        self.write_part_end(part)
-        self._inside("response.content_part.done", content_index=0, part=part)
+        self.close_part(item["content"][0])
 
     def part(self, text: str) -> Item:
         """The content part with this text."""
-        raise NotImplementedError
-
-    def write_part_end(self, part: Item) -> None:
-        """The event that closes the part's text."""
         raise NotImplementedError
 
     def _message(self, status: str, content: list[Item]) -> Item:
@@ -136,11 +99,8 @@ class _MessageItem(ItemWriter):
         }
 
 
-class TextItem(_MessageItem):
+class TextItem(_MessageItem, OutputText):
     """A message of output text, with the log probabilities where they were asked for."""
-
-    delta_type = "response.output_text.delta"
-    delta_tail = b',"logprobs":[]}'
 
     __slots__ = ("logprobs",)
 
@@ -149,51 +109,33 @@ class TextItem(_MessageItem):
         self.logprobs: list[Item] = []
 
     def delta_with_logprobs(self, text: str, logprobs: list[Item]) -> None:
-        """Stream a piece with its log probabilities (``token``, ``logprob``, ``top_logprobs``)."""
-        self.pieces.append(text)
         self.logprobs.extend(logprobs)
-        self._inside(self.delta_type, content_index=0, delta=text, logprobs=logprobs)
+        super().delta_with_logprobs(text, logprobs)
 
     def part(self, text: str) -> Item:
         logprobs = list(self.logprobs)
         return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
-    def write_part_end(self, part: Item) -> None:
-        self._inside(
-            "response.output_text.done",
-            content_index=0,
-            text=part["text"],
-            logprobs=part["logprobs"],
-        )
 
-
-class RefusalItem(_MessageItem):
+class RefusalItem(_MessageItem, RefusalText):
     """A message that refuses."""
-
-    delta_type = "response.refusal.delta"
 
     __slots__ = ()
 
     def part(self, text: str) -> Item:
         return {"type": "refusal", "refusal": text}
 
-    def write_part_end(self, part: Item) -> None:
-        self._inside("response.refusal.done", content_index=0, refusal=part["refusal"])
 
-
-class ReasoningItem(ItemWriter):
+class ReasoningItem(ItemWriter, SummaryText):
     """Reasoning, streamed as one summary part: the form that every client of the API reads."""
 
     id_prefix = "rs_"
-    delta_type = "response.reasoning_summary_text.delta"
-    delta_fields = b',"summary_index":0'
 
     __slots__ = ()
 
     def open(self) -> None:
         super().open()
-        part = {"type": "summary_text", "text": ""}
-        self._inside("response.reasoning_summary_part.added", summary_index=0, part=part)
+        self.open_part({"type": "summary_text", "text": ""})
 
     def new(self) -> Item:
         return {"id": self.id, "type": "reasoning", "summary": []}
@@ -203,16 +145,13 @@ class ReasoningItem(ItemWriter):
         return {"id": self.id, "type": "reasoning", "summary": summary}
 
     def write_end(self, item: Item) -> None:
-        part = item["summary"][0]
-        self._inside("response.reasoning_summary_text.done", summary_index=0, text=part["text"])
-        self._inside("response.reasoning_summary_part.done", summary_index=0, part=part)
+        self.close_part(item["summary"][0])
 
 
-class CallItem(ItemWriter):
+class CallItem(ItemWriter, ArgumentsText):
     """A function call; its arguments are streamed as the JSON text they are."""
 
     id_prefix = "fc_"
-    delta_type = "response.function_call_arguments.delta"
 
     __slots__ = ("call_id", "name")
 
@@ -239,11 +178,7 @@ class CallItem(ItemWriter):
         return super().close(status)
 
     def write_end(self, item: Item) -> None:
-        self._inside(
-            "response.function_call_arguments.done",
-            name=self.name,
-            arguments=item["arguments"],
-        )
+        self.close_text(item)
 
     def _call(self, status: str, arguments: str) -> Item:
         return {
@@ -256,13 +191,12 @@ class CallItem(ItemWriter):
         }
 
 
-class CustomCallItem(CallItem):
+class CustomCallItem(CallItem, InputText):
     """A custom tool's call. Upstream it is a function with one string, ``input``, so that the
     input is known only once the arguments are complete: it is written as one delta at the end.
     """
 
     id_prefix = "ctc_"
-    delta_type = "response.custom_tool_call_input.delta"
 
     __slots__ = ("_arguments",)
 
@@ -283,9 +217,6 @@ class CustomCallItem(CallItem):
 
     def finished(self, status: str) -> Item:
         return self._call(status, self.text or self._input())
-
-    def write_end(self, item: Item) -> None:
-        self._inside("response.custom_tool_call_input.done", input=item["input"])
 
     def _input(self) -> str:
         arguments = "".join(self._arguments)

@@ -21,7 +21,7 @@ import orjson
 from router.translate.parts import PartConverter, Where, chat_part, refused
 from router.wire.input_items import TEXT_PARTS, item_type
 
-__all__ = ["DEVELOPER_ROLE", "to_messages"]
+__all__ = ["DEVELOPER_ROLE", "reasoning_text", "to_messages"]
 
 DEVELOPER_ROLE: Final = "system"
 """What the developer role becomes: few chat templates know it by its own name."""
@@ -157,7 +157,7 @@ class _Conversation:
             elif kind in _RESULTS:
                 self._result(item, (base, i))
             elif kind == "reasoning":
-                if self._keep_reasoning and (text := _reasoning_text(item)):
+                if self._keep_reasoning and (text := reasoning_text(item)):
                     self._thoughts.append(text)
             elif kind == "item_reference":
                 raise refused(
@@ -284,7 +284,7 @@ def _append_others(messages: list[dict[str, Any]], others: list[dict[str, Any]])
         messages.append({"role": "user", "content": others})
 
 
-def _reasoning_text(item: Mapping[str, Any]) -> str:
+def reasoning_text(item: Mapping[str, Any]) -> str:
     """The raw reasoning where there is some, else its summary; "" when it is encrypted."""
     for field in ("content", "summary"):
         parts = item.get(field)

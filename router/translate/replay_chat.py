@@ -1,0 +1,335 @@
+"""A finished answer in the form of Chat Completions, and back.
+
+A message, its reasoning and its calls are one message there: several messages are joined, and what
+else an answer may hold is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+
+import orjson
+
+from router.errors import UpstreamFailure
+from router.translate.chat_reader import ChatReader
+from router.translate.draft import Draft
+from router.translate.machine import MachineOptions
+from router.translate.messages import reasoning_text
+from router.translate.pieces import pieces, with_logprobs
+from router.translate.usage import from_chat
+from router.wire.frame import Frame
+
+__all__ = ["answer_of_chat", "chunks", "completion"]
+
+Item = dict[str, Any]
+
+_DONE: Final = b"[DONE]"
+_CALLS: Final[Mapping[Any, tuple[str, str]]] = {
+    "function_call": ("function", "arguments"),
+    "custom_tool_call": ("custom", "input"),
+}
+"""How a call is named in a chat message, and where its text is."""
+
+_COMPLETE: Final = ("stop", "tool_calls")
+_SAID: Final = ("content", "reasoning", "reasoning_content", "refusal")
+_NOT_KEPT: Final = ("annotations", "audio", "function_call")
+"""Of a message: what would be lost on the way to an answer and back."""
+
+
+def completion(answer: Mapping[str, Any], *, id: str, created: int) -> dict[str, Any]:
+    """A ``chat.completion`` of the answer (see ``router.translate.replay``), with one choice."""
+    output = answer["output"]
+    parts = list(_parts(output))
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": _joined(parts, "output_text", "text"),
+        "refusal": _joined(parts, "refusal", "refusal"),
+    }
+    if reasoning := "\n\n".join(filter(None, map(_reasoning, output))):
+        message["reasoning_content"] = reasoning
+    if calls := [_call(item, item[_CALLS[item["type"]][1]]) for item in _calls(output)]:
+        message["tool_calls"] = calls
+    entries = [entry for part in parts for entry in part.get("logprobs") or ()]
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": {"content": entries, "refusal": None} if entries else None,
+        "finish_reason": _finish_reason(output),
+    }
+    whole = {
+        "id": id,
+        "object": "chat.completion",
+        "created": created,
+        "model": answer["model"],
+        "choices": [choice],
+    }
+    usage = answer["usage"]
+    return whole if usage is None else {**whole, "usage": _chat_usage(usage)}
+
+
+def chunks(answer: Mapping[str, Any], *, id: str, created: int, include_usage: bool) -> list[Frame]:
+    """The stream of that completion, ``[DONE]`` included."""
+    stream = _Stream(id, created, answer["model"], include_usage)
+    stream.chunk({"role": "assistant", "content": ""})
+    calls = count()
+    said = ""
+    for item in answer["output"]:
+        if item.get("type") in _CALLS:
+            stream.call(next(calls), item)
+        elif reasoning := _reasoning(item):
+            stream.say("reasoning_content", said + reasoning)
+            said = "\n\n"
+        for part in _parts([item]):
+            stream.part(part)
+    stream.chunk({}, finish=_finish_reason(answer["output"]))
+    if include_usage and answer["usage"] is not None:
+        stream.usage(_chat_usage(answer["usage"]))
+    return [*stream.frames, Frame("", _DONE)]
+
+
+def answer_of_chat(
+    sent: bytes | Sequence[bytes], *, usage: dict[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """The answer ``{"model", "status", "output", "usage"}`` in what a Chat client was sent: a
+    completion, or the data of a stream's events. Its items are in the order of a completion:
+    reasoning, text, refusal, calls.
+
+    None for what is not one complete answer, and for one that could not be given again as it was.
+    ``usage`` is the Responses usage where the answer itself has none.
+    """
+    try:
+        whole = orjson.loads(sent) if isinstance(sent, bytes) else _Merged(sent).completion()
+        (choice,) = whole["choices"]
+        inputs = _custom_inputs(choice)
+        model = whole["model"]
+        body = sent if isinstance(sent, bytes) else orjson.dumps(whole)
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return None  # not JSON, or not as a completion is
+    if choice.get("finish_reason") not in _COMPLETE or not isinstance(model, str) or not model:
+        return None
+    final = _read(body)
+    if final is None:
+        return None
+    output = [_as_custom(item, inputs) for item in final["output"]]
+    if not all(map(_is_sound, output)):
+        return None
+    counted = final["usage"]
+    if usage is None or not counted.get("estimated"):
+        usage = counted
+    return {"model": model, "status": "completed", "output": output, "usage": usage}
+
+
+class _Stream:
+    """The chunks of one completion."""
+
+    def __init__(self, id: str, created: int, model: str, include_usage: bool) -> None:
+        head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
+        self.frames: list[Frame] = []
+        self._head = orjson.dumps(head)[:-1]
+        self._tail = b',"usage":null}' if include_usage else b"}"
+
+    def chunk(
+        self, delta: Item, *, logprobs: list[Item] | None = None, finish: str | None = None
+    ) -> None:
+        """A chunk of the one choice."""
+        entries = {"content": logprobs, "refusal": None}
+        data = b'%b,"choices":[{"index":0,"delta":%b,%b"finish_reason":%b}]%b' % (
+            self._head,
+            orjson.dumps(delta),
+            b'"logprobs":%b,' % orjson.dumps(entries) if logprobs else b"",
+            orjson.dumps(finish),
+            self._tail,
+        )
+        self.frames.append(Frame("", data))
+
+    def say(self, name: str, text: str) -> None:
+        """A text, in pieces."""
+        for piece in pieces(text):
+            self.chunk({name: piece})
+
+    def part(self, part: Item) -> None:
+        """A part of a message."""
+        if part["type"] == "refusal":
+            self.say("refusal", part["refusal"])
+        elif logprobs := part.get("logprobs"):
+            for piece, entries in with_logprobs(part["text"], logprobs):
+                self.chunk({"content": piece}, logprobs=entries)
+        else:
+            self.say("content", part["text"])
+
+    def call(self, index: int, item: Item) -> None:
+        """A tool call: who is called, then with what."""
+        name, field = _CALLS[item["type"]]
+        self.chunk({"tool_calls": [{"index": index, **_call(item, "")}]})
+        for piece in pieces(item[field]):
+            self.chunk({"tool_calls": [{"index": index, name: {field: piece}}]})
+
+    def usage(self, usage: dict[str, Any]) -> None:
+        """The chunk of the usage: it has no choice."""
+        data = b'%b,"choices":[],"usage":%b}' % (self._head, orjson.dumps(usage))
+        self.frames.append(Frame("", data))
+
+
+def _parts(output: Iterable[Item]) -> Iterator[Item]:
+    for item in output:
+        if item.get("type") == "message":
+            for part in item.get("content") or ():
+                if part.get("type") in ("output_text", "refusal"):
+                    yield part
+
+
+def _joined(parts: Iterable[Item], kind: str, field: str) -> str | None:
+    texts = [part[field] for part in parts if part["type"] == kind]
+    return "".join(texts) if texts else None
+
+
+def _reasoning(item: Item) -> str:
+    return reasoning_text(item) if item.get("type") == "reasoning" else ""
+
+
+def _calls(output: Iterable[Item]) -> list[Item]:
+    return [item for item in output if item.get("type") in _CALLS]
+
+
+def _call(item: Item, text: str) -> Item:
+    name, field = _CALLS[item["type"]]
+    return {"id": item["call_id"], "type": name, name: {"name": item["name"], field: text}}
+
+
+def _finish_reason(output: Iterable[Item]) -> str:
+    return "tool_calls" if _calls(output) else "stop"
+
+
+def _chat_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """A Responses ``usage`` as that of a chat completion; an estimate stays marked."""
+    counts: dict[str, Any] = {
+        "prompt_tokens": usage["input_tokens"],
+        "completion_tokens": usage["output_tokens"],
+        "total_tokens": usage["total_tokens"],
+        "prompt_tokens_details": {"cached_tokens": usage["input_tokens_details"]["cached_tokens"]},
+        "completion_tokens_details": {
+            "reasoning_tokens": usage["output_tokens_details"]["reasoning_tokens"]
+        },
+    }
+    return {**counts, "estimated": True} if usage.get("estimated") else counts
+
+
+def _is_sound(item: Item) -> bool:
+    """Whether it is no call, or one with arguments that can be read: others may be two in one."""
+    if item["type"] == "function_call":
+        try:
+            orjson.loads(item["arguments"])
+        except orjson.JSONDecodeError:
+            return False
+    return True
+
+
+class _Merged:
+    """The completion that the events of a stream amount to. Raises ValueError, TypeError,
+    AttributeError or LookupError for what is none.
+    """
+
+    def __init__(self, events: Iterable[bytes]) -> None:
+        self._whole: dict[str, Any] = {"model": None}
+        self._said: dict[str, list[str]] = {name: [] for name in _SAID}
+        self._entries: list[Item] = []
+        self._calls: dict[int, Item] = {}
+        self._finish: Any = None
+        for data in events:
+            if data != _DONE:
+                self._take(orjson.loads(data))
+
+    def completion(self) -> dict[str, Any]:
+        """The whole of it."""
+        message = {name: "".join(texts) for name, texts in self._said.items()}
+        choice = {
+            "message": {**message, "tool_calls": list(self._calls.values())},
+            "logprobs": {"content": self._entries},
+            "finish_reason": self._finish,
+        }
+        return {**self._whole, "choices": [choice]}
+
+    def _take(self, chunk: dict[str, Any]) -> None:
+        if chunk.get("error") or chunk.get("object") == "error":
+            raise ValueError
+        if not self._whole["model"]:
+            self._whole["model"] = chunk.get("model")
+        if (usage := chunk.get("usage")) and from_chat(usage):
+            self._whole["usage"] = usage
+        for choice in chunk.get("choices") or ():
+            if choice.get("index") not in (0, None):
+                raise ValueError
+            for name, value in (choice.get("delta") or {}).items():
+                if value:
+                    self._part(name, value)
+            if logprobs := choice.get("logprobs"):
+                self._entries.extend(logprobs.get("content") or ())
+            self._finish = choice.get("finish_reason") or self._finish
+
+    def _part(self, name: str, value: Any) -> None:
+        if name in self._said:
+            self._said[name].append(value)
+        elif name == "tool_calls":
+            for call in value:
+                self._call(call)
+        elif name in _NOT_KEPT:
+            raise ValueError
+
+    def _call(self, fragment: Item) -> None:
+        name, field = _CALLS["custom_tool_call" if "custom" in fragment else "function_call"]
+        call = self._calls.setdefault(fragment["index"], {"id": None, name: {}})
+        if fragment.get("id") not in (None, "", call["id"]):
+            if call["id"] is not None:  # another call under the same index
+                raise ValueError
+            call["id"] = fragment["id"]
+        of, more = call[name], fragment.get(name) or {}
+        of["name"] = of.get("name") or more.get("name")
+        of[field] = of.get(field, "") + (more.get(field) or "")
+
+
+def _read(whole: bytes) -> dict[str, Any] | None:
+    """What a reader makes of a completion; None where it does not take it for an answer."""
+    numbers = count(1)
+    draft = Draft(
+        echo={}, new_id=lambda prefix: f"{prefix}{next(numbers)}", now=lambda: 0, muted=True
+    )
+    reader = ChatReader(draft, MachineOptions(logprobs=True))
+    try:
+        reader.whole(whole)
+    except UpstreamFailure:
+        return None
+    return reader.final
+
+
+def _custom_inputs(choice: Item) -> dict[str, str]:
+    """The inputs of custom tools' calls, by ``call_id``: a reader expects them to be JSON.
+
+    Raises ValueError for another choice than the first, and for what an answer would not hold.
+    """
+    message = choice["message"]
+    if choice.get("index") not in (0, None) or any(map(message.get, _NOT_KEPT)):
+        raise ValueError
+    inputs: dict[str, str] = {}
+    ids: set[str] = set()
+    for call in message.get("tool_calls") or ():
+        if not isinstance(call["id"], str) or not call["id"] or call["id"] in ids:
+            raise ValueError
+        ids.add(call["id"])
+        if custom := call.get("custom"):
+            inputs[call["id"]] = custom["input"] + ""
+    return inputs
+
+
+def _as_custom(item: Item, inputs: Mapping[str, str]) -> Item:
+    if item["type"] != "function_call" or item["call_id"] not in inputs:
+        return item
+    return {
+        "id": item["id"].replace("fc_", "ctc_"),
+        "type": "custom_tool_call",
+        "status": "completed",
+        "call_id": item["call_id"],
+        "name": item["name"],
+        "input": inputs[item["call_id"]],
+    }
