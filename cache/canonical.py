@@ -1,0 +1,310 @@
+"""What the canonical request of every surface is made of.
+
+A canonical request is a JSON object in which only what differs from its default is there:
+
+    messages      [entry, …], see below
+    tools         [tool, …]         tool_choice, format   what the answer has to look like
+    limit, effort, summary, verbosity, logprobs, top_logprobs, include
+    settings      fields that are called the same on all surfaces, and those that nobody knows
+    chat, responses   what only this surface says, as it was said
+
+    {"role", "content"?, "calls"?, …}                 a message; the content is a string, or parts
+    {"role": "tool", "id", "content", "custom"?, …}   a tool's output
+    {"item": {…}}                                     any other item of a history
+
+What a surface says in a form that is not known here is kept as it was said, under the surface's
+name: it equals nothing but the same words on the same surface.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeGuard
+
+import orjson
+
+__all__ = [
+    "DEFAULTS",
+    "IGNORED",
+    "Bypass",
+    "CacheRequest",
+    "Unfit",
+    "extras",
+    "finished",
+    "is_default",
+    "is_flag",
+    "is_sampled",
+    "named_only",
+    "ordered",
+    "plain",
+    "refuse_shared",
+    "settings",
+]
+
+JSON = dict[str, Any]
+
+IGNORED: Final = frozenset(
+    {
+        "cache",
+        "metadata",
+        "model",
+        "nomyo",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "store",
+        "stream",
+        "stream_options",
+        "user",
+    }
+)
+"""Fields that do not change what is answered; the model has a place of its own in the key."""
+
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "frequency_penalty": 0,
+    "parallel_tool_calls": True,
+    "presence_penalty": 0,
+    "service_tier": "auto",
+    "temperature": 1,
+    "top_p": 1,
+    "truncation": "disabled",
+}
+
+_TEXTUAL: Final = frozenset({"text", "refusal"})
+_SHOWN: Final = frozenset({"image_generation_call", "computer_call_output"})
+"""Items of a history that are pictures."""
+
+_EXACT_INTEGER: Final = 2**53
+
+_BLANK: Final = True
+"""Stands for a text where the namespace is made; no text of a client's is a boolean."""
+
+
+class Unfit(Exception):
+    """The request cannot be cached; ``reason`` is the one of ``Bypass``."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """Why a request is never answered from the cache, nor its answer kept.
+
+    ==================  ======================================================================
+    state               it depends on what is stored: a chain, a conversation, items by id
+    background          it is a run: ``background``, ``stream_options.durable``
+    server_tools        its tools work on the server, and find something else every time
+    several_choices     ``n`` is not 1
+    audio               its answer is not, or not only, text
+    legacy_functions    ``functions`` and ``function_call``, in the request or its history
+    unsupported         not what the surface takes, or not what JSON can say
+    ==================  ======================================================================
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRequest:
+    """A request as the cache sees it, whichever surface it came from.
+
+    ``kind`` says what sort of answer it has (see ``Entry.kind``). ``canonical`` is what decides
+    the answer, but for the model. ``text`` is the text of the last message where that is the
+    user's, its parts joined by line feeds. ``exact_only`` is why no similar question's answer
+    will do, the first that holds:
+
+    ==================  ======================================================================
+    images              there are images, files, audio or parts of an unknown kind in it
+    no_user_text        it does not end with a message of the user
+    logprobs            it asks for log probabilities
+    sampled             it asks for a temperature above 0
+    ==================  ======================================================================
+
+    ``common`` is the canonical request as bytes, without that text; ``asked`` is the text.
+    """
+
+    kind: str
+    model: str
+    canonical: JSON = field(repr=False)
+    text: str | None = field(repr=False)
+    exact_only: str | None
+    common: bytes = field(repr=False)
+    asked: bytes = field(repr=False)
+
+
+def finished(model: Any, canonical: JSON, *, sampled: bool) -> CacheRequest:
+    """The request with this canonical form; raises Unfit for what cannot be written as JSON."""
+    messages = canonical["messages"]
+    last = messages[-1] if messages else {}
+    texts, blanked = _blanked(last) if last.get("role") == "user" else ([], last)
+    common = {**canonical, "messages": [*messages[:-1], blanked]} if texts else canonical
+    try:
+        common_bytes = orjson.dumps(common, option=orjson.OPT_SORT_KEYS)
+        asked = orjson.dumps(texts) if texts else b""
+        if type(model) is not str:
+            raise Unfit("unsupported")
+        model.encode()
+    except (TypeError, UnicodeEncodeError):  # lone surrogates, integers of more than 64 bits
+        raise Unfit("unsupported") from None
+    # Written as null, which is the only way that these bytes could lie.
+    if b"null" in common_bytes and _has_non_finite(common):
+        raise Unfit("unsupported")
+    exact_only = None
+    if any(map(_shows, messages)):
+        exact_only = "images"
+    elif not texts:
+        exact_only = "no_user_text"
+    elif _wants_logprobs(canonical):
+        exact_only = "logprobs"
+    elif sampled:
+        exact_only = "sampled"
+    text = "\n".join(texts) if texts else None
+    return CacheRequest("answer", model, canonical, text, exact_only, common_bytes, asked)
+
+
+def settings(
+    body: Mapping[str, Any], surface: str, *, read: frozenset[str], private: frozenset[str]
+) -> JSON:
+    """A canonical request's ``settings``, and what only this surface says.
+
+    ``read`` are the fields that are dealt with elsewhere, ``private`` those that mean something
+    else, or nothing, on other surfaces.
+    """
+    shared: JSON = {}
+    own: JSON = {}
+    for name, value in body.items():
+        if value is None or name in read:
+            continue
+        value = plain(value)
+        if name in private:
+            own[name] = ordered(value)
+        elif name not in DEFAULTS or not is_default(value, DEFAULTS[name]):
+            shared[name] = ordered(value)
+    canonical: JSON = {}
+    if shared:
+        canonical["settings"] = shared
+    if own:
+        canonical[surface] = own
+    return canonical
+
+
+def refuse_shared(body: Mapping[str, Any]) -> None:
+    """Raise Unfit for what no surface's answer is cached with: endpoints read these fields
+    wherever they stand.
+    """
+    for name in ("previous_response_id", "conversation"):
+        if body.get(name) is not None:
+            raise Unfit("state")
+    if body.get("web_search_options") is not None:
+        raise Unfit("server_tools")
+    if body.get("audio") is not None or body.get("modalities") not in (None, ["text"]):
+        raise Unfit("audio")
+
+
+def extras(given: Mapping[str, Any], known: frozenset[str]) -> JSON:
+    """What there is beside the ``known`` members; null is what is not there."""
+    return {k: ordered(v) for k, v in given.items() if k not in known and v is not None}
+
+
+def named_only(given: Any, *names: str) -> TypeGuard[JSON]:
+    """Whether this is an object with no members but these; null is what is not there."""
+    return type(given) is dict and all(k in names or v is None for k, v in given.items())
+
+
+def plain(value: Any) -> Any:
+    """A setting: 1.0 is 1 and -0.0 is 0. Raises Unfit for what is no number."""
+    if type(value) is float:
+        if not math.isfinite(value):
+            raise Unfit("unsupported")
+        if abs(value) < _EXACT_INTEGER and value.is_integer():
+            return int(value)
+    return value
+
+
+def is_default(value: Any, default: Any) -> bool:
+    """Whether these are the same: true is not 1."""
+    return type(value) is type(default) and bool(value == default)
+
+
+def is_flag(value: Any) -> bool:
+    """Whether this is a boolean, or not there."""
+    return value is None or type(value) is bool
+
+
+def is_sampled(temperature: Any) -> bool:
+    """Whether several answers are asked for, in a way: an explicit temperature above 0."""
+    if temperature is None:
+        return False
+    return isinstance(temperature, bool | str | list | dict) or temperature != 0
+
+
+def ordered(value: Any) -> Any:
+    """A value in which the order of a schema's ``properties`` counts.
+
+    A model writes the members of an object in that order: with the reasons first it comes to
+    another conclusion. Everywhere else the order of members does not matter.
+    """
+    if type(value) is dict:
+        return {
+            k: v if type(v) is str else _properties(v) if k == "properties" else ordered(v)
+            for k, v in value.items()
+        }
+    if type(value) is list:
+        return [ordered(v) for v in value]
+    return value
+
+
+def _properties(value: Any) -> Any:
+    if type(value) is not dict:
+        return ordered(value)
+    return {"ordered": [[name, ordered(schema)] for name, schema in value.items()]}
+
+
+def _blanked(message: JSON) -> tuple[list[str], JSON]:
+    """The texts of a message, and the message without them."""
+    content = message.get("content")
+    if type(content) is str:
+        return [content], {**message, "content": _BLANK}
+    if type(content) is not list:
+        return [], message
+    texts = []
+    parts = []
+    for part in content:
+        if part.get("type") == "text":
+            texts.append(part["text"])
+            part = {**part, "text": _BLANK}
+        parts.append(part)
+    return texts, {**message, "content": parts}
+
+
+def _shows(entry: JSON) -> bool:
+    """Whether there is something in it that is not text."""
+    content = entry.get("content")
+    if type(content) is list:
+        return any(part.get("type") not in _TEXTUAL for part in content)
+    item = entry.get("item")
+    return item is not None and item["type"] in _SHOWN
+
+
+def _wants_logprobs(canonical: JSON) -> bool:
+    names = ("logprobs", "top_logprobs")
+    places = (canonical, canonical.get("chat", {}), canonical.get("responses", {}))
+    return any(name in place for place in places for name in names)
+
+
+def _has_non_finite(value: Any) -> bool:
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        if type(value) is dict:
+            todo.extend(value.values())
+        elif type(value) is list:
+            todo.extend(value)
+        elif type(value) is float and not math.isfinite(value):
+            return True
+    return False

@@ -1,0 +1,49 @@
+"""Bodies of both surfaces, short enough for tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cache.request import Bypass, CacheRequest, from_chat, from_responses
+
+JSON = dict[str, Any]
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "number"}}}
+USER = {"role": "user", "content": "Hi"}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALL_ITEM = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
+RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "42"}
+RESULT_ITEM = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
+CUSTOM_CALL = {"id": "call_2", "type": "custom", "custom": {"name": "g", "input": "x"}}
+CUSTOM_ITEM = {"type": "custom_tool_call", "call_id": "call_2", "name": "g", "input": "x"}
+LARK = {"syntax": "lark", "definition": "start: /x/"}
+
+
+def responses(given: Any = "Hi", **fields: Any) -> JSON:
+    return {"model": "m", "input": given, **fields}
+
+
+def chat(*messages: JSON, **fields: Any) -> JSON:
+    return {"model": "m", "messages": list(messages) or [USER], **fields}
+
+
+def function(**fields: Any) -> JSON:
+    return {"type": "function", "function": {"name": "f", **fields}}
+
+
+def item(role: str, *parts: JSON, **fields: Any) -> JSON:
+    return {"type": "message", "role": role, "content": list(parts), **fields}
+
+
+def said(text: str, kind: str = "input_text", **fields: Any) -> JSON:
+    return {"type": kind, "text": text, **fields}
+
+
+def cached(request: CacheRequest | Bypass) -> CacheRequest:
+    assert isinstance(request, CacheRequest)
+    return request
+
+
+def make(body: JSON) -> CacheRequest:
+    """The request of a body of either surface."""
+    return cached(from_chat(body) if "messages" in body else from_responses(body))
