@@ -1,0 +1,211 @@
+"""Which entries a store of one process holds, how many bytes they are, and which goes next. Pure.
+
+No call takes long, however many entries there are: what has to look at all of them goes slice by
+slice over ``slots``, which do not move when entries come and go meanwhile, and what grows is in
+many parts, since a dictionary of a million keys takes a tenth of a second to grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from cache.entry import EVERYTHING, Entry, Rule
+from cache.stores.rules import Rules
+
+__all__ = ["Held", "Ledger"]
+
+_LARGEST: Final = 8
+"""An entry may take up this fraction of the whole."""
+
+_PARTS: Final = 64
+
+
+class Held:
+    """What a ledger knows of an entry, and the bytes that it counts for. ``entry`` is the whole of
+    it where that is kept in memory. ``embedded``: it has a vector.
+    """
+
+    __slots__ = (
+        "embedded",
+        "entry",
+        "epoch",
+        "expires",
+        "key",
+        "model",
+        "namespace",
+        "newer",
+        "older",
+        "size",
+        "slot",
+        "tags",
+    )
+
+    older: Held
+    newer: Held
+
+    def __init__(
+        self,
+        key: str,
+        namespace: str,
+        model: str,
+        tags: tuple[str, ...],
+        expires: float,
+        epoch: int,
+        *,
+        size: int,
+        embedded: bool,
+        entry: Entry | None = None,
+    ) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.model = model
+        self.tags = tags
+        self.expires = expires
+        self.epoch = epoch
+        self.size = size
+        self.embedded = embedded
+        self.entry = entry
+        self.slot = -1
+
+    @classmethod
+    def of(cls, entry: Entry, size: int, *, whole: bool) -> Held:
+        """For this entry, with it or without."""
+        return cls(
+            entry.key,
+            entry.namespace,
+            entry.model,
+            entry.tags,
+            entry.expires,
+            entry.epoch,
+            size=size,
+            embedded=bool(entry.vector),
+            entry=entry if whole else None,
+        )
+
+    def rules(self) -> tuple[Rule, ...]:
+        """See ``Entry.rules``."""
+        return (
+            EVERYTHING,
+            Rule("model", self.model),
+            Rule("namespace", self.namespace),
+            Rule("entry", self.key),
+            *(Rule("tag", tag) for tag in self.tags),
+        )
+
+
+class Ledger:
+    """Entries by key, the least recently used first. ``evicted`` counts those that had to go."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.rules = Rules()
+        self.bytes = 0
+        self.evicted = 0
+        self._parts: list[dict[str, Held]] = [{} for _ in range(_PARTS)]
+        self._count = 0
+        # All in a ring, in the order of their last use; this one is between the ends.
+        ends = self._ends = Held("", "", "", (), 0.0, 0, size=0, embedded=False)
+        ends.older = ends.newer = ends
+        self._slots: list[Held | None] = []
+        self._free: list[int] = []
+        self._hand = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._part(key)
+
+    @property
+    def slots(self) -> int:
+        """Positions for ``slice``."""
+        return len(self._slots)
+
+    def find(self, key: str, now: float) -> Held | None:
+        """The entry, if it may be served at ``now``."""
+        held = self._part(key).get(key)
+        if held is None or not self.serves(held, now):
+            return None
+        if held.newer is not self._ends:
+            _unlink(held)
+            self._link(held)
+        return held
+
+    def serves(self, entry: Entry | Held, now: float) -> bool:
+        """Whether it has neither expired nor been invalidated."""
+        return entry.expires > now and self.rules.allow(entry)
+
+    def fits(self, size: int) -> bool:
+        """Whether an entry may be as large as that."""
+        return size <= self.max_bytes // _LARGEST
+
+    def add(self, held: Held) -> None:
+        """Hold it, in the place of one with the same key."""
+        self.remove(held.key)
+        if self._free:
+            held.slot = self._free.pop()
+            self._slots[held.slot] = held
+        else:
+            held.slot = len(self._slots)
+            self._slots.append(held)
+        self._part(held.key)[held.key] = held
+        self._link(held)
+        self._count += 1
+        self.bytes += held.size
+
+    def remove(self, key: str) -> Held | None:
+        """Let go of it; None where there is none."""
+        held = self._part(key).pop(key, None)
+        if held is None:
+            return None
+        _unlink(held)
+        self._count -= 1
+        self._slots[held.slot] = None
+        self._free.append(held.slot)
+        self.bytes -= held.size
+        return held
+
+    def holds(self, held: Held) -> bool:
+        """Whether this very one has neither gone nor been replaced."""
+        return self._slots[held.slot] is held
+
+    def evict(self, excess: int) -> list[Held]:
+        """The least recently used entries, gone now, of this many bytes together or more."""
+        gone: list[Held] = []
+        while excess > 0 and self._count:
+            held = self._ends.newer
+            self.remove(held.key)
+            gone.append(held)
+            excess -= held.size
+        self.evicted += len(gone)
+        return gone
+
+    def tidy(self, now: float, steps: int = 4) -> list[Held]:
+        """Entries that may not be served any more, gone now; a few steps at each call, so that in
+        time all are looked at.
+        """
+        gone: list[Held] = []
+        for _ in range(min(steps, len(self._slots))):
+            self._hand = (self._hand + 1) % len(self._slots)
+            held = self._slots[self._hand]
+            if held is not None and not self.serves(held, now):
+                self.remove(held.key)
+                gone.append(held)
+        return gone
+
+    def slice(self, position: int, count: int) -> Sequence[Held]:
+        """Those in the slots from ``position`` on."""
+        return [held for held in self._slots[position : position + count] if held is not None]
+
+    def _part(self, key: str) -> dict[str, Held]:
+        return self._parts[hash(key) % _PARTS]
+
+    def _link(self, held: Held) -> None:
+        """As the one that was used last."""
+        held.newer, held.older = self._ends, self._ends.older
+        held.older.newer = held.newer.older = held
+
+
+def _unlink(held: Held) -> None:
+    held.older.newer, held.newer.older = held.newer, held.older

@@ -1,0 +1,181 @@
+"""Talking to Redis: where it is, how long it may take, what its errors become."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+from redis.asyncio.connection import AbstractConnection, ConnectionPool, parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from cache.store import StoreError
+from cache.stores.scripts import Script
+
+__all__ = ["RedisClient"]
+
+_OPTIONS: Final = {
+    "redis": {"db"},
+    "rediss": {
+        "db",
+        "ssl_ca_certs",
+        "ssl_cert_reqs",
+        "ssl_certfile",
+        "ssl_check_hostname",
+        "ssl_keyfile",
+    },
+    "unix": {"db", "username", "password"},
+}
+"""What a URL may have after its question mark; the rest is the store's to decide."""
+
+_CODE: Final = re.compile(r"[A-Z]{2,20}\b")
+
+
+class RedisClient:
+    """Connections to the Redis at ``url``, made when they are needed; raises ValueError where that
+    is none. No command is sent twice.
+
+    ``name`` says where it is, without a password. ``prefix`` is what the names of a store's keys
+    begin with. ``timeout`` is for the answer to one command, and for a free connection; both in
+    seconds. ``change`` is the last change that this process has heard of.
+    """
+
+    def __init__(
+        self, url: str, prefix: str, *, connect_timeout: float, timeout: float, connections: int
+    ) -> None:
+        parts = _checked(url)
+        self.name = _name(parts)
+        settings: dict[str, Any] = dict(parse_url(url))
+        # Its default is ten retries with pauses in between.
+        settings |= {
+            "retry": Retry(NoBackoff(), 0),
+            "retry_on_error": [],
+            "socket_connect_timeout": connect_timeout,
+            "socket_timeout": timeout,
+            "protocol": 2,
+            "driver_info": None,
+        }
+        # A client and a pool of its own take longer than Redis for the answer.
+        self._make = ConnectionPool(**settings).make_connection
+        self._connections: set[AbstractConnection] = set()
+        self._idle: list[AbstractConnection] = []
+        self._free = asyncio.Semaphore(connections)
+        self._timeout = timeout
+        self._prefix = f"{{{prefix}}}:"
+        self._closed = asyncio.Event()
+        self._epoch = 0
+        self.change = 0
+
+    def __repr__(self) -> str:
+        return f"<RedisClient {self.name}>"
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._closed.set()
+        for connection in tuple(self._connections):
+            await connection.disconnect()
+
+    def key(self, name: str) -> str:
+        """The whole name of one of the store's keys."""
+        return self._prefix + name
+
+    async def run(self, script: Script, key: str | None, *arguments: Any) -> tuple[int, list[Any]]:
+        """The epoch, and what else the script returns; raises StoreError. ``key`` is an entry's."""
+        names = [self._prefix + (f"e:{key}" if k == "entry" else k) for k in script.keys]
+        words = [len(names), *names, self._epoch, self.change]
+        if script.entries:
+            words.append(self._prefix + "e:")
+        words += arguments
+        try:
+            answer = await self.command("EVALSHA", script.sha, *words)
+        except NoScriptError:
+            answer = await self.command("EVAL", script.text, *words)
+        epoch = int(answer[0])
+        self._epoch = max(self._epoch, epoch)
+        return epoch, answer[1:]
+
+    async def command(self, *words: Any) -> Any:
+        """Its answer; raises StoreError, or NoScriptError where it is for EVALSHA."""
+        try:
+            if self._free.locked():
+                async with asyncio.timeout(self._timeout):
+                    await self._free.acquire()
+            else:
+                await self._free.acquire()
+            try:
+                return await self._ask(*words)
+            finally:
+                self._free.release()
+        except NoScriptError:
+            raise
+        except (RedisError, OSError, TimeoutError, ValueError) as exc:
+            raise StoreError(f"{self.name} does not answer as it should: {_kind(exc)}") from None
+
+    async def _ask(self, *words: Any) -> Any:
+        if self._closed.is_set():
+            raise StoreError(f"{self.name}: the cache was closed")
+        if self._idle:
+            connection = self._idle.pop()
+        else:
+            connection = self._make()  # type: ignore[no-untyped-call]
+            self._connections.add(connection)
+        try:
+            if not await _usable(connection):
+                await connection.disconnect()
+                await connection.connect()  # type: ignore[no-untyped-call]
+            await connection.send_command(*words)
+            return await connection.read_response()
+        finally:
+            # One on which something went wrong, or was left unread, has ended itself.
+            self._idle.append(connection)
+            if self._closed.is_set():
+                await connection.disconnect(nowait=True)
+
+
+async def _usable(connection: AbstractConnection) -> bool:
+    """Whether it is open, and nothing has come that nobody asked for."""
+    try:
+        return connection.is_connected and not await connection.can_read()
+    except RedisError:
+        return False
+
+
+def _kind(error: Exception) -> str:
+    """The error's own code where it has one: the rest of its text may hold anything."""
+    code = _CODE.match(str(error)) if isinstance(error, ResponseError) else None
+    return code.group() if code is not None else type(error).__name__
+
+
+def _checked(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError("the cache's Redis URL has a bad host or port") from None
+    if parts.scheme not in _OPTIONS:
+        raise ValueError("a Redis URL begins with redis://, rediss:// or unix://")
+    if parts.fragment:
+        raise ValueError("the cache's Redis URL has a '#', which has to be written as %23")
+    unknown = parse_qs(parts.query, keep_blank_values=True).keys() - _OPTIONS[parts.scheme]
+    if unknown:
+        raise ValueError("the cache's Redis URL has options that are not known after its '?'")
+    if parts.scheme == "unix":
+        if not parts.path.strip("/"):
+            raise ValueError("the cache's Redis URL has no path: unix:///path/to/redis.sock")
+    elif not parts.hostname or port == 0:
+        raise ValueError("the cache's Redis URL has no host, or a bad port")
+    elif not re.fullmatch(r"(/[0-9]*)?", parts.path):
+        raise ValueError("what follows the host in the cache's Redis URL is no database number")
+    if not all(value.isdigit() for value in parse_qs(parts.query).get("db", ())):
+        raise ValueError("'db' in the cache's Redis URL is no number")
+    return parts
+
+
+def _name(parts: SplitResult) -> str:
+    database = parse_qs(parts.query).get("db", [parts.path.strip("/") or "0"])[0]
+    if parts.scheme == "unix":
+        return f"Redis at {unquote(parts.path)}"
+    return f"Redis at {parts.hostname}:{parts.port or 6379}/{database}"

@@ -1,0 +1,163 @@
+"""``redis://``: entries that several routers share; what happens in it is in ``scripts``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from cache.entry import EVERYTHING, Entry, Rule
+from cache.store import Change, Found, StoreError, StoreStats
+from cache.stores.codec import pack_head, pack_rule, unpack
+from cache.stores.redis_client import RedisClient
+from cache.stores.redis_feed import RedisFeed
+from cache.stores.rules import MOST_RULES
+from cache.stores.scripts import DELETE, GET, INVALIDATE, PUT, STATE, SWEEP, rule_id
+
+__all__ = ["RedisStore"]
+
+_LARGEST: Final = 8
+"""An entry may take up this fraction of the whole."""
+
+_OVERHEAD: Final = 1300
+"""Bytes that an entry takes up in Redis besides head and body: three indexes, its share of the
+stream, and what each allocation is rounded up to.
+"""
+
+_CONNECTIONS: Final = 32
+_SWEEP_ENTRIES: Final = 200
+_SWEEP_SECONDS: Final = 0.05
+
+
+class RedisStore:
+    """Implements ``cache.store.Store``. The oldest entries make room for new ones.
+
+    Raises ValueError where ``url`` is none for Redis. ``prefix`` begins the names of all keys.
+    ``max_bytes`` bounds what the entries take up in Redis, as far as that can be told from here.
+    ``connect_timeout`` and ``timeout`` (for one command) are in seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        max_bytes: int,
+        prefix: str = "switchyard:cache",
+        *,
+        connect_timeout: float = 0.5,
+        timeout: float = 0.25,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = RedisClient(
+            url,
+            prefix,
+            connect_timeout=connect_timeout,
+            timeout=timeout,
+            connections=_CONNECTIONS,
+        )
+        self._feed = RedisFeed(self._client, url, prefix, connect_timeout, timeout)
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._evicted = 0
+        self._sweepers: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """See ``Store.start``; there is nothing to do."""
+
+    async def close(self) -> None:
+        """See ``Store.close``."""
+        if self._sweepers:
+            for sweeper in self._sweepers:
+                sweeper.cancel()
+            await asyncio.wait(self._sweepers)
+        await self._feed.close()
+        await self._client.close()
+
+    async def get(self, key: str) -> Found:
+        """See ``Store.get``."""
+        epoch, found = await self._client.run(GET, key)
+        entry = None
+        if found:
+            with suppress(ValueError):
+                entry = unpack(*found)
+        if entry is not None and (entry.key != key or entry.expires <= self._clock()):
+            entry = None
+        return Found(entry, epoch)
+
+    async def put(self, entry: Entry) -> bool:
+        """See ``Store.put``."""
+        try:
+            head = pack_head(entry)
+        except ValueError:
+            return False
+        ids = b"".join(map(rule_id, entry.rules()))
+        size = len(head) + len(entry.body) + len(ids) + 4 * len(entry.key) + _OVERHEAD
+        if size > self._max_bytes // _LARGEST or entry.expires <= self._clock():
+            return False
+        _, (kept, evicted) = await self._client.run(
+            PUT,
+            entry.key,
+            entry.key,
+            entry.epoch,
+            ids,
+            head,
+            entry.body,
+            size,
+            int(entry.expires * 1000),
+            self._max_bytes,
+            int(bool(entry.vector)),
+        )
+        self._evicted += evicted
+        return bool(kept)
+
+    async def delete(self, key: str) -> bool:
+        """See ``Store.delete``."""
+        _, (there,) = await self._client.run(DELETE, key, key)
+        return bool(there)
+
+    async def invalidate(self, rule: Rule) -> int:
+        """See ``Store.invalidate``. The first step of it is all that matters for what is served;
+        the entries themselves are removed step by step, some perhaps later.
+        """
+        known = await self.delete(rule.value) if rule.kind == "entry" else False
+        arguments = (rule_id(rule), pack_rule(rule), MOST_RULES)
+        _, (entries,) = await self._client.run(INVALIDATE, None, *arguments)
+        if rule.kind == "entry":
+            return int(known)
+        for sweeper in self._sweepers:
+            sweeper.cancel()  # the next one has its work to do, too
+        count, number, began = 0, "0", time.monotonic()
+        # What is not removed at all expires or is evicted in its time.
+        with suppress(StoreError):
+            while number and time.monotonic() - began < _SWEEP_SECONDS:
+                number, gone = await self._sweep(number)
+                count += gone
+        if number:
+            sweeper = asyncio.create_task(self._sweep_on(number), name="sweep the cache")
+            self._sweepers.add(sweeper)
+            sweeper.add_done_callback(self._sweepers.discard)
+        return int(entries) if rule == EVERYTHING else count
+
+    async def epoch(self) -> int:
+        """See ``Store.epoch``."""
+        return (await self._client.run(STATE, None))[0]
+
+    def changes(self) -> AsyncIterator[Sequence[Change]]:
+        """See ``Store.changes``."""
+        return self._feed.follow()
+
+    async def stats(self) -> StoreStats:
+        """See ``Store.stats``."""
+        _, (_, size, entries) = await self._client.run(STATE, None)
+        return StoreStats(int(entries), int(size), self._max_bytes, self._evicted)
+
+    async def _sweep(self, number: str) -> tuple[str, int]:
+        """One step of removing what may not be served: how far it came, how many went."""
+        _, (last, count) = await self._client.run(SWEEP, None, number, _SWEEP_ENTRIES)
+        return last.decode(), count
+
+    async def _sweep_on(self, number: str) -> None:
+        with suppress(StoreError):
+            while number:
+                number, _ = await self._sweep(number)

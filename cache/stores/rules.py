@@ -1,0 +1,76 @@
+"""What has been invalidated, and when: the check that every store makes of every entry. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final, Protocol
+
+from cache.entry import EVERYTHING, Rule
+
+__all__ = ["MOST_RULES", "Asked", "Rules"]
+
+MOST_RULES: Final = 10_000
+
+
+class Asked(Protocol):
+    """An entry, as far as it matters here."""
+
+    @property
+    def epoch(self) -> int:
+        """See ``Entry``."""
+        ...
+
+    def rules(self) -> tuple[Rule, ...]:
+        """See ``Entry.rules``."""
+        ...
+
+
+class Rules:
+    """Each rule with its epoch. ``epoch`` is the number of the last invalidation.
+
+    Past ``most`` rules the older half becomes one about everything as old as they are: entries
+    are lost then, but none that was invalidated comes back.
+    """
+
+    def __init__(self, most: int = MOST_RULES) -> None:
+        self.epoch = 0
+        self._most = most
+        self._epochs: dict[Rule, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def restore(self, rules: Iterable[tuple[Rule, int]]) -> None:
+        """Take over what an earlier process had recorded."""
+        for rule, epoch in sorted(rules, key=lambda known: known[1]):
+            self._epochs[rule] = self.epoch = epoch
+
+    def add(self, rule: Rule) -> list[tuple[Rule, int]]:
+        """Record an invalidation. Returns what changed, with the new epochs; 0 where a rule is not
+        needed any more, because a later one says the same.
+        """
+        self.epoch += 1
+        if rule == EVERYTHING:
+            changed = [(old, 0) for old in self._epochs if old != rule]
+            self._epochs = {rule: self.epoch}
+            return [*changed, (rule, self.epoch)]
+        self._epochs.pop(rule, None)  # the oldest comes first
+        self._epochs[rule] = self.epoch
+        changed = [(rule, self.epoch)]
+        if len(self._epochs) > self._most:
+            changed += self._collapse()
+        return changed
+
+    def allow(self, entry: Asked) -> bool:
+        """Whether no invalidation since this entry's epoch is about it."""
+        if entry.epoch >= self.epoch:
+            return True
+        epochs = self._epochs
+        return all(epochs.get(rule, 0) <= entry.epoch for rule in entry.rules())
+
+    def _collapse(self) -> list[tuple[Rule, int]]:
+        older = list(islice(self._epochs, len(self._epochs) // 2))
+        epoch = max(self._epochs.pop(rule) for rule in older)
+        self._epochs = {EVERYTHING: epoch, **self._epochs}
+        return [*((rule, 0) for rule in older if rule != EVERYTHING), (EVERYTHING, epoch)]
