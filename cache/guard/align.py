@@ -1,0 +1,188 @@
+"""Which words of two texts say the same, and what is left that only one of them says."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+from cache.guard.facts import NEAR, NEARER, Veto, rephrased
+from cache.guard.lexicon import lexicon
+from cache.guard.profile import Item, Profile
+from cache.guard.words import word_set
+
+__all__ = ["Pairs", "akin", "align", "equal", "leftovers"]
+
+Pairs = list[tuple[int, int]]
+
+_OPEN: Final = word_set("how when where why other")
+_NARROWING: Final = word_set(
+    "in for with at on without from by during near against under over within"
+)
+_SUGGESTED: Final = word_set("recommend suggest recommendation suggestion idea tip")
+_PRAISE: Final = word_set(
+    """good great nice best top better recommended popular effective common normal typical usual
+    main own proper right correct"""
+)
+
+
+def equal(a: Item, b: Item) -> bool:
+    """Whether they are forms of one word."""
+    return not a.keys.isdisjoint(b.keys)
+
+
+def akin(a: Item, b: Item) -> bool:
+    """Whether they mean the same."""
+    return not a.near.isdisjoint(b.near)
+
+
+def _done(a: Item, b: Item) -> bool:
+    return not a.doers.isdisjoint(b.doers)
+
+
+def align(asked: Profile, stored: Profile) -> Pairs:
+    """Which item of the one is which of the other, by their places."""
+    pairs: Pairs = []
+    left = list(range(len(asked.items)))
+    free = list(range(len(stored.items)))
+    who = "who" in (asked.frame.kind, stored.frame.kind)
+    for same in (equal, akin, _done) if who else (equal, akin):
+        for i in tuple(left):
+            item = asked.items[i]
+            for j in free:
+                if same(item, stored.items[j]):
+                    pairs.append((i, j))
+                    left.remove(i)
+                    free.remove(j)
+                    break
+    pairs.sort()
+    return pairs
+
+
+def leftovers(asked: Profile, stored: Profile, pairs: Pairs, similarity: float) -> Veto | None:
+    """Why not, for what the one says and the other does not."""
+    mine = _alone(asked, stored, pairs)
+    yours = _alone(stored, asked, [(j, i) for i, j in pairs])
+    mine, yours = _apart(mine, yours, stored.items), _apart(yours, mine, asked.items)
+    contrary = _contrary(mine, stored.items) or _contrary(yours, asked.items)
+    if contrary:
+        return contrary
+    if any(i.typed for i in mine) and any(j.typed for j in yours):
+        return Veto("content", f"{_said(mine)} / {_said(yours)}")
+    praised = _praised(asked, stored)
+    telling = "describe" in (asked.frame.kind, stored.frame.kind)
+    hard = [[i for i in side if _hard(i, praised, telling)] for side in (mine, yours)]
+    soft = [[i for i in side if (i.verb or i.mild) and not i.light] for side in (mine, yours)]
+    if similarity >= NEAR and rephrased(asked, stored):
+        one_sided = not (hard[0] and hard[1]) and not (soft[0] and soft[1])
+        if one_sided and (_idle(hard[0], asked) or _idle(hard[1], stored)):
+            return None
+        if similarity >= NEARER and _common(mine) and _common(yours):
+            return None
+    if hard[0] or hard[1]:
+        return _named(hard[0], hard[1])
+    if soft[0] and soft[1]:
+        return Veto("content", f"{_said(soft[0])} / {_said(soft[1])}")
+    return None
+
+
+def _common(items: list[Item]) -> bool:
+    """Whether they are one word, and that a common one."""
+    left = [i for i in items if not i.light]
+    return len(left) == 1 and all(i.kind == "word" and not i.degree for i in left)
+
+
+def _idle(items: list[Item], text: Profile) -> bool:
+    """Whether it is one word, and none that narrows down what another word says."""
+    if len(items) != 1 or items[0].kind != "word" or items[0].degree:
+        return False
+    after = text.items[text.items.index(items[0]) + 1 :]
+    before_noun = bool(after) and not after[0].link
+    return not before_noun and items[0].prep not in _NARROWING
+
+
+def _alone(text: Profile, other: Profile, pairs: Pairs) -> list[Item]:
+    """The items without a mate, but those that say again what is said already."""
+    paired = {i for i, _ in pairs}
+    found = []
+    for i, item in enumerate(text.items):
+        if i in paired or _afterwards(i, text, other, pairs):
+            continue
+        again = item.kind == "word" and any(
+            mate.kind == "word" and (equal(item, mate) or akin(item, mate)) for mate in other.items
+        )
+        if not again:
+            found.append(item)
+    return found
+
+
+def _afterwards(i: int, text: Profile, other: Profile, pairs: Pairs) -> bool:
+    """``after cooking`` where the other says ``cooked``, or ``once``."""
+    if text.items[i].text != "after":
+        return False
+    if other.texts & {"once", "following", "upon"}:
+        return True
+    return any(
+        k == i + 1 and other.items[j].text.endswith("ed") and equal(text.items[k], other.items[j])
+        for k, j in pairs
+    )
+
+
+def _apart(mine: list[Item], yours: list[Item], there: list[Item]) -> list[Item]:
+    """Mine, without what the other text only writes apart or together."""
+    joined = {j.text.replace("_", "") for j in yours}
+    joined |= {a.text + b.text for a, b in pairwise(yours)}
+    drop = {i.text for i in mine if i.text.replace("_", "") in joined}
+    said = {key for j in yours for key in j.keys}
+    drop |= {i.text for i in mine if "_" in i.text and said.issuperset(i.text.split("_"))}
+    parts = {part for j in there if "_" in j.text for part in j.text.split("_")}
+    drop |= {i.text for i in mine if not i.keys.isdisjoint(parts)}
+    for a, b in pairwise(mine):
+        if a.text + b.text in joined:
+            drop |= {a.text, b.text}
+    return [i for i in mine if i.text not in drop]
+
+
+def _contrary(mine: list[Item], yours: list[Item]) -> Veto | None:
+    opposed = lexicon().opposed
+    for a in mine:
+        for b in yours:
+            if any(opposed(x, y) for x in a.keys for y in b.keys):
+                return Veto("negation", f"{a.text} / {b.text}")
+    return None
+
+
+def _praised(asked: Profile, stored: Profile) -> bool:
+    """Whether ``good`` and the like change what is asked for."""
+    if asked.frame.kind in _OPEN and stored.frame.kind in _OPEN:
+        return False
+    if "should" in (asked.frame.modal, stored.frame.modal) or "can" in (
+        asked.frame.modal,
+        stored.frame.modal,
+    ):
+        return False
+    return not (asked.texts | stored.texts) & _SUGGESTED
+
+
+def _hard(item: Item, praised: bool, telling: bool) -> bool:
+    """Whether the word may not be missing from the other text."""
+    if item.typed:
+        return False
+    if praised and (item.degree == 2 or item.keys & _PRAISE):
+        return True
+    return not (item.light or item.verb or (item.mild and not telling))
+
+
+def _said(items: list[Item]) -> str:
+    return " ".join(item.text for item in items)
+
+
+def _named(mine: list[Item], yours: list[Item]) -> Veto:
+    """The difference under its name."""
+    detail = f"{_said(mine)} / {_said(yours)}"
+    kinds = {item.kind for item in (*mine, *yours)}
+    if any(item.text.startswith("per_") for item in (*mine, *yours)):
+        kinds.add("unit")
+    for kind, reason in (("date", "date"), ("unit", "unit"), ("name", "entity")):
+        if kind in kinds:
+            return Veto(reason, detail)
+    return Veto("content" if mine and yours else "scope", detail)
