@@ -71,7 +71,7 @@ class Answer:
         """The answer in a final Response object.
 
         None for one that must not be kept: it is not complete, it is empty, tools on the server
-        had a part in it, there are items of an unknown kind, or JSON cannot say it.
+        had a part in it, or there are items of an unknown kind.
         """
         get = response.get
         model: Any = get("model")
@@ -86,12 +86,7 @@ class Answer:
         fields = {name: value for name, value in response.items() if name not in _OWN}
         shown = {item.get("id") for item in output if type(item.get("id")) is str}
         kept = {ident: blob for ident, blob in hidden.items() if ident in shown}
-        answer = cls(model, output, usage, fields, kept)
-        try:
-            answer.encode()
-        except ValueError:
-            return None
-        return answer
+        return cls(model, output, usage, fields, kept)
 
     @property
     def calls(self) -> bool:

@@ -38,15 +38,15 @@ def keys(request: CacheRequest, *, scope: str, model: str | None = None) -> Keys
 
     ``model`` is the one that answers, where it is not the one that was asked.
     """
-    head = b"".join(
-        b"%d:%b" % (len(field), field)
-        for field in (
-            _VERSION,
-            request.kind.encode(),
-            scope.encode("utf-8", "surrogatepass"),
-            (request.model if model is None else model).encode("utf-8", "surrogatepass"),
-            request.common,
-        )
+    kind, where = request.kind.encode(), scope.encode("utf-8", "surrogatepass")
+    name = (request.model if model is None else model).encode("utf-8", "surrogatepass")
+    common = request.common
+    head = b"%d:%b%d:%b%d:%b%d:%b%d:%b" % (
+        *(len(_VERSION), _VERSION),
+        *(len(kind), kind),
+        *(len(where), where),
+        *(len(name), name),
+        *(len(common), common),
     )
     shared = blake2b(head, digest_size=_BYTES)
     whole = shared.copy()

@@ -41,6 +41,8 @@ class AccessLog(Observer):
             fields["endpoint"] = exchange.endpoint
             fields["attempts"] = exchange.attempts
             fields["stream"] = exchange.stream
+        if exchange.cache is not None:
+            fields["cache"] = exchange.cache
         if exchange.first_output is not None:
             fields["first_output_ms"] = round((exchange.first_output - exchange.started) * 1000, 1)
         if exchange.usage is not None:

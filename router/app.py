@@ -10,7 +10,9 @@ from typing import Final
 
 from aiohttp import web
 
+from cache.core import ResponseCache
 from plugins import default_plugins
+from router.caching import make_cache
 from router.endpoints.registry import Registry
 from router.errors import StateUnavailable
 from router.fleet import Fleet
@@ -74,15 +76,16 @@ def create_app(config: Settings) -> web.Application:
 
     Several can live in one process. Whoever runs it should cancel handlers whose client leaves
     (``AppRunner(app, handler_cancellation=True)``); where that is not possible a disconnect is
-    noticed within a second. Raises SettingsError for plugins that cannot be made.
+    noticed within a second. Raises SettingsError for plugins, and a cache, that cannot be made.
     """
     metrics = Metrics(package_version())
     fleet = Fleet(config, _connect, metrics)
     registry = fleet.registry
+    cache = make_cache(config.cache, metrics.cache, registry.named)
     pipeline = Pipeline(fleet, config.server.keepalive_interval, metrics, first_output)
 
     def make_plugins(settings: Settings) -> list[Plugin]:
-        return _plugins(settings, metrics, registry)
+        return _plugins(settings, metrics, registry, cache)
 
     generations = Generations(Chain(make_plugins(config)), pipeline.answer)
     front = Front(generations, config.server)
@@ -102,7 +105,7 @@ def create_app(config: Settings) -> web.Application:
             PromptsApi(front, stateful.prompts),
             ChatApi(front),
             ModelsApi(registry),
-            AdminApi(front, fleet, reloader),
+            AdminApi(front, fleet, reloader, cache),
         ),
         Service(front, registry, metrics, stateful.database),
         metrics_need_key=config.metrics.require_key,
@@ -111,13 +114,17 @@ def create_app(config: Settings) -> web.Application:
     async def drain(app: web.Application) -> None:
         await front.drain(config.server.drain_timeout)
 
-    app.cleanup_ctx.append(_life(generations, fleet, stateful, front))
+    app.cleanup_ctx.append(_life(generations, fleet, stateful, front, cache))
     app.on_shutdown.append(drain)
     return app
 
 
 def _life(
-    generations: Generations, fleet: Fleet, stateful: Stateful, front: Front
+    generations: Generations,
+    fleet: Fleet,
+    stateful: Stateful,
+    front: Front,
+    cache: ResponseCache,
 ) -> Callable[[web.Application], AsyncIterator[None]]:
     """What is started with the application, in this order, and stopped in the opposite one."""
 
@@ -125,6 +132,7 @@ def _life(
         async with AsyncExitStack() as stack:
             stack.push_async_callback(stateful.database.close)
             await stateful.database.start()
+            stack.push_async_callback(cache.close)  # which the first plugin that uses it opens
             await generations.start()
             stack.push_async_callback(generations.stop)
             stack.push_async_callback(fleet.stop)
@@ -179,8 +187,10 @@ def _connect(settings: EndpointSettings) -> tuple[Adapter, Transport]:
     return make_adapter(settings), HttpTransport(settings)
 
 
-def _plugins(config: Settings, metrics: Metrics, registry: Registry) -> list[Plugin]:
-    plugins = default_plugins(config, metrics, registry.known_model)
+def _plugins(
+    config: Settings, metrics: Metrics, registry: Registry, cache: ResponseCache
+) -> list[Plugin]:
+    plugins = default_plugins(config, metrics, registry.known_model, cache)
     return [*plugins, *load_plugins(config)]
 
 

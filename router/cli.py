@@ -1,4 +1,5 @@
-"""The command line: ``switchyard serve | demo | check | endpoints | probe | state | simulate``.
+"""The command line: ``switchyard serve | demo | check | endpoints | probe | state | embedder |
+simulate``.
 
 Exit status: 0 all is well; 1 the settings, the address or the database cannot be used; 2 a wrong
 command line, an endpoint or a database that did not answer ``check``, a router that did not answer
@@ -20,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from router import cli_endpoints, cli_probe, cli_state
+from router import cli_cache, cli_embedder, cli_endpoints, cli_probe, cli_state
 from router.terminal import printable
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     state = commands.add_parser("state", help="check, vacuum or export what is stored")
     cli_state.add_arguments(state)
     state.set_defaults(run=_state)
+
+    embedder = commands.add_parser("embedder", help="install or show the cache's local model")
+    cli_embedder.add_arguments(embedder)
 
     simulate = commands.add_parser("simulate", help="run one simulated backend")
     simulate.add_argument("--dialect", choices=("responses", "chat", "ollama"), required=True)
@@ -175,11 +179,11 @@ def _check(args: argparse.Namespace) -> int:
     results = asyncio.run(_probe_all(settings))
     for endpoint, result in zip(settings.endpoints, results, strict=True):
         print("\n" + "\n".join(_described(endpoint, result)))
-    usable, line = cli_state.glance(settings)
-    print("\n" + line)
+    stores = [cli_state.glance(settings), cli_cache.glance(settings)]
+    print("\n" + "\n".join(line for _, line in stores))
     answered = sum(map(_can_serve, settings.endpoints, results))
     print(f"\n{answered} of {count} answered")
-    return 0 if answered == count and usable else 2
+    return 0 if answered == count and all(usable for usable, _ in stores) else 2
 
 
 def _endpoints(args: argparse.Namespace) -> int:

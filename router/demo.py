@@ -13,6 +13,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from router.serve import new_event_loop, serve
+from router.settings.cache import Cache
 from router.settings.schema import EndpointSettings, Server, Settings, State
 from router.simulate import DEFAULT_MODELS, Dialect, create_backend, listening
 from router.telemetry.log import configure
@@ -78,6 +79,7 @@ async def _demo(port: int) -> int:
             server=Server(port=port, drain_timeout=_DRAIN_TIMEOUT),
             endpoints=tuple(endpoints),
             state=State(url=SecretStr("sqlite:///:memory:")),
+            cache=Cache(mode="on-request"),
         )
         configure(settings.logging.level, settings.logging.format)
         return await serve(settings, on_ready=lambda url: print(welcome(url), flush=True))

@@ -11,6 +11,7 @@
     ├── PayloadTooLarge         413
     ├── Overloaded              503  every candidate is full, and the queue too or its time over
     ├── ShuttingDown            503
+    ├── NotCached               504  only an answer from the cache was wanted
     ├── StateUnavailable        503  the database of the stored state does not answer
     ├── NotSupported            501  nobody here can do it
     ├── InternalError           500  a bug of ours; its details go to the log only
@@ -42,6 +43,7 @@ __all__ = [
     "MethodNotAllowed",
     "ModelLoadFailed",
     "ModelNotFound",
+    "NotCached",
     "NotFound",
     "NotSupported",
     "Overloaded",
@@ -189,6 +191,14 @@ class ShuttingDown(RouterError):
 
     status = 503
     default_code = "shutting_down"
+
+
+class NotCached(RouterError):
+    """504: the request may only be answered from the cache, which has no answer."""
+
+    status = 504
+    type = "invalid_request_error"
+    default_code = "not_cached"
 
 
 class StateUnavailable(RouterError):

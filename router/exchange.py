@@ -117,7 +117,8 @@ class Exchange:
     was begun before the exchange (a background run), ``record`` what becomes of it in the end,
     ``account`` the endpoint account that served it. ``usage`` is a Responses ``usage`` object,
     whatever the endpoint speaks. ``generation`` are the plugins that it began with and ends with;
-    whoever lets it in sets that.
+    whoever lets it in sets that. ``served_model`` is the model of ``fallbacks`` that answers in the
+    place of ``model``. ``cache`` says what the response cache had to do with it (``hit`` …).
     """
 
     __slots__ = (
@@ -125,6 +126,7 @@ class Exchange:
         "account",
         "attempts",
         "body",
+        "cache",
         "caller",
         "draft",
         "endpoint",
@@ -143,6 +145,7 @@ class Exchange:
         "remote",
         "route",
         "running",
+        "served_model",
         "started",
         "status",
         "stream",
@@ -172,6 +175,7 @@ class Exchange:
         self.caller = "default"
         self.body: dict[str, Any] = {}
         self.model: str | None = None
+        self.served_model: str | None = None
         self.stream = False
         self.draft: Draft | None = None
         self.record: Record | None = None
@@ -184,6 +188,7 @@ class Exchange:
         self.finished: float | None = None
         self.usage: dict[str, Any] | None = None
         self.status = 0
+        self.cache: str | None = None
         self.outcome: Outcome | None = None
         self.error_code: str | None = None
         self.notes: dict[str, str] = {}

@@ -130,13 +130,14 @@ class Failover:
                     error=error.message,
                 )
             self._metrics.fleet.fallbacks.labels(asked, fallback).inc()
-            model = exchange.notes[FALLBACK] = fallback
+            model = exchange.notes[FALLBACK] = exchange.served_model = fallback
             work.rewind(model)
         try:
             await self._with(model, exchange, work, desperate=True)
         except (ModelNotFound, InvalidRequest, NotSupported):
             # The last model is none for this request, which its client cannot know.
             del exchange.notes[FALLBACK]
+            exchange.served_model = None
             raise failure from None
 
     async def _with(self, model: str, exchange: Exchange, work: Work, *, desperate: bool) -> None:

@@ -27,6 +27,7 @@ from router.errors import RouterError, UpstreamModelMissing, UpstreamTimeout
 from router.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
 from router.fleet import Fleet
 from router.hedging import Opening
+from router.keeping import keep, keep_whole
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
 from router.translate.draft import Draft
@@ -172,36 +173,18 @@ class _Run:
         record.abandon({**final, "status": "cancelled", "error": None}, reader.hidden)
 
     async def _keep(self, last: Frame) -> Frame:
-        """Store the response before ``last``, its terminal event, leaves.
-
-        Returns the event to send: another one where the response could not be stored.
-        """
-        record, draft = self._exchange.record, self._job.draft
-        if record is None or draft is None:
+        """Store the response before ``last``, its terminal event, leaves; the event to send."""
+        draft = self._job.draft
+        if self._exchange.record is None or draft is None:
             return last
-        final, hidden = self._final(draft)
-        try:
-            kept = await record.finish(final, hidden, last)
-        except ClientGone:
-            raise
-        except Exception as exc:
-            error = exc if isinstance(exc, RouterError) else self._bug()
-            self._exchange.outcome = Outcome.FAILED
-            self._exchange.error_code = error.code
-            _log.warning("response not stored", request_id=self._exchange.id, error=error.message)
-            failed = {"status": "failed", "completed_at": None, "error": error.response_error()}
-            return draft.end_otherwise({**final, **failed})
-        return last if kept else draft.end_otherwise({**final, "store": False})
+        return await keep(self._exchange, draft, *self._final(draft), last)
 
     async def _keep_whole(self, body: bytes) -> bytes:
         """``_keep`` for an answer in one piece; raises RouterError where it is not stored."""
-        record, draft = self._exchange.record, self._job.draft
-        if record is None or draft is None:
+        draft = self._job.draft
+        if self._exchange.record is None or draft is None:
             return body
-        final, hidden = self._final(draft)
-        if await record.finish(final, hidden, None):
-            return body
-        return orjson.dumps({**final, "store": False})
+        return await keep_whole(self._exchange, *self._final(draft), body)
 
     def _final(self, draft: Draft) -> tuple[dict[str, Any], Mapping[str, str]]:
         reader = self._reader

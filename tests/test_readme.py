@@ -59,8 +59,8 @@ def _run(command: list[str]) -> str:
 def test_curl_lines(demo: int) -> None:
     curls = [block for block in _blocks("sh") if "curl" in block]
     outputs = [_run(["sh", "-ec", b.replace(":8080", f":{demo}")]) for b in curls]
-    assert len(outputs) == 5
-    once, stream, look, run, prompt = outputs
+    assert len(outputs) == 6
+    once, stream, look, run, prompt, cached = outputs
     assert '"output_text":"hello from the yard"' in once
     assert "event: response.completed" in stream
     assert '"id":"sim-native"' in look
@@ -70,6 +70,7 @@ def test_curl_lines(demo: int) -> None:
     assert '"output_text":"1, 2, 3, 4, 5"' in rest
     assert '"text":"Count from 1 to 5"' in rest
     assert '"output_text":"hello world"' in prompt
+    assert re.findall(r"X-Cache: (\w+)", cached) == ["MISS", "HIT"]
 
 
 def test_python_lines(demo: int) -> None:
@@ -110,6 +111,7 @@ def test_the_configuration_shown_is_valid() -> None:
 
 
 def test_the_settings_explained_exist() -> None:
+    from router.settings.cache import Cache
     from router.settings.schema import Admin, Balance, EndpointSettings, Server, State
 
     models: dict[str, type[BaseModel]] = {
@@ -117,6 +119,7 @@ def test_the_settings_explained_exist() -> None:
         "server": Server,
         "endpoints[]": EndpointSettings,
         "balance": Balance,
+        "cache": Cache,
         "state": State,
     }
     named = re.findall(r"^\| `([a-z\[\]]+)\.(\w+)`", _README, re.MULTILINE)

@@ -19,7 +19,7 @@ import diskcache
 import structlog
 
 from cache.entry import Entry, Rule
-from cache.store import StoreError
+from cache.store import StoreError, StoreInUse
 from cache.stores.codec import pack_rule, unpack, unpack_rule
 from cache.stores.plain_disk import PlainCache, Refused
 
@@ -231,7 +231,7 @@ def _locked(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise StoreError(
+        raise StoreInUse(
             f"{path} is in use by another process: give each its own, or share a Redis"
         ) from None
     except BaseException:

@@ -151,6 +151,10 @@ class Registry:
         for transport in [*self._retired, *(e.transport for e in self.endpoints)]:
             await transport.close()
 
+    def named(self, name: str) -> Endpoint | None:
+        """The endpoint of this name."""
+        return next((one for one in self.endpoints if one.name == name), None)
+
     def catalogue_changed(self) -> None:
         """Forget what was found: an endpoint serves, or can do, something else now."""
         for group in self._groups.values():

@@ -11,13 +11,21 @@ from router.settings.schema import Settings
 
 __all__ = ["changes", "needing_restart"]
 
-_FIXED: Final = ("server", "state", "metrics")
-"""Sections that an application is built on: it cannot take over others while it runs."""
+_FIXED: Final = (
+    "server.",
+    "state.",
+    "metrics.",
+    "cache.store.",
+    "cache.max_bytes.",
+    "cache.semantic.enabled.",
+    "cache.semantic.embedder.",
+)
+"""What an application is built on: it cannot take over other values while it runs."""
 
 
 def needing_restart(old: Settings, new: Settings) -> list[str]:
     """The fields, such as ``server.port``, that differ and cannot change while a router runs."""
-    return [field for field in _differing(old, new) if field.split(".")[0] in _FIXED]
+    return [field for field in _differing(old, new) if f"{field}.".startswith(_FIXED)]
 
 
 def changes(old: Settings, new: Settings) -> tuple[str, ...]:

@@ -29,6 +29,9 @@ from router.settings.schema import UNIQUE_IN_ENDPOINTS, UNIQUE_IN_KEYS, Settings
 __all__ = ["Mistake", "SettingsError", "load_settings", "parse_settings"]
 
 _PREFIX = "SWITCHYARD_"
+_OTHERS = frozenset({"SWITCHYARD_DATA_DIR"})
+"""Variables that are read elsewhere: where ``switchyard embedder install`` keeps what it makes."""
+
 # What Kubernetes sets in every pod beside a service that is called "switchyard".
 _SERVICE_LINK = re.compile(
     r"SWITCHYARD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)"
@@ -97,6 +100,8 @@ def _override(document: Document, environ: Mapping[str, str]) -> None:
             document.broken.discard(place)
             value = _list_of(name, text, place, document) if is_list else text
             _put(document.data, place, value)
+        elif name in _OTHERS:
+            continue
         elif name.startswith(_PREFIX) and not _is_service_link(name, text):
             message = "names no setting" + _did_you_mean(name.upper(), known)
             document.mistakes.append(Mistake("", None, message, name))

@@ -7,6 +7,7 @@
     ├── balance     policy, attempts, queue, health
     ├── fallbacks   other models for a model that cannot be served
     ├── state       the database of stored responses, and background runs
+    ├── cache       answers given again instead of asked for again
     ├── logging     level and form of the log
     ├── metrics     who may read /metrics
     ├── admin       the key to the admin routes
@@ -22,12 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -37,6 +36,8 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
+from router.settings.cache import Cache
+from router.settings.section import Section
 from router.settings.values import (
     BaseUrl,
     Count,
@@ -120,18 +121,7 @@ def repetitions(
     return found
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_left_out(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            return data
-        return {k: v for k, v in data.items() if v is not None or k not in cls.model_fields}
-
-
-class Server(_Section):
+class Server(Section):
     """Where Switchyard listens. Port 0 takes a free one; sizes are in MiB."""
 
     host: Text = "127.0.0.1"
@@ -149,14 +139,14 @@ class Server(_Section):
             return self.host.lower() == "localhost"
 
 
-class ApiKey(_Section):
+class ApiKey(Section):
     """One client key; the name is its owner and survives a change of the key."""
 
     name: Name
     key: Secret
 
 
-class Auth(_Section):
+class Auth(Section):
     """Who may use Switchyard; without keys everyone may, on loopback only."""
 
     keys: tuple[ApiKey, ...] = ()
@@ -169,7 +159,7 @@ class Auth(_Section):
         return self
 
 
-class Timeouts(_Section):
+class Timeouts(Section):
     """Deadlines of one attempt, in seconds.
 
     ``connect`` to an open connection, ``first_byte`` from there to the first byte of the answer,
@@ -184,14 +174,14 @@ class Timeouts(_Section):
     load: Seconds = 300.0
 
 
-class Tls(_Section):
+class Tls(Section):
     """How the certificate of an https endpoint is checked; ``ca_file`` is PEM."""
 
     ca_file: Path | None = None
     verify: bool = True
 
 
-class Capabilities(_Section):
+class Capabilities(Section):
     """What a model can do at an endpoint; what is left out is assumed, until a refusal tells.
 
     ``context_length`` is in tokens, input and output. ``tools`` are function tools,
@@ -209,7 +199,7 @@ class Capabilities(_Section):
     stream_usage: bool | None = None
 
 
-class EndpointSettings(_Section):
+class EndpointSettings(Section):
     """One backend.
 
     ``models`` are names or shell-style patterns; None means that the endpoint is asked.
@@ -246,7 +236,7 @@ class EndpointSettings(_Section):
         return value
 
 
-class BreakerSettings(_Section):
+class BreakerSettings(Section):
     """When an endpoint is left alone, and for how long.
 
     A breaker opens after ``failures`` in a row, or once ``ratio`` of recent requests failed (of
@@ -265,7 +255,7 @@ class BreakerSettings(_Section):
     slow_start: SecondsOrZero = 10.0
 
 
-class RetryBudget(_Section):
+class RetryBudget(Section):
     """What a sick fleet may be asked beside what clients ask: for each request ``ratio`` of a
     retry, on top of a ``reserve`` that fills up again within a minute.
     """
@@ -274,7 +264,7 @@ class RetryBudget(_Section):
     reserve: CountOrZero = 100
 
 
-class Balance(_Section):
+class Balance(Section):
     """How requests are spread. ``queue_size`` 0 means that nobody waits for a free slot.
 
     ``affinity`` is how much more of its capacity may be in use at the endpoint that a conversation
@@ -294,7 +284,7 @@ class Balance(_Section):
     hedge: Share = 0.0
 
 
-class State(_Section):
+class State(Section):
     """Where responses, conversations and prompts are stored, and how background runs are limited.
 
     ``url`` is ``sqlite:///FILE`` (relative to the working directory; ``sqlite:////FILE`` is
@@ -318,7 +308,7 @@ class State(_Section):
     max_queued_runs: Count = 10_000
 
 
-class Logging(_Section):
+class Logging(Section):
     """``auto`` is console on a terminal and JSON elsewhere; ``access`` is a line per request."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -326,19 +316,19 @@ class Logging(_Section):
     access: bool = True
 
 
-class Metrics(_Section):
+class Metrics(Section):
     """Whether /metrics asks for a client key."""
 
     require_key: bool = False
 
 
-class Admin(_Section):
+class Admin(Section):
     """The key to the admin routes; without one they are closed."""
 
     key: Secret | None = None
 
 
-class Settings(_Section):
+class Settings(Section):
     """All settings of one Switchyard.
 
     ``fallbacks`` are, by the clients' name for a model, the models to try when it cannot be
@@ -350,6 +340,7 @@ class Settings(_Section):
     endpoints: Annotated[tuple[EndpointSettings, ...], AfterValidator(not_empty)]
     balance: Balance = Balance()
     state: State = State()
+    cache: Cache = Cache()
     logging: Logging = Logging()
     metrics: Metrics = Metrics()
     admin: Admin = Admin()
@@ -382,4 +373,15 @@ class Settings(_Section):
     ) -> tuple[EndpointSettings, ...]:
         names = ({"name": endpoint.name} for endpoint in value)
         _fail("Settings", repetitions(names, UNIQUE_IN_ENDPOINTS))
+        return value
+
+    @field_validator("cache", mode="after")
+    @classmethod
+    def _embedder_is_an_endpoint(cls, value: Cache, info: ValidationInfo) -> Cache:
+        embedder, endpoints = value.semantic.embedder, info.data.get("endpoints")
+        if endpoints is None or isinstance(embedder, str):
+            return value
+        if embedder.endpoint not in [endpoint.name for endpoint in endpoints]:
+            place = ("semantic", "embedder", "endpoint")
+            _fail("Settings", [(place, "is not the name of an endpoint")])
         return value

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 __all__ = [
     "BaseUrl",
+    "CacheUrl",
     "Count",
     "CountOrZero",
     "DaysOrForever",
@@ -35,6 +36,7 @@ __all__ = [
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,63}")
 _KEEP_ALIVE = re.compile(r"-?\d{1,9}(\.\d{1,9})?(ns|us|µs|ms|s|m|h)")
 _PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_CACHE_URL = re.compile(r"(disk|rediss?|unix)://.")
 _OPERATIONS = ("/responses", "/chat/completions", "/models", "/api/chat", "/api/tags")
 
 
@@ -106,6 +108,13 @@ def _state_url(value: SecretStr) -> SecretStr:
     raise wrong('must be like "sqlite:///FILE" or "postgresql://USER:PASSWORD@HOST/DATABASE"')
 
 
+def _cache_url(value: SecretStr) -> SecretStr:
+    url = value.get_secret_value()
+    if url == "memory://" or _CACHE_URL.match(url):
+        return value
+    raise wrong('must be "memory://", or like "disk://DIRECTORY" or "redis://HOST:PORT/0"')
+
+
 def _forever(value: object) -> object:
     # A word, since a null counts as the field left out.
     return None if value == "forever" else value
@@ -132,5 +141,6 @@ Name = Annotated[str, AfterValidator(_name)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
+CacheUrl = Annotated[SecretStr, AfterValidator(_cache_url)]
 PluginName = Annotated[str, AfterValidator(_plugin)]
 DaysOrForever = Annotated[Positive | None, BeforeValidator(_forever)]

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import choose_encoder
 
 from router.exchange import Exchange, Operation, Outcome
+from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.fleet_metrics import FleetMetrics
 
 __all__ = ["OTHER", "Metrics", "ReloadMetrics", "StateMetrics"]
@@ -77,6 +78,7 @@ class Metrics:
         self.fleet = FleetMetrics(registry)
         self.state = StateMetrics(registry)
         self.reloads = ReloadMetrics(registry)
+        self.cache = CacheMetrics(registry)
         info = Info("switchyard_build", "The version that runs.", registry=registry)
         info.info({"version": version})
         self._bound: dict[_Key, _Bound] = {}

@@ -20,10 +20,12 @@ from router.translate.retold import OUTCOME, retold
 from router.translate.states import State
 from router.wire.frame import Frame
 
-__all__ = ["ChatFollower", "ResponseFollower"]
+__all__ = ["TERMINAL", "ChatFollower", "ResponseFollower"]
 
 _OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
-_TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+"""The events that end a stream."""
+
 _NEVER_NAMED: Final = frozenset(
     {*DELTAS, "response.reasoning_summary_text.delta", "response.reasoning_text.delta"}
 )
@@ -59,7 +61,7 @@ class ResponseFollower:
             kind = frame.type
             if kind in _OPENING:
                 self._begin(frame, mine)
-            elif kind in _TERMINAL:
+            elif kind in TERMINAL:
                 mine.append(draft.end(self._end(frame.json()["response"])))
             elif kind in _NEVER_NAMED:
                 draft.sequence += 1

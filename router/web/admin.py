@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypedDict
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
+from cache.core import ResponseCache
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.report import EndpointReport, QueueReport, endpoint_report, queue_report
 from router.errors import (
@@ -33,6 +34,7 @@ from router.settings.schema import Settings
 from router.settings.values import KeepAlive
 from router.telemetry.log import get_logger
 from router.web.body import read_body
+from router.web.cache_admin import CacheAdmin
 from router.web.explain import ExplainApi
 from router.web.front import Front, Handler, json_response
 from router.wire.bearer import bearer_token
@@ -118,10 +120,13 @@ class FleetReport(TypedDict):
 class AdminApi:
     """Handlers under ``/admin``."""
 
-    def __init__(self, front: Front, fleet: Fleet, configuration: Configuration) -> None:
+    def __init__(
+        self, front: Front, fleet: Fleet, configuration: Configuration, cache: ResponseCache
+    ) -> None:
         self._front = front
         self._fleet = fleet
         self._configuration = configuration
+        self._cache = CacheAdmin(front, cache, lambda: configuration.settings)
         self._explain = ExplainApi(front, fleet, lambda: configuration.settings)
 
     def routes(self) -> list[tuple[str, str, Handler]]:
@@ -133,6 +138,7 @@ class AdminApi:
             ("POST", "/endpoints/{name}/load", self.load),
             ("POST", "/reload", self.reload),
             ("POST", "/explain", self._explain.explain),
+            *self._cache.routes(),
         ]
 
     async def admit(self, exchange: Exchange) -> None:
@@ -249,10 +255,10 @@ class AdminApi:
 
     def _endpoint(self, request: web.Request) -> Endpoint:
         name = request.match_info["name"]
-        endpoints = self._fleet.registry.endpoints
-        found = next((endpoint for endpoint in endpoints if endpoint.name == name), None)
+        registry = self._fleet.registry
+        found = registry.named(name)
         if found is None:
-            known = ", ".join(endpoint.name for endpoint in endpoints)
+            known = ", ".join(endpoint.name for endpoint in registry.endpoints)
             raise NotFound(f"There is no endpoint '{name[:_SHOWN]}'. There are: {known}.")
         return found
 

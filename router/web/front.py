@@ -20,7 +20,7 @@ import orjson
 from aiohttp import web
 
 from router.delivery import answer_headers
-from router.errors import RouterError, ShuttingDown
+from router.errors import NotCached, RouterError, ShuttingDown
 from router.exchange import (
     ClientGone,
     Exchange,
@@ -275,7 +275,8 @@ def _client_left(exchange: Exchange, sink: Sink) -> Outcome:
 
 
 def _outcome(error: RouterError) -> Outcome:
-    return Outcome.REFUSED if error.status < 500 else Outcome.FAILED
+    refused = error.status < 500 or isinstance(error, NotCached)
+    return Outcome.REFUSED if refused else Outcome.FAILED
 
 
 def _exchange(

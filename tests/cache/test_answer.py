@@ -146,14 +146,27 @@ NOT_KEPT: list[JSON] = [
     response({"type": ["message"]}, MESSAGE),
     response({**REASONING, "summary": 5}, MESSAGE),
     response("Paris"),
-    response(temperature=2**70),
-    response({**MESSAGE, "content": [{"type": "output_text", "text": "\ud800"}]}),
 ]
 
 
 @pytest.mark.parametrize("body", NOT_KEPT, ids=range(len(NOT_KEPT)))
 def test_what_is_not_kept(body: JSON) -> None:
     assert Answer.of_response(body, {}) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        response(MESSAGE, temperature=2**70),
+        response({**MESSAGE, "content": [{"type": "output_text", "text": "\ud800"}]}),
+    ],
+    ids=["huge", "surrogate"],
+)
+def test_what_json_cannot_say(body: JSON) -> None:
+    answer = Answer.of_response(body, {})
+    assert answer is not None
+    with pytest.raises(ValueError, match="JSON"):
+        answer.encode()
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -93,7 +93,7 @@ plugins: factory
         ("endpoints: [x]", "f.yaml:1: endpoints[0]: must be a mapping"),
         (GOOD + "auth: {keys: [{name: a, key: 123}]}", "f.yaml:8: auth.keys[0].key: must be text"),
         (GOOD + "auth: {keys: [{name: a, key: ''}]}", "f.yaml:8: auth.keys[0].key: is empty"),
-        (GOOD + "cache: {}", "f.yaml:8: cache: unknown key; known here are server, auth, endpoi"),
+        (GOOD + "tracing: {}", "f.yaml:8: tracing: unknown key; known here are server, auth, endp"),
         (GOOD + "metrics: {require_key: maybe}", "f.yaml:8: metrics.require_key: must be true or"),
         (GOOD + "balance: {queue_size: -1}", "f.yaml:8: balance.queue_size: must be at least 0"),
         (GOOD + "balance: {queue_timeout: .inf}", "f.yaml:8: balance.queue_timeout: must be a fin"),
@@ -321,3 +321,7 @@ def test_any_text_gives_settings_or_mistakes(text: str) -> None:
     except SettingsError as exc:
         explained = any(mistake.line is None or mistake.line >= 1 for mistake in exc.mistakes)
     assert explained
+
+
+def test_variables_that_are_for_others() -> None:
+    assert parse(GOOD, KEY="x", SWITCHYARD_DATA_DIR="/data").endpoints

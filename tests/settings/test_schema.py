@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from router.settings.cache import Cache, EndpointEmbedder
 from router.settings.schema import ApiKey, EndpointSettings, Server, Settings, repetitions
 
 ENDPOINT: dict[str, Any] = {"name": "box", "url": "http://10.0.0.1:8000/v1", "dialect": "chat"}
@@ -237,3 +238,40 @@ def test_repetitions_compare_texts_only() -> None:
         {"name": "a"},
     ]
     assert repetitions(items, {"name": "again"}) == [((5, "name"), "again")]
+
+
+def test_the_threshold_is_the_one_that_the_guard_was_measured_at() -> None:
+    from cache.guard import THRESHOLD
+
+    assert Cache().semantic.threshold == THRESHOLD
+
+
+@pytest.mark.parametrize(
+    ("cache", "place"),
+    [
+        ({"mode": "sometimes"}, "cache.mode"),
+        ({"store": "memcached://x"}, "cache.store"),
+        ({"store": "disk://"}, "cache.store"),
+        ({"ttl": 0}, "cache.ttl"),
+        ({"max_bytes": 0}, "cache.max_bytes"),
+        ({"scope": "all"}, "cache.scope"),
+        ({"semantic": {"threshold": 1.5}}, "cache.semantic.threshold"),
+        ({"semantic": {"self_check": {"share": 2}}}, "cache.semantic.self_check.share"),
+        ({"semantic": {"embedder": "lokal"}}, "cache.semantic.embedder"),
+        ({"semantic": {"embedder": {"endpoint": "box"}}}, "cache.semantic.embedder"),
+        (
+            {"semantic": {"embedder": {"endpoint": "nobody", "model": "e"}}},
+            "cache.semantic.embedder.endpoint",
+        ),
+    ],
+)
+def test_cache_fields_that_are_refused(cache: dict[str, object], place: str) -> None:
+    assert list(faults(endpoints=[ENDPOINT], cache=cache)) == [place]
+
+
+def test_an_endpoint_may_be_the_embedder() -> None:
+    embedder = {"endpoint": ENDPOINT["name"], "model": "e"}
+    settings = Settings.model_validate(
+        {"endpoints": [ENDPOINT], "cache": {"semantic": {"embedder": embedder}}}
+    )
+    assert settings.cache.semantic.embedder == EndpointEmbedder.model_validate(embedder)

@@ -16,7 +16,7 @@ import struct
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 import orjson
 
@@ -226,7 +226,7 @@ class Upstream:
         self._server: asyncio.Server | None = None
         self.address = ""
 
-    async def __aenter__(self) -> Upstream:
+    async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: Wire(self), "127.0.0.1", 0, ssl=self._tls)
         port = self._server.sockets[0].getsockname()[1]

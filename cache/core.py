@@ -1,0 +1,314 @@
+"""The cache as a whole: look up, keep, take back, explain.
+
+    lookup      the exact tier, then, where it is allowed, the semantic one
+    put         keep an answer that was asked for after a look-up
+    invalidate  by entry, tag, model, namespace, or everything
+    reproach    an answer was wrong for its question: it goes, and its neighbourhood is judged
+                more strictly from then on
+
+Nothing here raises for a store that does not answer: a look-up finds nothing then, and nothing is
+kept. Only what somebody asks of the cache itself (``invalidate``, ``explain`` …) says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from cache.answer import Answer
+from cache.controls import Controls
+from cache.embedder import EmbedderError
+from cache.entry import Entry, Rule
+from cache.keys import Keys
+from cache.listener import Listener
+from cache.request import CacheRequest
+from cache.store import Change, Store, StoreError, StoreStats
+
+if TYPE_CHECKING:
+    from cache.semantic import SemanticTier  # which needs numpy
+
+__all__ = ["Lookup", "ResponseCache"]
+
+_JITTER: Final = 0.1
+"""By so much of its TTL an entry may expire early, so that not all do in the same moment."""
+
+_REMEMBERED: Final = 4096
+_MAX_READ: Final = 256
+_MAX_READ_BYTES: Final = 16 * 1024
+"""So many answers of at most such a size are kept ready."""
+
+_MISTAKE_SECONDS: Final = 30 * 86_400.0
+_MARGIN: Final = 0.02
+_STRICTEST: Final = 0.995
+_POLL_SECONDS: Final = 5.0
+
+
+@dataclass(slots=True)
+class Lookup:
+    """What a look-up found. ``tier`` is ``exact`` or ``semantic`` where it is a hit.
+
+    ``epoch`` is None where the store did not answer: what is asked for now must not be kept.
+    ``vector`` is the question's embedding, where it was made.
+    """
+
+    entry: Entry | None = None
+    tier: str = ""
+    similarity: float | None = None
+    epoch: int | None = None
+    vector: bytes = b""
+
+
+class ResponseCache:
+    """Answers by request, in one store. ``clock`` is in Unix seconds.
+
+    It is used between ``open`` and ``close``.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        semantic: SemanticTier | None = None,
+        listener: Listener | None = None,
+        clock: Callable[[], float] = time.time,
+        note: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        self.store = store
+        self.semantic = semantic
+        self.stats: StoreStats | None = None
+        self._listener = listener or Listener()
+        self._clock = clock
+        self._note = note
+        self._opened = False
+        self._opening = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._similar: OrderedDict[str, float] = OrderedDict()
+        self._read: OrderedDict[str, tuple[float, Answer]] = OrderedDict()
+
+    async def open(self) -> None:
+        """Open it; further calls do nothing. What cannot be used is told of: nothing is raised."""
+        async with self._opening:
+            if not self._opened:
+                self._opened = True
+                await self._open()
+
+    async def _open(self) -> None:
+        try:
+            await self.store.start()
+        except StoreError as error:
+            self._note(f"the cache's store cannot be used: {error}")
+        self._tasks = [asyncio.create_task(self._watch(), name="watch the cache's store")]
+        if self.semantic is None:
+            return
+        try:
+            await self.semantic.start()
+        except EmbedderError as error:
+            self._note(f"the semantic tier is off: {error}")
+            await self.semantic.close()
+            self.semantic = None
+            return
+        follow = self.semantic.index.follow(self.store)
+        self._tasks.append(asyncio.create_task(follow, name="follow the cache's store"))
+
+    async def close(self) -> None:
+        """Let go of everything, for good; does nothing where it was never opened."""
+        if not self._opened:
+            return
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        if self.semantic is not None:
+            await self.semantic.close()
+        try:
+            await self.store.close()
+        except StoreError as error:
+            self._note(f"the cache's store did not close properly: {error}")
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                self.stats = await self.store.stats()
+            except StoreError:
+                self.stats = None
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def lookup(self, request: CacheRequest, keys: Keys, controls: Controls) -> Lookup:
+        """Look for an answer, within what the controls allow."""
+        lookup = await self.exact(keys, controls)
+        if lookup.entry is None:
+            await self.similar(lookup, request, keys, controls)
+        return lookup
+
+    async def exact(self, keys: Keys, controls: Controls) -> Lookup:
+        """Look in the exact tier; where nothing may be looked up, for the store's epoch only."""
+        started = time.perf_counter()
+        try:
+            if not controls.lookup:
+                return Lookup(epoch=await self.store.epoch())
+            found = await self.store.get(keys.key)
+        except StoreError:
+            self._listener.looked_up("exact", "error", time.perf_counter() - started)
+            return Lookup()
+        lookup = Lookup(epoch=found.epoch)
+        if found.entry is not None and self._fresh(found.entry, controls):
+            lookup.entry, lookup.tier = found.entry, "exact"
+        result = "hit" if lookup.entry is not None else "miss"
+        self._listener.looked_up("exact", result, time.perf_counter() - started)
+        return lookup
+
+    async def similar(
+        self, lookup: Lookup, request: CacheRequest, keys: Keys, controls: Controls
+    ) -> None:
+        """Look in the semantic tier, where it is allowed, after ``exact`` has found nothing."""
+        if lookup.epoch is not None and controls.lookup and self._judges(request, controls):
+            await self._find_similar(lookup, request, keys, controls)
+
+    def _fresh(self, entry: Entry, controls: Controls) -> bool:
+        return controls.max_age is None or self._clock() - entry.created <= controls.max_age
+
+    def _judges(self, request: CacheRequest, controls: Controls) -> bool:
+        """Whether the semantic tier is asked."""
+        if self.semantic is None or not controls.semantic or request.text is None:
+            return False
+        if request.exact_only is None:
+            return True
+        self._listener.skipped(request.exact_only)
+        return False
+
+    async def _find_similar(
+        self, lookup: Lookup, request: CacheRequest, keys: Keys, controls: Controls
+    ) -> None:
+        assert self.semantic is not None
+        assert request.text is not None
+        started = time.perf_counter()
+        judgement = await self.semantic.judge(keys.namespace, request.text, controls.threshold)
+        lookup.vector = judgement.vector
+        result = "miss"
+        for candidate in judgement.matches:
+            try:
+                found = await self.store.get(candidate.key)
+            except StoreError:
+                result = "error"
+                break
+            if found.entry is None:
+                self.semantic.index.apply([Change(removed=candidate.key)])
+            elif self._fresh(found.entry, controls):
+                lookup.entry, lookup.tier = found.entry, "semantic"
+                lookup.similarity = candidate.similarity
+                self._remember(candidate.key, candidate.similarity)
+                self._listener.matched(candidate.similarity)
+                result = "hit"
+                break
+        self._listener.looked_up("semantic", result, time.perf_counter() - started)
+
+    def _remember(self, key: str, similarity: float) -> None:
+        """How far away a question was that got this answer, in case it is called wrong."""
+        self._similar[key] = max(similarity, self._similar.pop(key, 0.0))
+        if len(self._similar) > _REMEMBERED:
+            self._similar.popitem(last=False)
+
+    def answer(self, entry: Entry) -> Answer:
+        """The answer in an entry; raises ValueError. What is asked for again and again is read
+        once. Nothing in it may be changed.
+        """
+        known = self._read.get(entry.key)
+        if known is not None and known[0] == entry.created:
+            self._read.move_to_end(entry.key)
+            return known[1]
+        answer = Answer.decode(entry.body)
+        if len(entry.body) <= _MAX_READ_BYTES:
+            self._read[entry.key] = (entry.created, answer)
+            if len(self._read) > _MAX_READ:
+                self._read.popitem(last=False)
+        return answer
+
+    async def put(
+        self,
+        request: CacheRequest,
+        keys: Keys,
+        answer: Answer,
+        lookup: Lookup,
+        controls: Controls,
+        *,
+        model: str | None = None,
+    ) -> bool:
+        """Keep an answer to a request that was looked up before it was asked for. Returns whether
+        it is kept. Where another model answered than the one that was asked for it is ``model``,
+        and ``keys`` are those under it.
+        """
+        if lookup.epoch is None or not controls.store:
+            return False
+        try:
+            body = answer.encode()
+        except ValueError:
+            return False
+        now = self._clock()
+        entry = Entry(
+            key=keys.key,
+            namespace=keys.namespace,
+            kind=request.kind,
+            model=model or request.model,
+            created=now,
+            expires=now + controls.ttl * (1 - _JITTER * random.random()),
+            epoch=lookup.epoch,
+            body=body,
+            tags=controls.tags,
+        )
+        if not answer.calls and self._judges(request, controls):
+            entry = await self._findable(entry, request.text or "", lookup.vector)
+        try:
+            kept = await self.store.put(entry)
+        except StoreError:
+            return False
+        self._listener.stored(kept)
+        return kept
+
+    async def _findable(self, entry: Entry, text: str, vector: bytes) -> Entry:
+        """The entry with what it takes to be found by similar questions, where it may be."""
+        assert self.semantic is not None
+        if self.semantic.refuses(entry.namespace, text) is not None:
+            return entry
+        try:
+            vector = vector or (await self.semantic.embedded(text)).tobytes()
+        except EmbedderError:
+            return entry
+        return replace(entry, text=text, embedder=self.semantic.embedder.name, vector=vector)
+
+    async def invalidate(self, rule: Rule) -> int:
+        """See ``Store.invalidate``; raises StoreError."""
+        return await self.store.invalidate(rule)
+
+    async def reproach(self, key: str) -> float | None:
+        """The entry with this key was a wrong answer: it goes. Raises StoreError.
+
+        Returns the similarity that questions near its own have to have from now on; None where
+        the entry cannot be found by similar ones, and KeyError where there is none.
+        """
+        entry = (await self.store.get(key)).entry
+        if entry is None:
+            raise KeyError(key)
+        await self.invalidate(Rule("entry", key))
+        similarity = self._similar.pop(key, None)
+        if not entry.vector or similarity is None:
+            return None
+        required = min(_STRICTEST, similarity + _MARGIN)
+        now = self._clock()
+        mistake = replace(
+            entry,
+            key=os.urandom(16).hex(),
+            kind="mistake",
+            created=now,
+            expires=now + _MISTAKE_SECONDS,
+            epoch=await self.store.epoch(),
+            body=b"{}",
+            tags=(f"requires:{required:.4f}",),
+        )
+        await self.store.put(mistake)
+        return required

@@ -1,0 +1,144 @@
+"""The semantic tier: the same question in other words.
+
+    gate        is this a text that can be judged at all
+    embedder    does it understand every token, in its window
+    index       which stored questions of the same namespace are near
+    guard       is one of them the same question
+
+A stored answer is given only where all four agree; each has its reason where it does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from cache.embedder import Embedder, EmbedderError
+from cache.guard import gate, profile, veto, warm
+from cache.index import Candidate, VectorIndex
+from cache.listener import Listener
+from cache.offload import Busy, Offload
+from cache.selfcheck import SelfCheck
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32]
+
+__all__ = ["Considered", "Judgement", "SemanticTier"]
+
+_EMBED_SECONDS: Final = 2.0
+_CANDIDATES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A stored question that was near, and why its answer is not given; None: it may be."""
+
+    candidate: Candidate
+    reason: str | None
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What the tier thinks of a question.
+
+    ``skipped`` is why it was not judged. ``vector`` is the question's, as bytes of float32; empty
+    where it was not embedded. ``considered`` are the stored questions near it, nearest first.
+    """
+
+    skipped: str | None = None
+    vector: bytes = b""
+    considered: list[Considered] = field(default_factory=list)
+
+    @property
+    def matches(self) -> list[Candidate]:
+        """The stored questions whose answer may be given, nearest first."""
+        return [one.candidate for one in self.considered if one.reason is None]
+
+
+class SemanticTier:
+    """Finds stored questions that a question is the same as. ``offload`` is the index's, which
+    ends with the tier.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        index: VectorIndex,
+        check: SelfCheck,
+        listener: Listener,
+        offload: Offload,
+    ) -> None:
+        self.embedder = embedder
+        self.index = index
+        self.check = check
+        self._listener = listener
+        self._offload = offload
+
+    def refuses(self, namespace: str, text: str) -> str | None:
+        """Why this text is not judged; None where it is."""
+        reason = gate(text) or self.embedder.refuses(text)
+        if reason is None and self.check.is_off(namespace):
+            reason = "self_check"
+        return reason
+
+    async def start(self) -> None:
+        """Make ready; raises EmbedderError."""
+        await asyncio.to_thread(warm)
+        await self.embedder.start()
+
+    async def close(self) -> None:
+        """Let go of everything; called once, also when ``start`` failed."""
+        await self.embedder.close()
+        self._offload.close()
+
+    async def embedded(self, text: str) -> Vector:
+        """The text's embedding; raises EmbedderError."""
+        try:
+            async with asyncio.timeout(_EMBED_SECONDS):
+                vectors = await self.embedder.embed([text])
+        except TimeoutError:
+            raise EmbedderError(f"no embedding within {_EMBED_SECONDS:g} s") from None
+        vector: Vector = vectors[0]
+        return vector
+
+    async def judge(
+        self, namespace: str, text: str, threshold: float, *, thoroughly: bool = False
+    ) -> Judgement:
+        """Judge a question. It ends at the first match but when it is to be done ``thoroughly``,
+        where a namespace without entries is not skipped either.
+        """
+        judgement = Judgement(self.refuses(namespace, text))
+        if judgement.skipped is not None:
+            self._listener.skipped(judgement.skipped)
+            return judgement
+        if not (thoroughly or self.index.has(namespace)):
+            return judgement
+        try:
+            vector = await self.embedded(text)
+            judgement.vector = vector.tobytes()
+            near = await self.index.search(
+                namespace, vector, threshold=threshold, limit=_CANDIDATES
+            )
+        except EmbedderError:
+            judgement.skipped = "embedder"
+        except (Busy, TimeoutError):
+            judgement.skipped = "busy"
+        if judgement.skipped is not None:
+            self._listener.skipped(judgement.skipped)
+            return judgement
+        asked = profile(text)
+        for candidate in near:
+            why = veto(asked, profile(candidate.text), candidate.similarity)
+            if why is None:
+                judgement.considered.append(Considered(candidate, None))
+                if not thoroughly:
+                    break
+            else:
+                self._listener.vetoed(why.reason)
+                judgement.considered.append(Considered(candidate, why.reason, why.detail))
+        return judgement

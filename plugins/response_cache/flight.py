@@ -1,0 +1,236 @@
+"""One call to the fleet, and everybody who waits for its answer.
+
+The call is made by a task of its own, for a *carrier*: an exchange like the one that began it. Who
+began it and who joined later are alike: what comes is passed on to each as their own, at once and
+in the call that brings it, no matter when they came. A client that leaves ends the call only when
+it was the last one there.
+
+A slow client keeps only itself waiting, and is let go of when more is held for it than may be. When
+all of them are slow, so is the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from cache.answer import Answer
+from router.errors import RouterError
+from router.exchange import Exchange
+from router.wire.frame import Frame
+
+if TYPE_CHECKING:
+    from plugins.response_cache.participant import Participant
+
+__all__ = ["Flight", "Overheard", "carrier_of"]
+
+_END_SECONDS: Final = 2.0
+"""So long the last that leaves waits to be told what the call cost."""
+
+_MAX_HELD: Final = 16 * 1024 * 1024
+"""So many bytes of events are kept for those who join late; past it nobody can join."""
+
+
+def carrier_of(exchange: Exchange, body: dict[str, Any]) -> Exchange:
+    """An exchange like this one with this body, that answers to no client."""
+    carrier = Exchange(
+        id=exchange.id,
+        operation=exchange.operation,
+        route=exchange.route,
+        method=exchange.method,
+        headers=exchange.headers,
+        remote=exchange.remote,
+        started=exchange.started,
+    )
+    carrier.caller = exchange.caller
+    carrier.body = body
+    carrier.model = exchange.model
+    carrier.stream = exchange.stream
+    if exchange.record is not None:
+        carrier.record = Overheard()
+    return carrier
+
+
+class Overheard:
+    """Implements ``router.exchange.Record``: keeps what the records of the clients are given.
+
+    ``final`` is the final Response object, ``left`` what there was of it where all have left.
+    """
+
+    def __init__(self) -> None:
+        self.final: dict[str, Any] | None = None
+        self.hidden: Mapping[str, str] = {}
+        self.left: dict[str, Any] | None = None
+
+    async def finish(
+        self, response: dict[str, Any], hidden: Mapping[str, str], last: Frame | None
+    ) -> bool:
+        """See ``Record.finish``."""
+        self.final, self.hidden = response, hidden
+        return True
+
+    def abandon(self, response: dict[str, Any], hidden: Mapping[str, str]) -> None:
+        """See ``Record.abandon``: this is as far as it came."""
+        self.left, self.hidden = response, hidden
+
+
+class Flight:
+    """Implements ``router.exchange.Sink`` for the call.
+
+    ``complete`` is set when nothing more will come, ``done`` when the call is over, too.
+
+    ``promoted``: the call before it failed, and those who waited for that wait for this one.
+    ``capture`` makes the canonical answer of what came. ``epoch`` is the store's of before it.
+    """
+
+    def __init__(
+        self,
+        carrier: Exchange,
+        capture: Callable[[Flight], Answer | None],
+        *,
+        promoted: bool = False,
+        epoch: int | None = None,
+    ) -> None:
+        self.carrier = carrier
+        self.promoted = promoted
+        self.epoch = epoch
+        self._capture = capture
+        self._captured: tuple[Answer | None] | None = None
+        self._paid = False
+        self._given_up = False
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.error: RouterError | None = None
+        self.complete = asyncio.Event()
+        self.done = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        self._frames: list[Frame] = []
+        self._came = 0
+        self._held = 0
+        self._dropped = 0
+        self._opened = False
+        self._participants: list[Participant] = []
+        self._room = asyncio.Event()
+
+    @property
+    def joinable(self) -> bool:
+        """Whether somebody who comes now can still be told everything."""
+        return not self._given_up and self.error is None and self._came <= _MAX_HELD
+
+    @property
+    def whole(self) -> Sequence[Frame]:
+        """Every event that came; empty where they were too many to be kept."""
+        return self._frames if self._came <= _MAX_HELD else ()
+
+    def since(self, position: int) -> list[Frame]:
+        """The events from this position on."""
+        return self._frames[position - self._dropped :]
+
+    @property
+    def position(self) -> int:
+        """How many events there were."""
+        return self._dropped + len(self._frames)
+
+    def join(self, participant: Participant) -> None:
+        """Tell it what comes."""
+        self._participants.append(participant)
+
+    async def leave(self, participant: Participant) -> None:
+        """It wants to hear no more; the last that leaves ends the call."""
+        first = self._participants[0] is participant
+        self._participants.remove(participant)
+        self._room.set()
+        if not self._participants and not self.done.is_set() and self.task is not None:
+            self._given_up = True
+            self.task.cancel()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_END_SECONDS):
+                    await self.done.wait()
+        if first and not self._paid and self.done.is_set():
+            # What the call cost is counted once: for who has been there longest.
+            self._paid = True
+            participant.exchange.usage = self.carrier.usage
+
+    def canonical(self) -> Answer | None:
+        """What was answered, once the call is over; None where it can not be given again."""
+        if self._captured is None:
+            self._captured = (self._capture(self),)
+        return self._captured[0]
+
+    def made_room(self) -> None:
+        """A participant may have caught up."""
+        self._forget()
+        self._room.set()
+
+    @property
+    def paused(self) -> bool:
+        """See ``Sink.paused``."""
+        return bool(self._participants) and all(one.behind for one in self._participants)
+
+    @property
+    def opened(self) -> bool:
+        """See ``Sink.opened``."""
+        return self._opened
+
+    async def resumed(self) -> None:
+        """See ``Sink.resumed``."""
+        while self.paused:
+            self._room.clear()
+            await self._room.wait()
+
+    def open(self, headers: Mapping[str, str]) -> None:
+        """See ``Sink.open``."""
+        self._opened = True
+        self.headers = dict(headers)
+        self._tell()
+
+    def feed(self, batch: Sequence[Frame]) -> None:
+        """See ``Sink.feed``."""
+        self._frames.extend(batch)
+        size = sum(len(frame.data) for frame in batch)
+        self._came += size
+        self._held += size
+        self._tell()
+        self._forget()
+        if self._held > _MAX_HELD:
+            self._let_go()
+
+    def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        """See ``Sink.finish``."""
+        self.body, self.headers = body, dict(headers)
+        self.end()
+
+    def end(self) -> None:
+        """See ``Sink.end``."""
+        self.complete.set()
+        for participant in tuple(self._participants):
+            participant.wake()
+
+    def landed(self, error: RouterError | None) -> None:
+        """The call is over."""
+        self.error = error
+        self.end()
+        self.done.set()
+
+    def _tell(self) -> None:
+        for participant in tuple(self._participants):
+            participant.deliver()
+
+    def _forget(self) -> None:
+        """Drop what everybody has been told, once it is too much to be kept for others."""
+        if self._came <= _MAX_HELD:
+            return
+        told = min((one.position for one in self._participants if one.live), default=self.position)
+        if told > self._dropped:
+            count = told - self._dropped
+            self._held -= sum(len(frame.data) for frame in self._frames[:count])
+            del self._frames[:count]
+            self._dropped = told
+
+    def _let_go(self) -> None:
+        """Let go of those for whom all of this is held: others have long been told."""
+        for participant in tuple(self._participants):
+            if participant.live and participant.behind and participant.position == self._dropped:
+                participant.cut()

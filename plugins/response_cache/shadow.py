@@ -1,0 +1,107 @@
+"""The self-check: a share of the semantic hits is also sent upstream, and compared.
+
+What comes of it is an estimate of how often the semantic tier is wrong; where it is wrong too
+often it switches itself off (``cache.selfcheck``).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from cache.agreement import agrees
+from cache.answer import Answer
+from cache.core import ResponseCache
+from cache.embedder import EmbedderError
+from plugins.response_cache.flight import Flight
+from router.errors import RouterError
+from router.generations import Generation
+from router.plugin import Proceed
+from router.telemetry.cache_metrics import CacheMetrics
+from router.telemetry.log import get_logger
+from router.telemetry.tasks import Tasks
+
+if TYPE_CHECKING:
+    from cache.semantic import SemanticTier
+
+__all__ = ["Shadow"]
+
+_log = get_logger("plugins.response_cache")
+
+_AT_ONCE: Final = 8
+_WORDS: Final = 120
+"""So much of an answer is compared: what an embedder takes, and what an answer begins with."""
+
+
+class Shadow:
+    """Compares hits with what the model says, in tasks of its own. ``share`` of them."""
+
+    def __init__(
+        self,
+        cache: ResponseCache,
+        share: float,
+        metrics: CacheMetrics,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._cache = cache
+        self._share = share
+        self._metrics = metrics
+        self._chance = chance
+        self._tasks = Tasks()
+
+    def check(
+        self,
+        namespace: str,
+        told: Answer,
+        flight: Flight,
+        proceed: Proceed,
+        generation: Generation,
+    ) -> None:
+        """Perhaps compare ``told``, the answer that was given, with the one that ``flight``
+        brings, which is begun for that, with the plugins of ``generation``.
+        """
+        semantic = self._cache.semantic
+        if semantic is None or len(self._tasks) >= _AT_ONCE or self._chance() >= self._share:
+            return
+        work = self._compare(semantic, namespace, told, flight, proceed)
+        generation.enter()
+        task = self._tasks.spawn(work, f"{flight.carrier.id} compared")
+        task.add_done_callback(lambda _: generation.leave())
+
+    async def stop(self) -> None:
+        """Compare nothing more."""
+        await self._tasks.close()
+
+    async def _compare(
+        self,
+        semantic: SemanticTier,
+        namespace: str,
+        told: Answer,
+        flight: Flight,
+        proceed: Proceed,
+    ) -> None:
+        try:
+            await proceed(flight.carrier, flight)
+            fresh = flight.canonical()
+            if fresh is None:
+                return
+            similarity = await _similarity(semantic, told.text, fresh.text)
+        except (RouterError, EmbedderError) as error:
+            _log.info("hit not compared", request_id=flight.carrier.id, error=str(error))
+            return
+        agreed = not fresh.calls and agrees(told.text, fresh.text, similarity)
+        self._metrics.compared(agreed)
+        if semantic.check.record(namespace, agreed):
+            _log.warning(
+                "semantic tier switched off: too many of its hits were wrong", namespace=namespace
+            )
+
+
+async def _similarity(semantic: SemanticTier, one: str, other: str) -> float | None:
+    """How similar the beginnings of two answers are; None where that cannot be said."""
+    texts = [" ".join(text.split()[:_WORDS]) for text in (one, other)]
+    if any(not text or semantic.embedder.refuses(text) for text in texts):
+        return None
+    one_vector, other_vector = [await semantic.embedded(text) for text in texts]
+    return float(one_vector @ other_vector)

@@ -1,0 +1,283 @@
+"""What the cache has to know of an API to answer in its place.
+
+A surface reads a request, makes a canonical answer of what its clients were sent, and renders one
+for a client. Further surfaces join by being added to ``SURFACES``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import orjson
+
+from cache.answer import Answer
+from cache.request import Bypass, CacheRequest, from_chat, from_responses
+from plugins.response_cache.flight import Overheard
+from router.drafts import new_draft
+from router.errors import RouterError
+from router.exchange import Exchange, Operation
+from router.translate.draft import Draft
+from router.translate.follow import TERMINAL, ChatFollower, ResponseFollower
+from router.translate.replay import replay
+from router.translate.replay_chat import answer_of_chat, chunks, completion
+from router.translate.states import State
+from router.wire.frame import Frame
+
+__all__ = ["SURFACES", "Rendering", "Surface", "Told"]
+
+
+_WITH_USAGE: Final = {"include_usage": True}
+
+
+class Rendering(Protocol):
+    """One answer, told to one client in the form it asked for.
+
+    ``draft``, ``final`` and ``hidden`` are what its record is given, where it has one.
+    """
+
+    draft: Draft | None
+    final: dict[str, Any] | None
+    hidden: Mapping[str, str]
+
+    def opening(self) -> list[Frame]:
+        """What a stream begins with while there is no output yet."""
+        ...
+
+    def replay(self, answer: Answer) -> list[Frame]:
+        """A whole stream of a canonical answer, less what ``opening`` has told."""
+        ...
+
+    def whole(self, answer: Answer) -> bytes:
+        """The body of a canonical answer."""
+        ...
+
+    def follow(self, batch: Sequence[Frame]) -> list[Frame]:
+        """Events that another client is sent, as this one's."""
+        ...
+
+    def follow_whole(self, body: bytes) -> bytes:
+        """The body that another client is sent, as this one's."""
+        ...
+
+    def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
+        """The end of a stream that cannot go on, with the output so far."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a call brought: its final Response object where that is known, its body or its events,
+    and its ``usage`` as a Response has it.
+    """
+
+    final: dict[str, Any] | None
+    body: bytes
+    frames: Sequence[Frame]
+    usage: dict[str, Any] | None
+
+
+class Surface(Protocol):
+    """See the module."""
+
+    def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
+        """The canonical request, or why it has none."""
+        ...
+
+    def carried(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body of a call whose answer is told to others, too, and kept."""
+        ...
+
+    def rendering(self, exchange: Exchange) -> Rendering:
+        """How this client is answered."""
+        ...
+
+    def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
+        """How the client is answered for whom the carrier's call is made."""
+        ...
+
+    def answer(self, told: Told) -> dict[str, Any] | None:
+        """What was answered, as a Response object; None for what is no complete answer."""
+        ...
+
+
+class _Responses:
+    def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
+        return from_responses(body)
+
+    def carried(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
+    def rendering(self, exchange: Exchange) -> Rendering:
+        return _ResponseRendering(exchange)
+
+    def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
+        return _LeadingResponse(exchange, carrier)
+
+    def answer(self, told: Told) -> dict[str, Any] | None:
+        if told.final is not None:
+            return told.final
+        if told.body:
+            return _object(orjson.loads(told.body))
+        if told.frames and told.frames[-1].type == "response.completed":
+            return _object(told.frames[-1].json().get("response"))
+        return None
+
+
+class _ResponseRendering:
+    def __init__(self, exchange: Exchange) -> None:
+        self.draft: Draft | None = exchange.draft or new_draft(
+            exchange.body, muted=not exchange.stream
+        )
+        self.final: dict[str, Any] | None = None
+        self.hidden: Mapping[str, str] = {}
+        self._follower: ResponseFollower | None = None
+
+    def opening(self) -> list[Frame]:
+        return self._draft.open()
+
+    def replay(self, answer: Answer) -> list[Frame]:
+        played = replay(self._draft, _told(answer))
+        self.final, self.hidden = played.final, played.hidden
+        return played.frames
+
+    def whole(self, answer: Answer) -> bytes:
+        self.replay(answer)
+        return orjson.dumps(self.final)
+
+    def follow(self, batch: Sequence[Frame]) -> list[Frame]:
+        follower = self._following()
+        frames = follower.frames(batch)
+        self.final = follower.final
+        return frames
+
+    def follow_whole(self, body: bytes) -> bytes:
+        self.final = self._following().whole(orjson.loads(body))
+        return orjson.dumps(self.final)
+
+    def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
+        if self._follower is None:
+            failed = self._draft.finished("failed", output, None, error=error.response_error())
+            frames = [*self._draft.open(), self._draft.end(failed)]
+            self.final = failed
+            return frames
+        frames = self._follower.fail(error)
+        self.final = self._follower.final
+        return frames
+
+    @property
+    def _draft(self) -> Draft:
+        assert self.draft is not None
+        return self.draft
+
+    def _following(self) -> ResponseFollower:
+        if self._follower is None:
+            self._follower = ResponseFollower(self._draft)
+        return self._follower
+
+
+class _LeadingResponse(_ResponseRendering):
+    """The call is made with this client's own draft, so that what comes is its own already."""
+
+    def __init__(self, exchange: Exchange, carrier: Exchange) -> None:
+        super().__init__(exchange)
+        self._carrier = carrier
+        carrier.draft = self.draft
+
+    def follow(self, batch: Sequence[Frame]) -> list[Frame]:
+        if batch[-1].type in TERMINAL:
+            self.final = batch[-1].json()["response"]
+            self.draft = self._carrier.draft  # a hedged call goes on with a copy
+        return list(batch)
+
+    def follow_whole(self, body: bytes) -> bytes:
+        record = self._carrier.record
+        if isinstance(record, Overheard):
+            self.final = record.final
+        return body
+
+    def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
+        self.draft = copy(self._carrier.draft)  # others may go on with the call
+        if self._draft.state is State.ENDED:
+            return []
+        return super().fail(error, output)
+
+
+class _Chat:
+    def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
+        return from_chat(body)
+
+    def carried(self, body: dict[str, Any]) -> dict[str, Any]:
+        if not body.get("stream"):
+            return body
+        # Those who do not want the usage are spared it; who wants it could not be given it.
+        return {**body, "stream_options": {**(body.get("stream_options") or {}), **_WITH_USAGE}}
+
+    def rendering(self, exchange: Exchange) -> Rendering:
+        return _ChatRendering(exchange)
+
+    def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
+        return _ChatRendering(exchange)
+
+    def answer(self, told: Told) -> dict[str, Any] | None:
+        sent = told.body or [frame.data for frame in told.frames]
+        return answer_of_chat(sent, usage=told.usage)
+
+
+class _ChatRendering:
+    draft: Draft | None = None
+    final: dict[str, Any] | None = None
+    hidden: Mapping[str, str] = {}
+
+    def __init__(self, exchange: Exchange) -> None:
+        options = exchange.body.get("stream_options") or {}
+        self._wants_usage = bool(options.get("include_usage"))
+        self._id = f"chatcmpl-{os.urandom(12).hex()}"
+        self._follower = ChatFollower(self._id, self._wants_usage)
+
+    def opening(self) -> list[Frame]:
+        return []
+
+    def replay(self, answer: Answer) -> list[Frame]:
+        return chunks(
+            _told(answer),
+            id=self._id,
+            created=int(time.time()),
+            include_usage=self._wants_usage,
+        )
+
+    def whole(self, answer: Answer) -> bytes:
+        return orjson.dumps(completion(_told(answer), id=self._id, created=int(time.time())))
+
+    def follow(self, batch: Sequence[Frame]) -> list[Frame]:
+        return self._follower.frames(batch)
+
+    def follow_whole(self, body: bytes) -> bytes:
+        return self._follower.whole(body)
+
+    def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
+        return [Frame("", orjson.dumps(error.envelope()))]
+
+
+def _told(answer: Answer) -> dict[str, Any]:
+    return {
+        "model": answer.model,
+        "output": answer.output,
+        "usage": answer.usage,
+        "fields": answer.fields,
+        "hidden": answer.hidden,
+    }
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) else None
+
+
+SURFACES: Final[Mapping[Operation, Surface]] = {
+    Operation.RESPONSES: _Responses(),
+    Operation.CHAT: _Chat(),
+}
