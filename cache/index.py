@@ -48,7 +48,9 @@ _SLICE: Final = 0.001
 """So many seconds of changes are applied before others have their turn."""
 
 _TEND_SECONDS: Final = 1.0
-_GRAPH_BATCH: Final = 16
+_GRAPH_BATCH: Final = 4
+"""Searches wait while so many rows are put into a graph."""
+
 _GRAPH_PAUSE: Final = 0.005
 """After a batch, which takes about as long: half a core at most."""
 

@@ -77,8 +77,10 @@ def replay(draft: Draft, answer: Mapping[str, Any]) -> Replay:
     fields = retold(draft, answer["fields"], told=told)
     fields["model"] = draft.echo["model"]
     output, hidden = _renewed(draft, answer)
-    frames = draft.open(draft.snapshot("in_progress", **fields))
-    if not draft.muted:
+    if draft.muted:
+        frames = draft.open()
+    else:
+        frames = draft.open(draft.snapshot("in_progress", **fields))
         for index, item in enumerate(output):
             draft.advance(State.ITEM)
             _tell(draft, index, item, frames)
