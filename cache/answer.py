@@ -113,7 +113,7 @@ class Answer:
     def encode(self) -> bytes:
         """As JSON; raises ValueError for what JSON cannot say."""
         try:
-            return orjson.dumps(
+            written = orjson.dumps(
                 {
                     "v": _VERSION,
                     "model": self.model,
@@ -125,6 +125,8 @@ class Answer:
             )
         except TypeError:
             raise ValueError("The answer cannot be written as JSON.") from None
+        # Copied: what orjson returns keeps the whole buffer it was written into.
+        return bytes(memoryview(written))
 
     @staticmethod
     def decode(data: bytes) -> Answer:

@@ -49,7 +49,15 @@ from router.web.routes import Apis, add_routes
 from router.web.service import Service
 from router.web.stored import StoredApi
 
-__all__ = ["FLEET", "FRONT", "RELOADER", "create_app", "load_plugins", "package_version"]
+__all__ = [
+    "CACHE",
+    "FLEET",
+    "FRONT",
+    "RELOADER",
+    "create_app",
+    "load_plugins",
+    "package_version",
+]
 
 _log = get_logger("router.app")
 
@@ -58,6 +66,9 @@ FRONT: Final = web.AppKey("front", Front)
 
 FLEET: Final = web.AppKey("fleet", Fleet)
 """Where an application keeps its endpoints and their slots, for whoever runs it to look at."""
+
+CACHE: Final = web.AppKey("cache", ResponseCache)
+"""Where an application keeps its response cache."""
 
 RELOADER: Final = web.AppKey("reloader", Reloader)
 """Where an application keeps what gives it another configuration while it runs."""
@@ -94,6 +105,7 @@ def create_app(config: Settings) -> web.Application:
     app = web.Application(client_max_size=front.max_body)
     app[FRONT] = front
     app[FLEET] = fleet
+    app[CACHE] = cache
     app[RELOADER] = reloader = Reloader(config, make_plugins, fleet, generations, metrics)
     add_routes(
         app,

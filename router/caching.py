@@ -70,8 +70,8 @@ def semantic_problem(settings: Semantic) -> str | None:
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         return (
-            f"{', '.join(missing)} not installed: only the exact tier is used "
-            "(pip install 'llm-switchyard[semantic]')"
+            f"{' and '.join(missing)} not installed "
+            "(pip install 'llm-switchyard[semantic]'); only the exact tier is used"
         )
     return None
 

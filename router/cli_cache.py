@@ -24,8 +24,8 @@ def glance(settings: Settings) -> tuple[bool, str]:
     kind = cache.store.get_secret_value().partition("://")[0]
     line = f"cache  {cache.mode}, {kind}: {told}"
     if cache.semantic.enabled:
-        line += f"; semantic tier {f'FAILED: {semantic}' if semantic else 'ok'}"
-    return store is None and semantic is None, line
+        line += f"; semantic tier {f'off: {semantic}' if semantic else 'ok'}"
+    return store is None, line
 
 
 async def _store_problem(cache: Cache) -> str | None:

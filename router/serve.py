@@ -15,7 +15,8 @@ from typing import Final
 
 from aiohttp import web
 
-from router.app import FRONT, RELOADER, create_app
+from cache.core import ResponseCache
+from router.app import CACHE, FRONT, RELOADER, create_app
 from router.following import Following
 from router.settings.schema import Settings
 from router.settings.watch import ConfigFile
@@ -85,7 +86,7 @@ async def serve(
             _log.info("listening", url=url, endpoints=[e.name for e in settings.endpoints])
             if on_ready is not None:
                 on_ready(url)
-            gc.freeze()  # what is there now stays for good: no need to look through it again
+            background.spawn(_freeze(app[CACHE]), "freeze what stays")
             if config is not None:
                 following = Following(config, app[RELOADER])
                 app[RELOADER].again = following.again
@@ -98,6 +99,16 @@ async def serve(
         finally:
             await background.close()
             await runner.cleanup()
+
+
+async def _freeze(cache: ResponseCache) -> None:
+    """What is there now stays for good, and so does what the cache has kept from before: no need
+    to look through it again whenever garbage is collected.
+    """
+    gc.freeze()
+    if cache.semantic is not None:
+        await cache.semantic.index.ready.wait()
+        gc.freeze()
 
 
 async def _drain(front: Front, seconds: float, hurry: asyncio.Event) -> None:

@@ -54,7 +54,9 @@ class RedisClient:
             "retry": Retry(NoBackoff(), 0),
             "retry_on_error": [],
             "socket_connect_timeout": connect_timeout,
-            "socket_timeout": timeout,
+            # It is given a deadline here: its own goes through wait_for, which may lose a
+            # cancellation before Python 3.12.
+            "socket_timeout": None,
             "protocol": 2,
             "driver_info": None,
         }
@@ -64,6 +66,7 @@ class RedisClient:
         self._idle: list[AbstractConnection] = []
         self._free = asyncio.Semaphore(connections)
         self._timeout = timeout
+        self._connect_timeout = connect_timeout + timeout
         self._prefix = f"{{{prefix}}}:"
         self._closed = asyncio.Event()
         self._epoch = 0
@@ -124,10 +127,12 @@ class RedisClient:
             self._connections.add(connection)
         try:
             if not await _usable(connection):
-                await connection.disconnect()
-                await connection.connect()  # type: ignore[no-untyped-call]
-            await connection.send_command(*words)
-            return await connection.read_response()
+                async with asyncio.timeout(self._connect_timeout):
+                    await connection.disconnect()
+                    await connection.connect()  # type: ignore[no-untyped-call]
+            async with asyncio.timeout(self._timeout):
+                await connection.send_command(*words)
+                return await connection.read_response()
         finally:
             # One on which something went wrong, or was left unread, has ended itself.
             self._idle.append(connection)

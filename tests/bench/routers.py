@@ -26,6 +26,7 @@ OWNER: Final = "bench"
 """The name of the client key, to which everything that is stored belongs."""
 
 _KEY_VARIABLE: Final = "BENCH_CLIENT_KEY"
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,19 @@ class Routers:
     key: str
 
     async def start(
-        self, process: str, name: str, dialect: str, state: Mapping[str, Any]
+        self,
+        process: str,
+        name: str,
+        dialect: str,
+        state: Mapping[str, Any],
+        more: Mapping[str, Any] = _NOTHING,
     ) -> Target:
-        """One more router, called ``process`` in logs and ``name`` in tables, when it answers."""
+        """One more router, called ``process`` in logs and ``name`` in tables, when it answers.
+        ``more`` are further sections of its configuration.
+        """
         port = free_port()
         config = self.directory / f"router-{process}.yaml"
-        config.write_text(yaml.safe_dump(self._config(port, dialect, state)))
+        config.write_text(yaml.safe_dump({**self._config(port, dialect, state), **more}))
         child = self.children.start(
             process,
             self.core,

@@ -113,7 +113,7 @@ def _names(
     return [name for name in known if name in names]
 
 
-def _cores() -> tuple[int, int]:
+def cores() -> tuple[int, int]:
     """The core of the proxies and the core of mock and load."""
     if sys.platform != "linux":
         raise BenchError("the benchmark reads /proc and pins processes: it needs Linux")
@@ -123,7 +123,7 @@ def _cores() -> tuple[int, int]:
     return cores[-1], cores[0]
 
 
-def _allow_sockets() -> None:
+def allow_sockets() -> None:
     """Each held stream takes two sockets in a proxy; children inherit the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 4 * HELD_STREAMS
@@ -140,7 +140,7 @@ class _Run:
         self._options = options
         self._directory = directory
         self._children = children
-        self._router_core, self._load_core = _cores()
+        self._router_core, self._load_core = cores()
         self._key = f"bench-{secrets.token_hex(16)}"
         self._targets: list[Target] = []
         self.figures = Figures()
@@ -292,7 +292,7 @@ async def _main(options: argparse.Namespace) -> int:
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
-    _allow_sockets()
+    allow_sockets()
     began = time.monotonic()
     directory = Path(tempfile.mkdtemp(prefix="switchyard-bench-"))
     code = 1
