@@ -43,6 +43,10 @@ _MAX_READ: Final = 256
 _MAX_READ_BYTES: Final = 16 * 1024
 """So many answers of at most such a size are kept ready."""
 
+_EMBEDDED_AT_ONCE: Final = 2
+_MAX_WAITING: Final = 10_000
+"""So many entries wait to be embedded; more than that can be found exactly only."""
+
 _MISTAKE_SECONDS: Final = 30 * 86_400.0
 _MARGIN: Final = 0.02
 _STRICTEST: Final = 0.995
@@ -89,6 +93,8 @@ class ResponseCache:
         self._opening = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._similar: OrderedDict[str, float] = OrderedDict()
+        self._embedding = asyncio.Semaphore(_EMBEDDED_AT_ONCE)
+        self._embeddings: set[asyncio.Task[None]] = set()
         self._read: OrderedDict[str, tuple[float, Answer]] = OrderedDict()
 
     async def open(self) -> None:
@@ -120,9 +126,10 @@ class ResponseCache:
         """Let go of everything, for good; does nothing where it was never opened."""
         if not self._opened:
             return
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._embeddings]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks = []
         if self.semantic is not None:
             await self.semantic.close()
@@ -261,25 +268,43 @@ class ResponseCache:
             body=body,
             tags=controls.tags,
         )
+        text = ""
         if not answer.calls and self._judges(request, controls):
-            entry = await self._findable(entry, request.text or "", lookup.vector)
+            text = request.text or ""
+        if lookup.vector and text:
+            entry = self._findable(entry, text, lookup.vector)
         try:
             kept = await self.store.put(entry)
         except StoreError:
             return False
         self._listener.stored(kept)
+        if kept and text and not entry.vector:
+            self._make_findable(entry, text)
         return kept
 
-    async def _findable(self, entry: Entry, text: str, vector: bytes) -> Entry:
-        """The entry with what it takes to be found by similar questions, where it may be."""
+    def _findable(self, entry: Entry, text: str, vector: bytes) -> Entry:
+        """The entry with what it takes to be found by similar questions."""
         assert self.semantic is not None
-        if self.semantic.refuses(entry.namespace, text) is not None:
-            return entry
-        try:
-            vector = vector or (await self.semantic.embedded(text)).tobytes()
-        except EmbedderError:
-            return entry
         return replace(entry, text=text, embedder=self.semantic.embedder.name, vector=vector)
+
+    def _make_findable(self, entry: Entry, text: str) -> None:
+        """Have an entry that is kept embedded when there is time for it: nobody waits for that."""
+        assert self.semantic is not None
+        if len(self._embeddings) >= _MAX_WAITING:
+            self._listener.skipped("busy")
+        elif self.semantic.refuses(entry.namespace, text) is None:
+            task = asyncio.create_task(self._embed(entry, text), name="embed for the cache")
+            self._embeddings.add(task)
+            task.add_done_callback(self._embeddings.discard)
+
+    async def _embed(self, entry: Entry, text: str) -> None:
+        try:
+            async with self._embedding:
+                assert self.semantic is not None
+                vector = (await self.semantic.embedded(text)).tobytes()
+                await self.store.put(self._findable(entry, text, vector))
+        except (EmbedderError, StoreError):
+            self._listener.skipped("embedder")
 
     async def invalidate(self, rule: Rule) -> int:
         """See ``Store.invalidate``; raises StoreError."""

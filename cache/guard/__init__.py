@@ -9,6 +9,7 @@ rather miss. The first call reads the lexicon: call ``warm`` off the hot path.
 from __future__ import annotations
 
 from cache.guard.align import align, leftovers
+from cache.guard.anew import DOUBTS, worded_anew
 from cache.guard.facts import Veto, facts
 from cache.guard.gates import gate
 from cache.guard.lexicon import lexicon
@@ -19,7 +20,7 @@ from cache.guard.profile import Profile, profile
 __all__ = ["THRESHOLD", "Profile", "Veto", "gate", "profile", "veto", "warm"]
 
 # The least cosine similarity at which the guard is asked at all, measured with MiniLM.
-THRESHOLD = 0.72
+THRESHOLD = 0.66
 
 
 def veto(asked: Profile, stored: Profile, similarity: float = 0.0) -> Veto | None:
@@ -30,11 +31,17 @@ def veto(asked: Profile, stored: Profile, similarity: float = 0.0) -> Veto | Non
     if stored.text < asked.text:
         asked, stored = stored, asked
     found = facts(asked, stored, similarity)
-    if found:
+    if found and found.reason not in DOUBTS:
         return found
     pairs = align(asked, stored)
-    left = leftovers(asked, stored, pairs, similarity) or order(asked, stored, pairs)
-    return left or permuted(asked.text, stored.text)
+    left = leftovers(asked, stored, pairs, similarity)
+    if left and left.reason not in DOUBTS:
+        return left
+    sure = order(asked, stored, pairs) or permuted(asked.text, stored.text)
+    doubt = found or left
+    if sure or doubt is None:
+        return sure
+    return None if worded_anew(asked, stored, pairs, similarity) else doubt
 
 
 def warm() -> None:

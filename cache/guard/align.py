@@ -5,15 +5,18 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from cache.guard.facts import NEAR, NEARER, Veto, rephrased
+from cache.guard.excuses import excused
+from cache.guard.facts import NEAR, NEARER, Veto, litotes, rephrased
 from cache.guard.lexicon import lexicon
-from cache.guard.profile import Item, Profile
-from cache.guard.words import word_set
+from cache.guard.profile import Item, Profile, worded
+from cache.guard.words import ATTRIBUTES, word_set
 
 __all__ = ["Pairs", "akin", "align", "equal", "leftovers"]
 
 Pairs = list[tuple[int, int]]
 
+_ATTRIBUTES: Final = frozenset(ATTRIBUTES.values()) | {"length"}
+_IDLE: Final = word_set("a an the of my")
 _OPEN: Final = word_set("how when where why other")
 _NARROWING: Final = word_set(
     "in for with at on without from by during near against under over within"
@@ -21,7 +24,7 @@ _NARROWING: Final = word_set(
 _SUGGESTED: Final = word_set("recommend suggest recommendation suggestion idea tip")
 _PRAISE: Final = word_set(
     """good great nice best top better recommended popular effective common normal typical usual
-    main own proper right correct"""
+    main own right"""
 )
 
 
@@ -62,10 +65,17 @@ def leftovers(asked: Profile, stored: Profile, pairs: Pairs, similarity: float) 
     """Why not, for what the one says and the other does not."""
     mine = _alone(asked, stored, pairs)
     yours = _alone(stored, asked, [(j, i) for i, j in pairs])
-    mine, yours = _apart(mine, yours, stored.items), _apart(yours, mine, asked.items)
+    denied = litotes(asked, stored)
+    mine = [i for i in mine if denied.isdisjoint(i.keys)]
+    yours = [j for j in yours if denied.isdisjoint(j.keys)]
     contrary = _contrary(mine, stored.items) or _contrary(yours, asked.items)
     if contrary:
         return contrary
+    if not mine and not yours:
+        return None
+    mine, yours = _composed(mine, yours), _composed(yours, mine)
+    mine, yours = _apart(mine, yours, stored.items), _apart(yours, mine, asked.items)
+    mine, yours = excused(mine, yours, asked, stored), excused(yours, mine, stored, asked)
     if any(i.typed for i in mine) and any(j.typed for j in yours):
         return Veto("content", f"{_said(mine)} / {_said(yours)}")
     praised = _praised(asked, stored)
@@ -88,7 +98,9 @@ def leftovers(asked: Profile, stored: Profile, pairs: Pairs, similarity: float) 
 def _common(items: list[Item]) -> bool:
     """Whether they are one word, and that a common one."""
     left = [i for i in items if not i.light]
-    return len(left) == 1 and all(i.kind == "word" and not i.degree for i in left)
+    return len(left) == 1 and all(
+        i.kind == "word" and not i.degree and i.text not in _ATTRIBUTES for i in left
+    )
 
 
 def _idle(items: list[Item], text: Profile) -> bool:
@@ -142,6 +154,32 @@ def _apart(mine: list[Item], yours: list[Item], there: list[Item]) -> list[Item]
     return [i for i in mine if i.text not in drop]
 
 
+def _composed(mine: list[Item], yours: list[Item]) -> list[Item]:
+    """Mine, without the expressions of several words that the other text has in other words, and
+    without the words that are such an expression of the other text.
+    """
+
+    def there(part: Item, others: list[Item]) -> bool:
+        return any(equal(part, other) or akin(part, other) for other in others)
+
+    said = [part for item in yours for part in _parts(item)]
+    own = [part for item in mine for part in _parts(item)]
+    joined = [_parts(j) for j in yours if "_" in j.text]
+    theirs = [part for parts in joined if all(there(p, own) for p in parts) for part in parts]
+    return [
+        item
+        for item in mine
+        if not ("_" in item.text and all(there(part, said) for part in _parts(item)))
+        and not there(item, theirs)
+    ]
+
+
+def _parts(item: Item) -> list[Item]:
+    if "_" not in item.text or item.text.startswith("per_"):
+        return [item]
+    return [worded(part) for part in item.text.split("_") if part not in _IDLE]
+
+
 def _contrary(mine: list[Item], yours: list[Item]) -> Veto | None:
     opposed = lexicon().opposed
     for a in mine:
@@ -160,7 +198,8 @@ def _praised(asked: Profile, stored: Profile) -> bool:
         stored.frame.modal,
     ):
         return False
-    return not (asked.texts | stored.texts) & _SUGGESTED
+    items = (*asked.items, *stored.items)
+    return not any(item.keys & _SUGGESTED for item in items)
 
 
 def _hard(item: Item, praised: bool, telling: bool) -> bool:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from cache.guard.frames import COMPATIBLE, Frame
+from cache.guard.lexicon import lexicon
 from cache.guard.profile import Profile
 from cache.guard.words import AUXILIARIES, MODALS, WH, word_set
 
-__all__ = ["NEAR", "NEARER", "Veto", "facts", "rephrased"]
+__all__ = ["NEAR", "NEARER", "Veto", "facts", "litotes", "rephrased"]
 
 # From these similarities on, one word of two differently worded texts may be missing in the
 # other, or another one there: measured, texts that differ in such a word only are less near.
@@ -29,6 +30,7 @@ _TRIVIAL: Final = (
     word_set("i you we to the a an my your it people person one") | AUXILIARIES | WH | MODALS.keys()
 )
 _PLAINLY: Final = word_set("who where why when how")
+_APART: Final = ({"how", "why"}, {"what", "why"}, {"when", "where"}, {"who", "when"})
 _WH: Final = word_set("who what where why how which")
 
 
@@ -46,18 +48,49 @@ def facts(asked: Profile, stored: Profile, similarity: float) -> Veto | None:
     """Why not, as far as it can be told without aligning the words."""
     if asked.quoted != stored.quoted and asked.quoted and stored.quoted:
         return _differ("quoted", asked.quoted, stored.quoted)
+    if bool(asked.quoted) != bool(stored.quoted) and not _mentioned(asked, stored):
+        return _differ("quoted", asked.quoted, stored.quoted)
     if asked.numbers != stored.numbers and sorted(asked.numbers) != sorted(stored.numbers):
         dated = _has_date(asked) or _has_date(stored)
         return _differ("date" if dated else "number", asked.numbers, stored.numbers)
     if asked.signs != stored.signs:
         return _differ("operator", asked.signs, stored.signs)
-    if asked.negations != stored.negations:
+    if asked.negations != stored.negations and not litotes(asked, stored):
         return Veto("negation", f"{asked.negations} / {stored.negations}")
     if asked.quantifiers != stored.quantifiers:
         return Veto("quantifier", " ".join(sorted(asked.quantifiers ^ stored.quantifiers)))
-    if not _same_question(asked, stored) and not _one_question(asked, stored, similarity):
-        return Veto("question", f"{asked.frame.kind} / {stored.frame.kind}")
-    return _modality(asked.frame, stored.frame) or _tense(asked, stored) or _person(asked, stored)
+    found = _modality(asked.frame, stored.frame) or _tense(asked, stored) or _person(asked, stored)
+    if found or _same_question(asked, stored) or _one_question(asked, stored, similarity):
+        return found
+    return Veto("question", f"{asked.frame.kind} / {stored.frame.kind}")
+
+
+def _mentioned(asked: Profile, stored: Profile) -> bool:
+    """Whether the word that the one quotes is in the other."""
+    one, other = (asked, stored) if asked.quoted else (stored, asked)
+    there = {text for item in other.items for text in (item.text, *item.text.split("_"))}
+    return all(" " in quoted or quoted in other.texts | there for quoted in one.quoted)
+
+
+def litotes(asked: Profile, stored: Profile) -> frozenset[str]:
+    """The words by which the one denies what the other says: not online, offline. Empty where
+    there are none.
+    """
+    if abs(asked.negations - stored.negations) != 1:
+        return frozenset()
+    one, other = (asked, stored) if asked.negations > stored.negations else (stored, asked)
+    for denied in one.negated:
+        for item in other.items:
+            if any(_complements(x, y) for x in denied for y in item.keys):
+                return denied | item.keys
+    return frozenset()
+
+
+def _complements(first: str, second: str) -> bool:
+    """Whether what is not the one is the other."""
+    if any(second == prefix + first for prefix in ("un", "in", "im", "il", "ir", "dis", "non")):
+        return True
+    return second in lexicon().complements.get(first, ())
 
 
 def _differ(reason: str, mine: tuple[str, ...], yours: tuple[str, ...]) -> Veto:
@@ -75,15 +108,15 @@ def _same_question(asked: Profile, stored: Profile) -> bool:
     if first == second or (first, second) in COMPATIBLE or (second, first) in COMPATIBLE:
         return True
     return any(
-        alike(one, other)
-        for one, other in ((asked, stored), (stored, asked))
-        for alike in (_measured, _found, _formula, _told, _failing, _done)
+        alike(one, other) for one, other in ((asked, stored), (stored, asked)) for alike in _ALIKE
     )
 
 
 def _one_question(asked: Profile, stored: Profile, similarity: float) -> bool:
     """Whether two kinds of question are about the same, going by how near the texts are."""
     if similarity < NEARER or "whether" in (asked.frame.kind, stored.frame.kind):
+        return False
+    if {asked.frame.kind, stored.frame.kind} in _APART:
         return False
     if asked.frame.question in _PLAINLY and stored.frame.question in _PLAINLY:
         return False
@@ -139,7 +172,33 @@ def _done(what: Profile, how: Profile) -> bool:
 def _failing(said: Profile, why: Profile) -> bool:
     """It does not work: why does it not work."""
     kinds = (said.frame.kind, why.frame.kind)
-    return kinds == ("other", "why") and said.negations == why.negations == 1
+    return kinds == ("other", "why") and (said.stated or said.negations == why.negations == 1)
+
+
+def _lasting(count: Profile, what: Profile) -> bool:
+    """How many hours does it take: how long does it take."""
+    asked = any(i.asked for i in count.items)
+    return (count.frame.kind, what.frame.kind) == ("count", "what") and asked
+
+
+def _meant(what: Profile, why: Profile) -> bool:
+    """What was the purpose of it: why was it built."""
+    kinds = (what.frame.kind, why.frame.kind)
+    built = why.texts & {"built", "made", "created", "invented", "constructed"}
+    return kinds == ("what", "why") and "purpose" in what.texts and bool(built)
+
+
+def _worn(often: Profile, when: Profile) -> bool:
+    """How often should it be replaced: when does it need replacing."""
+    kinds = (often.frame.kind, when.frame.kind)
+    asked = any(i.text == "frequency" for i in often.items)
+    changed = any(i.keys & {"replace", "change", "renew"} for i in when.items)
+    return kinds == ("what", "when") and asked and changed
+
+
+_ALIKE: Final = (
+    _measured, _found, _formula, _told, _failing, _done, _lasting, _meant, _worn
+)  # fmt: skip
 
 
 def _modality(a: Frame, b: Frame) -> Veto | None:
@@ -172,6 +231,8 @@ def _person(asked: Profile, stored: Profile) -> Veto | None:
     if a.kind == b.kind == "whether" and a.asker and b.asker and a.asker != b.asker and not a.modal:
         return Veto("person", f"{a.asker} / {b.asker}")
     mine, yours = asked.owners - {"they"}, stored.owners - {"they"}
-    if mine and yours and mine != yours:
+    advice = "how" in (a.kind, b.kind) and {a.kind, b.kind} <= {"how", "other"}
+    advice = advice and mine | yours == {"i", "you"}
+    if mine and yours and mine != yours and not advice:
         return _differ("person", tuple(sorted(mine)), tuple(sorted(yours)))
     return None

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from cache.guard.asking import PLACES, TYPED, Frame, what
 from cache.guard.lemmas import lemmas
 from cache.guard.lexicon import lexicon
 from cache.guard.reading import Word
-from cache.guard.words import ATTRIBUTES, AUXILIARIES, IRREGULAR, MODALS, WH, word_set
+from cache.guard.words import (
+    ATTRIBUTES,
+    AUXILIARIES,
+    IRREGULAR,
+    MODALS,
+    WH,
+    word_set,
+)
 
 __all__ = ["COMPATIBLE", "TYPED", "Frame", "frame_of", "opening"]
-
-TYPED: Final = "\0type"  # stands in ``added`` where the noun after which or what is meant
 
 # Kinds that may ask for the same thing; of two others, never.
 COMPATIBLE: Final = frozenset(
@@ -42,13 +47,11 @@ _WAYS: Final = word_set(
     """way method step process procedure technique tip guide tutorial instruction command syntax
     strategy trick secret recipe advice"""
 )
-_TOOLS: Final = word_set("command function method code syntax query shortcut")
-_TIMES: Final = word_set("year date time day month century decade hour")
-_PLACES: Final = word_set("place location address birthplace whereabouts")
 _BEST: Final = word_set("best right good ideal optimal perfect the a what which")
 _PRICED: Final = word_set(
     "wage salary tax fee fare rent rate toll fine deposit tuition price cost duty interest"
 )
+_FOLK: Final = word_set("person human man woman astronaut president")
 _HOURS: Final = word_set("opening_hours business_hours hours")
 _TELLING: Final = word_set("explain describe know wonder me understand sure and")
 _LEADING: Final = word_set("at in on by for from to with of")
@@ -57,25 +60,8 @@ _MOODS: Final = (
     ("able", "can"), ("permitted", "can"), ("need", "must"), ("have to", "must"),
     ("required", "must"), ("necessary", "must"), ("mandatory", "must"),
     ("good idea", "should"), ("advisable", "should"), ("recommended", "should"),
-    ("worth", "should"),
+    ("legal for", "can"), ("legal to", "can"), ("worth", "should"), ("better to", "should"),
 )  # fmt: skip
-
-
-@dataclass(slots=True)
-class Frame:
-    """``kind``: how, works (how something works), why, when, where, who, count, what, describe,
-    whether or other. ``used``: the places of words that only say so. ``added``: what a question
-    word asks for, as a noun. ``modal`` and ``tense`` are those of the question's own verb,
-    ``question`` its question word or auxiliary, ``asker`` the pronoun after that.
-    """
-
-    kind: str
-    used: set[int] = field(default_factory=set)
-    added: list[str] = field(default_factory=list)
-    modal: str = ""
-    tense: str = ""
-    asker: str = ""
-    question: str = ""
 
 
 def opening(words: list[Word]) -> int:
@@ -146,9 +132,27 @@ def _unasked(words: list[Word], begin: int) -> Frame:
     if first in ("name", "identify") and len(texts) > 2:
         people = any(not lexicon().people.isdisjoint(lemmas(t)) for t in texts[1:5])
         return Frame("who" if people else "what", used={begin})
+    if _first_to(words, begin):
+        return Frame("who", used={i for i in range(begin, len(words)) if _who(words[i].text)})
     if first == "define" or (begin and words[begin - 1].text == "about"):
         return Frame("describe")
     return Frame("other")
+
+
+def _who(text: str) -> bool:
+    return not _FOLK.isdisjoint(lemmas(text))
+
+
+def _first_to(words: list[Word], begin: int) -> bool:
+    """``First person to walk on the Moon``, ``first US president``."""
+    last = words[-1].text if words else ""
+    short = begin + 1 < len(words) < begin + 6 and words[begin].text == "1"
+    if short and not lexicon().people.isdisjoint(lemmas(last)):
+        return True
+    return any(
+        words[i].kind == "num" and _who(words[i + 1].text) and words[i + 2].text in ("to", "who")
+        for i in range(begin, len(words) - 2)
+    )
 
 
 def _whether(words: list[Word], begin: int, texts: list[str]) -> Frame:
@@ -163,9 +167,18 @@ def _whether(words: list[Word], begin: int, texts: list[str]) -> Frame:
                 frame.used |= set(range(begin + i, begin + i + len(parts)))
     if frame.modal:
         frame.used |= {i for i, w in enumerate(words) if w.text in ("safe", "okay", "ok")}
+    elif texts[0] in ("is", "are") and any(_able(t) for t in texts[2:]):
+        frame.modal = "can"
     frame.tense = _tense(texts[0])
     frame.asker = texts[1] if texts[1] in ("i", "you", "he", "she", "they", "we") else ""
     return frame
+
+
+def _able(text: str) -> bool:
+    """Whether it says what can be done: drinkable."""
+    if not text.endswith(("able", "ible")) or len(text) < 7:
+        return False
+    return any(base in lexicon().words for base in (text[:-4], text[:-4] + "e", text[:-5]))
 
 
 def _tense(auxiliary: str) -> str:
@@ -197,9 +210,11 @@ def _how(words: list[Word], at: int) -> Frame:
     if first == "come":
         return Frame("why", used={at + 1})
     if first in ATTRIBUTES and len(texts) > 1:
+        if texts[1] in ("until", "till"):
+            return Frame("when", used={at + 1, at + 2})
         lasting = first == "long" and texts[1] in ("is", "are", "was")
         return Frame("what", used={at + 1}, added=["length" if lasting else ATTRIBUTES[first]])
-    told = _how_told(words, at, texts, bases)
+    told = _how_told(words, at, texts, bases) or _how_done(texts, bases)
     if told:
         return told
     if first in ("is", "are", "was", "were") and not any(_participle(t) for t in texts[1:]):
@@ -220,6 +235,13 @@ def _how_told(words: list[Word], at: int, texts: list[str], bases: list[set[str]
         working = {at + len(texts)} if bases and "work" in bases[-1] else set()
         return Frame("works", used={at - 1} | working)
     return None
+
+
+def _how_done(texts: list[str], bases: list[set[str]]) -> Frame | None:
+    """How it is done, and how somebody died: of what."""
+    if texts[-1:] == ["done"] and "it" in texts:
+        return Frame("how")
+    return Frame("why") if texts[:1] == ["did"] and bases[-1] & {"die"} else None
 
 
 def _participle(text: str) -> bool:
@@ -257,76 +279,12 @@ def _how_much(words: list[Word], at: int, texts: list[str], bases: list[set[str]
     return Frame("count", used={at + 1})
 
 
-def _what(words: list[Word], at: int) -> Frame:
-    after = [w.text for w in words[at + 1 : at + 10]]
-    bases = [set(lemmas(t)) for t in after]
-    found = _what_for(words, at, after, bases) or _what_noun(words, at, after, bases)
-    if found:
-        return found
-    if not after or after[0] in AUXILIARIES or words[at + 1].name:
-        return Frame("what")
-    return Frame("what", added=[TYPED])
-
-
-def _what_for(words: list[Word], at: int, after: list[str], bases: list[set[str]]) -> Frame | None:
-    """Ways and reasons that are asked for with ``what``."""
-    for i, base in enumerate(bases[:4]):
-        if base & {"cause", "make"} and set(after[:i]) <= AUXILIARIES and after[0] != "making":
-            return Frame("why", used={at + 1 + i})
-    if bases and bases[0] & _TOOLS and len(after) > 1 and after[1] not in AUXILIARIES:
-        return Frame("how", used={at + 1})
-    if bases and bases[0] & {"way", "manner"} and after[1:2] and after[1] in AUXILIARIES:
-        return Frame("how", used={at + 1})
-    if after[:4] in (["do", "i", "need", "to"], ["do", "i", "have", "to"]) and after[4:5] == ["do"]:
-        return Frame("how", used={at + 3})
-    if after[1:3] == ["i", "do"] and after[0] in ("should", "can", "could"):
-        return Frame("how")
-    for i, text in enumerate(after[:-1]):
-        gerund = after[i + 1].endswith("ing") and len(lemmas(after[i + 1])) > 1
-        if text == "for" and gerund and i:
-            return Frame("how")
-    return None
-
-
-def _what_noun(words: list[Word], at: int, after: list[str], bases: list[set[str]]) -> Frame | None:
-    """Times, places and persons that are asked for with ``what`` or ``which``."""
-    if not bases:
-        return None
-    first = bases[0]
-    for i, base in enumerate(bases[:2]):
-        if base & {"way", "reason", "cause", "number", "amount"}:
-            break
-        if (
-            base & _TIMES
-            and (i == 0 or after[0] not in AUXILIARIES)
-            and after[i + 1 : i + 2] != ["zone"]
-        ):
-            return Frame("when", used={at + 1 + i})
-    leading = at and words[at - 1].text in ("in", "at", "to", "from")
-    if first & _PLACES or (leading and first & {"city", "country"}):
-        return Frame("where", used={at + 1})
-    if "name" in after[:4] and "of" in after[:5]:
-        place = after.index("name")
-        if any(lexicon().people & base for base in bases[place + 1 :]):
-            return Frame("who", used={at + 1 + place})
-    verb = len(after) > 1 and (
-        after[1] in AUXILIARIES or after[1].endswith("ed") or len(bases[1]) > 1
-    )
-    if verb and first & lexicon().people and not words[at + 1].name:
-        return Frame("who", used={at + 1})
-    if verb and first & lexicon().agents and after[1] not in AUXILIARIES:
-        return Frame("who", used={at + 1})
-    if after[0] in ("do", "does") and after[-1] == "do" and len(words) - at - 1 == len(after):
-        return Frame("what", added=["purpose"])
-    return None
-
-
 def _simple(kind: str) -> Callable[[list[Word], int], Frame]:
     return lambda words, at: Frame(kind)
 
 
 _ASKED: Final[dict[str, Callable[[list[Word], int], Frame]]] = {
-    "how": _how, "what": _what, "which": _what, "why": _simple("why"), "when": _simple("when"),
+    "how": _how, "what": what, "which": what, "why": _simple("why"), "when": _simple("when"),
     "where": _simple("where"), "who": _simple("who"), "whom": _simple("who"),
     "whose": _simple("who"),
 }  # fmt: skip
@@ -349,18 +307,25 @@ def _nouns(frame: Frame, words: list[Word], begin: int) -> None:
 
 
 def _noun_kind(asked: str, noun: set[str], after: str, before: str) -> str:
-    if "reason" in noun or ("cause" in noun and after in ("of", "for")):
+    caused = "cause" in noun and (after in ("of", "for") or (not after and before == "the"))
+    if "reason" in noun or caused:
         return "why"
     counted = noun & {"number", "amount", "quantity"} and after == "of"
-    if counted or ("count" in noun and not after) or ("count" in noun and after == "of"):
+    if counted or ("count" in noun and after in ("", "of")):
         return "count"
     if noun & _WAYS and after in ("to", "of", "for", "on", "in", "by", "that", ""):
         return "works" if asked == "describe" and "process" in noun else "how"
-    if asked == "what":
-        if "time" in noun and after in ("to", "of", "for") and before in _BEST:
-            return "when"
-        if noun & _PLACES and after in ("of", "", "for"):
-            return "where"
-        if noun & _HOURS and not before.isdigit():
-            return "when"
-    return ""
+    if "deadline" in noun:
+        return "when"
+    best = noun & {"time", "season"} and before == "best"
+    if asked in ("other", "what") and best:
+        return "when"
+    return _what_kind(noun, after, before) if asked == "what" else ""
+
+
+def _what_kind(noun: set[str], after: str, before: str) -> str:
+    if "time" in noun and after in ("to", "of", "for") and before in _BEST:
+        return "when"
+    if noun & PLACES and after in ("of", "", "for"):
+        return "where"
+    return "when" if noun & _HOURS and not before.isdigit() else ""

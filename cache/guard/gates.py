@@ -35,7 +35,7 @@ _TIME = re.compile(
     r"september|october|november|december|spring|summer|autumn|winter)s?|"
     r"(?:on|for|by|until|till|since) (?:mon|tues|wednes|thurs|fri|satur|sun)day|"
     r"what (?:time|day|date|year) is it|what(?:'s| is) the (?:time|date)|in \d+ "
-    r"(?:minutes|hours|days|weeks|months|years) from|right away|still|anymore|any more|yet)\b",
+    r"(?:minutes|hours|days|weeks|months|years) from|right away|still)\b",
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(

@@ -7,6 +7,7 @@ from typing import Final
 
 from cache.guard.align import Pairs, akin, equal
 from cache.guard.facts import Veto
+from cache.guard.lexicon import lexicon
 from cache.guard.profile import Item, Profile
 from cache.guard.words import word_set
 
@@ -24,6 +25,7 @@ _WAYS: Final = (("in", "out"), ("up", "down"), ("on", "off"), ("above", "below")
 _BOUNDS: Final = word_set("over under above below until since than within")
 _AMOUNTS: Final = word_set("exactly more less fewer least most maximum minimum only")
 _MUTUAL: Final = word_set("and or with versus between nor among")
+_CONTRAST: Final = word_set("difference differ versus compare")
 _EITHER_WAY: Final = word_set(
     """distance far differ difference different versus compare comparison similar similarity plus
     times multiply multiplied add sum product average mean mix combine merge between near
@@ -33,19 +35,12 @@ _EITHER_WAY: Final = word_set(
 
 def order(asked: Profile, stored: Profile, pairs: Pairs) -> Veto | None:
     """Why not, for how the words that are in both texts stand."""
-    compared = "than" in asked.texts ^ stored.texts
-    for i, j in pairs:
-        a, b = asked.items[i], stored.items[j]
-        if frozenset((a.prep, b.prep)) in _OPPOSED:
-            return Veto("order", f"{a.prep} {a.text} / {b.prep} {b.text}")
-        if "name" in (a.kind, b.kind) and _plural(a, b):
-            return Veto("entity", f"{a.text} / {b.text}")
-        if a.kind == "number" and a.prep != b.prep and {a.prep, b.prep} & _BOUNDS:
-            return Veto("operator", f"{a.prep} {a.text} / {b.prep} {b.text}")
-        if _steeper(a, b, compared) and "how" not in (asked.frame.kind, stored.frame.kind):
-            return Veto("quantifier", f"{a.text} / {b.text}")
+    found = _each(asked, stored, pairs)
+    if found:
+        return found
     bounded = _bounded(asked) ^ _bounded(stored)
-    if bounded and (asked.numbers or stored.numbers):
+    numbered = asked.numbers or stored.numbers or {"one", "two"} & asked.texts
+    if bounded and numbered:
         return Veto("operator", " ".join(sorted(bounded)))
     for one, other in _WAYS:
         mine, yours = asked.texts - stored.texts, stored.texts - asked.texts
@@ -57,6 +52,25 @@ def order(asked: Profile, stored: Profile, pairs: Pairs) -> Veto | None:
     if asked.texts & _EITHER_WAY and stored.texts & _EITHER_WAY:
         return None
     return _crossed(asked, stored, pairs) or _counted(asked, stored)
+
+
+def _each(asked: Profile, stored: Profile, pairs: Pairs) -> Veto | None:
+    """The first two mates of which the one says more, or another, than the other."""
+    compared = "than" in asked.texts ^ stored.texts
+    contrasted = asked.texts & _CONTRAST and stored.texts & _CONTRAST
+    for i, j in pairs:
+        a, b = asked.items[i], stored.items[j]
+        if frozenset((a.prep, b.prep)) in _OPPOSED:
+            return Veto("order", f"{a.prep} {a.text} / {b.prep} {b.text}")
+        if contrasted and not equal(a, b) and max(a.near & b.near, default=0) < lexicon().trusted:
+            return Veto("content", f"{a.text} / {b.text}")
+        if "name" in (a.kind, b.kind) and _plural(a, b):
+            return Veto("entity", f"{a.text} / {b.text}")
+        if a.kind == "number" and a.prep != b.prep and {a.prep, b.prep} & _BOUNDS:
+            return Veto("operator", f"{a.prep} {a.text} / {b.prep} {b.text}")
+        if _steeper(a, b, compared) and "how" not in (asked.frame.kind, stored.frame.kind):
+            return Veto("quantifier", f"{a.text} / {b.text}")
+    return None
 
 
 def _plural(a: Item, b: Item) -> bool:

@@ -17,10 +17,11 @@ from cache.guard.words import (
     QUANTIFIERS,
     UNITS,
     WEEKDAYS,
+    WH,
     word_set,
 )
 
-__all__ = ["Item", "Profile", "profile"]
+__all__ = ["Item", "Profile", "profile", "worded"]
 
 _ARTICLES = word_set("a an the my your our his her their its this that some any")
 _OWNERS = {
@@ -29,6 +30,9 @@ _OWNERS = {
 }  # fmt: skip
 _DOERS = word_set("i you we they he she it to not can could should would must will")
 _MAKING = word_set("create add make open write start generate define set_up register")
+_OWNED = word_set("my our the i it we")
+_LASTING = word_set("keeps keep will does is are")
+_PERIODS = word_set("time day night morning evening week month year")
 _SCALES = word_set("celsius fahrenheit kelvin c f")
 _FRUGAL = word_set("list show find get see print name display view")
 _LETTERS = frozenset(["c", "r", "f", "d", "b", "g", "v", "x", "y", "z", "n", "p", "q", "e", "m"])
@@ -38,7 +42,7 @@ _LETTERS = frozenset(["c", "r", "f", "d", "b", "g", "v", "x", "y", "z", "n", "p"
 class Item:
     """A word that carries content. ``keys``: what it may be a form of; ``near``: the groups of
     words that mean the same; ``prep``: the preposition in front of it; ``link``: the words
-    between it and the item before.
+    between it and the item before; ``asked``: the unit after ``how many``.
     """
 
     text: str
@@ -51,13 +55,14 @@ class Item:
     mild: bool = False
     typed: bool = False
     degree: int = 0
+    asked: bool = False
     prep: str = ""
     link: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
 class Profile:
-    """One text, ready to be compared."""
+    """One text, ready to be compared. ``stated``: it says that something is wrong."""
 
     text: str
     items: list[Item]
@@ -70,6 +75,7 @@ class Profile:
     owners: frozenset[str]
     texts: frozenset[str] = frozenset()
     negated: list[frozenset[str]] = field(default_factory=list)
+    stated: bool = False
 
 
 @lru_cache(maxsize=2048)
@@ -94,6 +100,7 @@ def profile(text: str) -> Profile:
         owners=frozenset(_OWNERS[t] for t in texts if t in _OWNERS),
         texts=frozenset(texts),
         negated=negated,
+        stated=_stated(words, begin, frame),
     )
 
 
@@ -109,6 +116,15 @@ def _typed(words: list[Word], frame: Frame) -> int:
                     return j
             return i + 1
     return -1
+
+
+def _stated(words: list[Word], begin: int, frame: Frame) -> bool:
+    """Whether it begins with a statement: "My tap leaks, how do I fix it?"."""
+    first = words[begin].text if begin < len(words) else ""
+    if frame.kind == "other":
+        return first in _OWNED or any(w.text in _LASTING for w in words[begin:])
+    asks = [i for i in range(begin, len(words)) if words[i].text in WH and words[i].start]
+    return bool(asks) and asks[0] > begin + 2 and first not in PREPOSITIONS
 
 
 def _items(
@@ -133,13 +149,23 @@ def _items(
             continue
         item = _item(words, i)
         item.prep, item.link, item.typed = prep, tuple(link), i == typed
+        item.asked = item.kind == "unit" and i > 1 and words[i - 1].text == "many"
         _weigh(item, words[i + 1 : i + 2])
         prep, link = "", []
-        if denied:
+        if denied and text not in NEGATIONS and not _before_head(words, i, frame):
             negated.append(item.keys)
             denied = False
         items.append(item)
-    return [*map(_worded, frame.added), *items], negated
+    return [*map(worded, frame.added), *items], negated
+
+
+def _before_head(words: list[Word], i: int, frame: Frame) -> bool:
+    """Whether what is negated comes later: will not my car start, without a bottle opener."""
+    before = [w.text for w in words[max(0, i - 2) : i]]
+    if frame.question == "why" and before[-1:] != ["not"] and before[:1] == ["not"]:
+        return i + 1 < len(words)
+    after = words[i + 1].text if i + 1 < len(words) else ""
+    return bool({"without", "no"} & set(before)) and after not in FUNCTION | {""}
 
 
 def _grammatical(words: list[Word], i: int) -> bool:
@@ -202,7 +228,7 @@ def _item(words: list[Word], i: int) -> Item:
         return Item(text, "unit", frozenset((unit,)), frozenset(lexicon().groups.get(unit, ())))
     if counted and text in ("g", "m", "in"):
         return Item(text, "unit", frozenset(({"g": "gram", "m": "meter", "in": "inch"}[text],)))
-    item = _worded(text)
+    item = worded(text)
     if word.name or (text in lexicon().names and text not in lexicon().words):
         item.kind = "name"
         item.light = item.verb = item.mild = False
@@ -225,7 +251,8 @@ def _known(
     return frozenset(keys), near, doers, light, verb, mild, degree(text)
 
 
-def _worded(text: str) -> Item:
+def worded(text: str) -> Item:
+    """The item of a word wherever it stands."""
     keys, near, doers, light, verb, mild, step = _known(text)
     return Item(text, "word", keys, near, doers, light, verb, mild, degree=step)
 
@@ -245,7 +272,7 @@ def _quantifiers(words: list[Word]) -> frozenset[str]:
                 continue
         if kind == "all" and i and words[i - 1].text in _FRUGAL:
             continue
-        if kind == "all" and i + 1 < len(words) and words[i + 1].text in ("time", "day", "week"):
+        if kind == "all" and i + 1 < len(words) and words[i + 1].text in _PERIODS:
             continue
         if word.text == "few" and i and words[i - 1].text == "a":
             continue

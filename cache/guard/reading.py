@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from cache.guard.lemmas import lemmas
+from cache.guard.lemmas import degree, lemmas
 from cache.guard.lexicon import lexicon
 from cache.guard.words import CURRENCIES, NUMBERS, ORDINALS, SCALES, word_set
 
@@ -78,6 +78,8 @@ _TAILS = {"n't": " not", "'re": " are", "'ve": " have", "'ll": " will", "'d": " 
           "'m": " am"}  # fmt: skip
 _IS = word_set("what how who where when why that it there here he she which this everything")
 _ROMAN = re.compile(r"X{0,3}(?:IX|IV|V?I{0,3})\Z")
+_PLURAL_OF_LETTERS = re.compile(r"[A-Z]{2,5}'?s\Z")
+_EARLIEST = word_set("sign signs symptom symptoms stage indication warning")
 _NUMBERED = word_set("war part chapter act volume type phase level book title grade")
 _NUMERALS = {"I": 1, "V": 5, "X": 10}
 
@@ -91,6 +93,7 @@ def read(text: str) -> Reading:
     """Its words and quotations; of any text."""
     text = plain(text)
     quoted = [a or b for a, b in _QUOTED.findall(text)]
+    quoted = [re.sub(r"^(?:to|an?|the) (?=\w)", "", q, flags=re.IGNORECASE) for q in quoted]
     words = _gathered(_numbers(_joined(_tokens(text.replace('"', " ")))))
     return Reading(words, tuple(" ".join(q.casefold().split()).strip(" .,!?") for q in quoted))
 
@@ -156,6 +159,8 @@ def _word(piece: str, name: bool, start: bool, before: list[Word]) -> list[Word]
             for a, b in zip(piece, piece[1:] + " ", strict=True)
         )
         return [Word(str(number), "num")]
+    elif _PLURAL_OF_LETTERS.match(piece):
+        parts = [lower.rstrip("s").rstrip("'")]
     else:
         parts = _apart(lower)
     return [
@@ -218,6 +223,8 @@ def _value(word: Word, last: Word | None, after: str) -> float | None:
             last.kind == "num" or last.text in ("plus", "minus", "times", "by")
         )
         return 1 if counts or near else None
+    if text == "first" and after in _EARLIEST:
+        return None
     if text == "half":
         return 0.5
     if text == "second" and (
@@ -252,7 +259,11 @@ def _joined(words: list[Word]) -> list[Word]:
     while at < len(words):
         first = words[at]
         taken = 1
-        if first.kind == "word":
+        future = first.text == "going" and (
+            (at and words[at - 1].text in ("is", "are", "am"))
+            or any(w.text == "be" for w in words[at + 2 : at + 3])
+        )
+        if first.kind == "word" and not future:
             for base in lemmas(first.text):
                 for parts in phrases.get(base, ()):
                     length = _stands(words, at, parts)
@@ -280,6 +291,7 @@ def _gathered(words: list[Word]) -> list[Word]:
             for j in range(i + 2, min(i + 5, len(words))):
                 joined = _SPLIT[verb].get(words[j].text)
                 last = j + 1 == len(words) or words[j + 1].text in _AFTER
+                last = last or (joined == "remove" and words[j].text == "off")
                 if joined and last and not words[j].start:
                     word.text = joined
                     return words[:j] + words[j + 1 :]
@@ -294,7 +306,8 @@ def _stands(words: list[Word], at: int, parts: tuple[str, ...]) -> int:
             place += 1
         if place >= len(words) or words[place].kind != "word" or (i and words[place].start):
             return 0
-        if words[place].text != part and part not in lemmas(words[place].text):
+        text = words[place].text
+        if text != part and (part not in lemmas(text) or degree(text)):
             return 0
         place += 1
     return place - at

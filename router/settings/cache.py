@@ -38,7 +38,7 @@ class Semantic(Section):
     """
 
     enabled: bool = False
-    threshold: Share = 0.72
+    threshold: Share = 0.66
     embedder: Literal["local"] | EndpointEmbedder = "local"
     sampled: bool = False
     self_check: SelfCheckSettings = SelfCheckSettings()

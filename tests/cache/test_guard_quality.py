@@ -18,6 +18,7 @@ from tests.support.minilm import minilm_directory
 __all__ = ["minilm_directory"]
 
 OWN = Path(__file__).with_name("quality") / "pairs.json"
+UNSEEN = Path(__file__).with_name("quality") / "unseen.json"
 PROBES = Path(__file__).parents[3] / "shared" / "probes" / "pairs.json"
 
 Pair = dict[str, str]
@@ -51,6 +52,14 @@ def test_own_pairs(minilm_directory: Path) -> None:
     assert len(hits) >= 0.8 * len(pairs["should_hit"])
     assert len(_found(pairs["should_miss"], minilm_directory)) <= 0.01 * len(pairs["should_miss"])
     assert len(Counter(pair["kind"] for pair in pairs["should_miss"])) >= 8
+
+
+def test_pairs_that_no_rule_was_made_for(minilm_directory: Path) -> None:
+    """Harder than the others, and not to be tuned on: they tell what to expect."""
+    pairs = json.loads(UNSEEN.read_text())
+    hits = _found(pairs["should_hit"], minilm_directory)
+    assert len(hits) >= 0.4 * len(pairs["should_hit"])
+    assert len(_found(pairs["should_miss"], minilm_directory)) <= 0.02 * len(pairs["should_miss"])
 
 
 def test_the_probes_of_the_design(minilm_directory: Path) -> None:

@@ -140,11 +140,12 @@ def main(folder: Path, target: Path) -> None:
     part = shares(book)
     words, people, names = known(book)
     derived, doers, opposites = links(book, part)
+    # The opposites first: who reads the synonyms needs them.
     sections = {
+        "opposites": opposites,
         "synonyms": synonyms(book, part),
         "derived": derived,
         "doers": doers,
-        "opposites": opposites,
         "people": people,
         "names": names,
         "words": words,

@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -33,9 +34,8 @@ __all__ = ["Outcome", "main", "measured"]
 
 _OWN: Final = Path(__file__).with_name("pairs.json")
 _AT_ONCE: Final = 16
-_SETTLE_SECONDS: Final = 1.0
-"""Until the last answers are kept, and the index knows of them."""
-
+_PATIENCE: Final = 120.0
+_ADMIN: Final = "admin-key-of-the-run"
 _KEEP_OUT: Final = {"Cache-Control": "no-store"}
 
 
@@ -115,6 +115,7 @@ async def measured(pairs: Sequence[Pair], beside: int, threshold: float | None) 
             {
                 "endpoints": [{"name": "one", "url": f"{endpoint}/v1", "dialect": "responses"}],
                 "cache": {"mode": "always", "semantic": semantic},
+                "admin": {"key": _ADMIN},
                 "logging": {"access": False},
                 "state": {"url": "sqlite:///:memory:"},
             }
@@ -125,7 +126,7 @@ async def measured(pairs: Sequence[Pair], beside: int, threshold: float | None) 
         ):
             await _fill(client, unrelated(beside))
             await _fill(client, [pair.a for pair in pairs])
-            await asyncio.sleep(_SETTLE_SECONDS)
+            await _settled(router, beside + len({pair.a for pair in pairs}))
             return [await _outcome(client, upstream, pair) for pair in pairs]
 
 
@@ -156,6 +157,21 @@ async def _fill(client: aiohttp.ClientSession, questions: Sequence[str]) -> None
             await _asked(client, question, {"Cache-Control": "no-cache"})
 
     await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
+
+
+async def _settled(router: str, count: int) -> None:
+    """Wait until every question that may be matched is in the index: nobody waits for that else."""
+    headers = {"Authorization": f"Bearer {_ADMIN}"}
+    deadline, before = time.monotonic() + _PATIENCE, -1
+    async with aiohttp.ClientSession(router, headers=headers) as admin:
+        while time.monotonic() < deadline:
+            async with admin.get("/admin/cache") as response:
+                now = (await response.json())["semantic"]["index"]["entries"]
+            if now >= count or now == before:
+                print(f"{now} of {count} questions can be found by similar ones")
+                return
+            before = now
+            await asyncio.sleep(2)
 
 
 async def _outcome(client: aiohttp.ClientSession, upstream: _Upstream, pair: Pair) -> Outcome:
