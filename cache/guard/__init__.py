@@ -41,7 +41,7 @@ def veto(asked: Profile, stored: Profile, similarity: float = 0.0) -> Veto | Non
     doubt = found or left
     if sure or doubt is None:
         return sure
-    return None if worded_anew(asked, stored, pairs, similarity) else doubt
+    return None if worded_anew(asked, stored, pairs, similarity, doubt.reason) else doubt
 
 
 def warm() -> None:

@@ -9,7 +9,7 @@ from cache.guard.excuses import excused
 from cache.guard.facts import NEAR, NEARER, Veto, litotes, rephrased
 from cache.guard.lexicon import lexicon
 from cache.guard.profile import Item, Profile, worded
-from cache.guard.words import ATTRIBUTES, word_set
+from cache.guard.words import ATTRIBUTES, TELLING, word_set
 
 __all__ = ["Pairs", "akin", "align", "equal", "leftovers"]
 
@@ -99,13 +99,19 @@ def _common(items: list[Item]) -> bool:
     """Whether they are one word, and that a common one."""
     left = [i for i in items if not i.light]
     return len(left) == 1 and all(
-        i.kind == "word" and not i.degree and i.text not in _ATTRIBUTES for i in left
+        i.kind == "word"
+        and not i.degree
+        and i.text not in _ATTRIBUTES
+        and i.keys.isdisjoint(TELLING)
+        for i in left
     )
 
 
 def _idle(items: list[Item], text: Profile) -> bool:
     """Whether it is one word, and none that narrows down what another word says."""
     if len(items) != 1 or items[0].kind != "word" or items[0].degree:
+        return False
+    if not items[0].keys.isdisjoint(TELLING):
         return False
     after = text.items[text.items.index(items[0]) + 1 :]
     before_noun = bool(after) and not after[0].link

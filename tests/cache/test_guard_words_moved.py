@@ -18,7 +18,8 @@ MOVED = [
     ("Is data singular or plural?", "Is data plural or singular?"),
 ]
 ANEW = [
-    ("Which payment methods do you accept?", "What payment methods can I use?"),
+    ("Who invented the telephone?", "Who gets the credit for inventing the telephone?"),
+    ("How does compound interest work?", "What is compound interest?"),
 ]
 NARROWED = [
     ("How do I renew a passport?", "What is the process for renewing an expired passport?"),
