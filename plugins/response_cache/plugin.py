@@ -143,6 +143,8 @@ class ResponseCachePlugin(Interceptor):
             )
         except ControlsError as error:
             raise InvalidRequest(str(error), code="invalid_value", param=error.param) from None
+        if controls.only_if_cached and not controls.lookup:
+            raise _not_cached("The request itself does not let the cache answer.")
         if not (controls.lookup or controls.store):
             by_itself = self._policy.mode == "always" or controls.asked
             return "refused" if by_itself else "not_asked"

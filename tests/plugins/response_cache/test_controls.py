@@ -74,6 +74,8 @@ async def test_only_an_answer_from_the_cache() -> None:
         assert (reply.status, reply.error["code"]) == (504, "not_cached")
         assert await router.metric("switchyard_requests_total", outcome="refused") == [1]
         assert not upstream.requests
+        reply = await ask(router, "only-if-cached, no-cache, no-store")
+        assert (reply.status, reply.error["code"]) == (504, "not_cached")
         await ask(router)
         assert (await ask(router, "only-if-cached")).headers["X-Cache"] == "HIT"
         reply = await ask(router, "only-if-cached", tools=[{"type": "web_search"}])
