@@ -58,7 +58,7 @@ class Lookup:
     """What a look-up found. ``tier`` is ``exact`` or ``semantic`` where it is a hit.
 
     ``epoch`` is None where the store did not answer: what is asked for now must not be kept.
-    ``vector`` is the question's embedding, where it was made.
+    ``vector`` is the question's embedding, where it was made; ``unfit``: it never will be.
     """
 
     entry: Entry | None = None
@@ -66,6 +66,7 @@ class Lookup:
     similarity: float | None = None
     epoch: int | None = None
     vector: bytes = b""
+    unfit: bool = False
 
 
 class ResponseCache:
@@ -174,20 +175,19 @@ class ResponseCache:
         self, lookup: Lookup, request: CacheRequest, keys: Keys, controls: Controls
     ) -> None:
         """Look in the semantic tier, where it is allowed, after ``exact`` has found nothing."""
-        if lookup.epoch is not None and controls.lookup and self._judges(request, controls):
-            await self._find_similar(lookup, request, keys, controls)
+        if lookup.epoch is None or not controls.lookup or not self._may_judge(request, controls):
+            return
+        if request.exact_only is not None:
+            self._listener.skipped(request.exact_only)
+            return
+        await self._find_similar(lookup, request, keys, controls)
 
     def _fresh(self, entry: Entry, controls: Controls) -> bool:
         return controls.max_age is None or self._clock() - entry.created <= controls.max_age
 
-    def _judges(self, request: CacheRequest, controls: Controls) -> bool:
-        """Whether the semantic tier is asked."""
-        if self.semantic is None or not controls.semantic or request.text is None:
-            return False
-        if request.exact_only is None:
-            return True
-        self._listener.skipped(request.exact_only)
-        return False
+    def _may_judge(self, request: CacheRequest, controls: Controls) -> bool:
+        """Whether the semantic tier is there for a request, if it is fit for it."""
+        return self.semantic is not None and controls.semantic and request.text is not None
 
     async def _find_similar(
         self, lookup: Lookup, request: CacheRequest, keys: Keys, controls: Controls
@@ -196,7 +196,7 @@ class ResponseCache:
         assert request.text is not None
         started = time.perf_counter()
         judgement = await self.semantic.judge(keys.namespace, request.text, controls.threshold)
-        lookup.vector = judgement.vector
+        lookup.vector, lookup.unfit = judgement.vector, judgement.unfit
         result = "miss"
         for candidate in judgement.matches:
             try:
@@ -269,7 +269,8 @@ class ResponseCache:
             tags=controls.tags,
         )
         text = ""
-        if not answer.calls and self._judges(request, controls):
+        fit = request.exact_only is None and not lookup.unfit and not answer.calls
+        if fit and self._may_judge(request, controls):
             text = request.text or ""
         if lookup.vector and text:
             entry = self._findable(entry, text, lookup.vector)
@@ -302,7 +303,9 @@ class ResponseCache:
             async with self._embedding:
                 assert self.semantic is not None
                 vector = (await self.semantic.embedded(text)).tobytes()
-                await self.store.put(self._findable(entry, text, vector))
+                now = (await self.store.get(entry.key)).entry
+                if now is not None and now.created == entry.created:  # and not a newer answer
+                    await self.store.put(self._findable(entry, text, vector))
         except (EmbedderError, StoreError):
             self._listener.skipped("embedder")
 

@@ -46,13 +46,15 @@ class Considered:
 class Judgement:
     """What the tier thinks of a question.
 
-    ``skipped`` is why it was not judged. ``vector`` is the question's, as bytes of float32; empty
-    where it was not embedded. ``considered`` are the stored questions near it, nearest first.
+    ``skipped`` is why it was not judged; ``unfit``: nor will it be another time. ``vector`` is the
+    question's, as bytes of float32; empty where it was not embedded. ``considered`` are the stored
+    questions near it, nearest first.
     """
 
     skipped: str | None = None
     vector: bytes = b""
     considered: list[Considered] = field(default_factory=list)
+    unfit: bool = False
 
     @property
     def matches(self) -> list[Candidate]:
@@ -114,6 +116,7 @@ class SemanticTier:
         """
         judgement = Judgement(self.refuses(namespace, text))
         if judgement.skipped is not None:
+            judgement.unfit = True
             self._listener.skipped(judgement.skipped)
             return judgement
         if not (thoroughly or self.index.has(namespace)):

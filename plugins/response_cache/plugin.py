@@ -61,6 +61,7 @@ class _Asked:
     keys: Keys
     proceed: Proceed
     scope: str
+    silent: Generation
 
 
 class ResponseCachePlugin(Interceptor):
@@ -86,6 +87,7 @@ class ResponseCachePlugin(Interceptor):
         )
         self._check = settings.semantic.self_check
         self._shadow = Shadow(cache, self._check.share, metrics)
+        self._silent = Generation(Chain(()), _nobody)
         self._flights: dict[str, Flight] = {}
         self._tasks = Tasks()
 
@@ -156,7 +158,8 @@ class ResponseCachePlugin(Interceptor):
         if self._policy.sampled and request.exact_only == "sampled":
             request = replace(request, exact_only=None)
         scope = "shared" if self._shared else f"key:{exchange.caller}"
-        return _Asked(surface, controls, request, keys(request, scope=scope), proceed, scope)
+        keyed = keys(request, scope=scope)
+        return _Asked(surface, controls, request, keyed, proceed, scope, self._silent)
 
     async def _answer(
         self, asked: _Asked, exchange: Exchange, sink: Sink, place: str, *, promoted: bool
@@ -286,11 +289,16 @@ class ResponseCachePlugin(Interceptor):
         await self._cache.put(request, kept, answer, lookup, asked.controls, model=model)
 
 
+async def _nobody(exchange: Exchange, sink: Sink) -> None:
+    """What is behind the plugins of a carrier: none are, since nobody listens to one."""
+    raise RuntimeError("a carrier is not to be passed on by its generation")
+
+
 def _flight(
     asked: _Asked, exchange: Exchange, *, promoted: bool = False, epoch: int | None = None
 ) -> Flight:
     carrier = carrier_of(exchange, asked.surface.carried(exchange.body))
-    carrier.generation = Generation(Chain(()), asked.proceed)  # nobody listens to a carrier
+    carrier.generation = asked.silent
     capture = partial(_captured, asked.surface)
     return Flight(carrier, capture, promoted=promoted, epoch=epoch)
 
