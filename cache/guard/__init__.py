@@ -30,11 +30,11 @@ def veto(asked: Profile, stored: Profile, similarity: float = 0.0) -> Veto | Non
     """
     if stored.text < asked.text:
         asked, stored = stored, asked
-    found = facts(asked, stored, similarity)
+    found = facts(asked, stored)
     if found and found.reason not in DOUBTS:
         return found
     pairs = align(asked, stored)
-    left = leftovers(asked, stored, pairs, similarity)
+    left = leftovers(asked, stored, pairs)
     if left and left.reason not in DOUBTS:
         return left
     sure = order(asked, stored, pairs) or permuted(asked.text, stored.text)

@@ -6,21 +6,17 @@ from itertools import pairwise
 from typing import Final
 
 from cache.guard.excuses import excused
-from cache.guard.facts import NEAR, NEARER, Veto, litotes, rephrased
+from cache.guard.facts import Veto, litotes
 from cache.guard.lexicon import lexicon
 from cache.guard.profile import Item, Profile, worded
-from cache.guard.words import ATTRIBUTES, TELLING, word_set
+from cache.guard.words import word_set
 
 __all__ = ["Pairs", "akin", "align", "equal", "leftovers"]
 
 Pairs = list[tuple[int, int]]
 
-_ATTRIBUTES: Final = frozenset(ATTRIBUTES.values()) | {"length"}
 _IDLE: Final = word_set("a an the of my")
 _OPEN: Final = word_set("how when where why other")
-_NARROWING: Final = word_set(
-    "in for with at on without from by during near against under over within"
-)
 _SUGGESTED: Final = word_set("recommend suggest recommendation suggestion idea tip")
 _PRAISE: Final = word_set(
     """good great nice best top better recommended popular effective common normal typical usual
@@ -61,7 +57,7 @@ def align(asked: Profile, stored: Profile) -> Pairs:
     return pairs
 
 
-def leftovers(asked: Profile, stored: Profile, pairs: Pairs, similarity: float) -> Veto | None:
+def leftovers(asked: Profile, stored: Profile, pairs: Pairs) -> Veto | None:
     """Why not, for what the one says and the other does not."""
     mine = _alone(asked, stored, pairs)
     yours = _alone(stored, asked, [(j, i) for i, j in pairs])
@@ -82,40 +78,11 @@ def leftovers(asked: Profile, stored: Profile, pairs: Pairs, similarity: float) 
     telling = "describe" in (asked.frame.kind, stored.frame.kind)
     hard = [[i for i in side if _hard(i, praised, telling)] for side in (mine, yours)]
     soft = [[i for i in side if (i.verb or i.mild) and not i.light] for side in (mine, yours)]
-    if similarity >= NEAR and rephrased(asked, stored):
-        one_sided = not (hard[0] and hard[1]) and not (soft[0] and soft[1])
-        if one_sided and (_idle(hard[0], asked) or _idle(hard[1], stored)):
-            return None
-        if similarity >= NEARER and _common(mine) and _common(yours):
-            return None
     if hard[0] or hard[1]:
         return _named(hard[0], hard[1])
     if soft[0] and soft[1]:
         return Veto("content", f"{_said(soft[0])} / {_said(soft[1])}")
     return None
-
-
-def _common(items: list[Item]) -> bool:
-    """Whether they are one word, and that a common one."""
-    left = [i for i in items if not i.light]
-    return len(left) == 1 and all(
-        i.kind == "word"
-        and not i.degree
-        and i.text not in _ATTRIBUTES
-        and i.keys.isdisjoint(TELLING)
-        for i in left
-    )
-
-
-def _idle(items: list[Item], text: Profile) -> bool:
-    """Whether it is one word, and none that narrows down what another word says."""
-    if len(items) != 1 or items[0].kind != "word" or items[0].degree:
-        return False
-    if not items[0].keys.isdisjoint(TELLING):
-        return False
-    after = text.items[text.items.index(items[0]) + 1 :]
-    before_noun = bool(after) and not after[0].link
-    return not before_noun and items[0].prep not in _NARROWING
 
 
 def _alone(text: Profile, other: Profile, pairs: Pairs) -> list[Item]:

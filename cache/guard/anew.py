@@ -12,7 +12,7 @@ from typing import Final
 from cache.guard.align import Pairs
 from cache.guard.profile import Item, Profile
 from cache.guard.reading import read
-from cache.guard.words import TELLING, word_set
+from cache.guard.words import word_set
 
 __all__ = ["DOUBTS", "worded_anew"]
 
@@ -28,6 +28,12 @@ _ASKED_ALIKE: Final = (
     {"works", "what"}, {"works", "describe"}, {"describe", "what"}, {"describe", "how"},
     {"what", "who"}, {"other", "where"}, {"other", "who"},
 )  # fmt: skip
+_CONTRASTING: Final = word_set(
+    """avoid difference differ compare cost price fee fast cheap child expert beginner best worst
+    first last build built start begin end finish stop cause prevent buy sell without instead"""
+)
+"""Words that make a question another one, wherever they stand."""
+
 _NARROWING: Final = word_set(
     "in for with at on without from by during near against under over within of"
 )
@@ -61,8 +67,9 @@ def _alone(text: Profile, paired: set[int]) -> list[Item] | None:
         describes = after is not None and not after.link and not item.verb
         if after is not None and after.prep == "of":
             return None  # a part of it
-        telling = not item.keys.isdisjoint(TELLING)
-        if item.kind != "word" or item.degree or describes or telling or item.prep in _NARROWING:
+        contrasting = not item.keys.isdisjoint(_CONTRASTING)
+        narrows = describes or contrasting or item.prep in _NARROWING
+        if narrows or item.kind != "word" or item.degree:
             return None
         found.append(item)
     return found

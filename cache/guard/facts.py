@@ -8,14 +8,9 @@ from typing import Final
 from cache.guard.frames import COMPATIBLE, Frame
 from cache.guard.lexicon import lexicon
 from cache.guard.profile import Profile
-from cache.guard.words import AUXILIARIES, MODALS, WH, word_set
+from cache.guard.words import word_set
 
-__all__ = ["NEAR", "NEARER", "Veto", "facts", "litotes", "rephrased"]
-
-# From these similarities on, one word of two differently worded texts may be missing in the
-# other, or another one there: measured, texts that differ in such a word only are less near.
-NEAR: Final = 0.9
-NEARER: Final = 0.93
+__all__ = ["Veto", "facts", "litotes"]
 
 _MEASURES: Final = word_set(
     """population allowance amount total count number budget capacity quantity limit length
@@ -25,12 +20,6 @@ _GETTING: Final = word_set(
     """find get see access view locate download change update check enter edit set manage reset
     track upload cancel apply submit"""
 )
-# Words that another question word, person or mood brings along.
-_TRIVIAL: Final = (
-    word_set("i you we to the a an my your it people person one") | AUXILIARIES | WH | MODALS.keys()
-)
-_PLAINLY: Final = word_set("who where why when how")
-_APART: Final = ({"how", "why"}, {"what", "why"}, {"when", "where"}, {"who", "when"})
 _WH: Final = word_set("who what where why how which")
 
 
@@ -44,7 +33,7 @@ class Veto:
     detail: str
 
 
-def facts(asked: Profile, stored: Profile, similarity: float) -> Veto | None:
+def facts(asked: Profile, stored: Profile) -> Veto | None:
     """Why not, as far as it can be told without aligning the words."""
     if asked.quoted != stored.quoted and asked.quoted and stored.quoted:
         return _differ("quoted", asked.quoted, stored.quoted)
@@ -60,7 +49,7 @@ def facts(asked: Profile, stored: Profile, similarity: float) -> Veto | None:
     if asked.quantifiers != stored.quantifiers:
         return Veto("quantifier", " ".join(sorted(asked.quantifiers ^ stored.quantifiers)))
     found = _modality(asked.frame, stored.frame) or _tense(asked, stored) or _person(asked, stored)
-    if found or _same_question(asked, stored) or _one_question(asked, stored, similarity):
+    if found or _same_question(asked, stored):
         return found
     return Veto("question", f"{asked.frame.kind} / {stored.frame.kind}")
 
@@ -110,28 +99,6 @@ def _same_question(asked: Profile, stored: Profile) -> bool:
     return any(
         alike(one, other) for one, other in ((asked, stored), (stored, asked)) for alike in _ALIKE
     )
-
-
-def _one_question(asked: Profile, stored: Profile, similarity: float) -> bool:
-    """Whether two kinds of question are about the same, going by how near the texts are."""
-    if similarity < NEARER or "whether" in (asked.frame.kind, stored.frame.kind):
-        return False
-    if {asked.frame.kind, stored.frame.kind} in _APART:
-        return False
-    if asked.frame.question in _PLAINLY and stored.frame.question in _PLAINLY:
-        return False
-    return rephrased(asked, stored)
-
-
-def rephrased(asked: Profile, stored: Profile) -> bool:
-    """Whether the texts differ in how they ask, too. Where a word more is the only difference,
-    it was put there to make one.
-    """
-    ways = []
-    for text in (asked, stored):
-        content = {item.text for item in text.items}
-        ways.append(text.texts - content - _TRIVIAL)
-    return ways[0] != ways[1]
 
 
 def _measured(count: Profile, what: Profile) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 __all__ = [
     "ADJECTIVES", "ATTRIBUTES", "AUXILIARIES", "CURRENCIES", "FOREIGN", "FUNCTION", "IRREGULAR",
     "MODALS", "MONTHS", "NEGATIONS", "NUMBERS", "ORDINALS", "PREPOSITIONS", "QUANTIFIERS",
-    "SCALES", "TELLING", "UNITS", "WEEKDAYS", "WH", "word_set",
+    "SCALES", "UNITS", "WEEKDAYS", "WH", "word_set",
 ]  # fmt: skip
 
 
@@ -25,12 +25,6 @@ def _table(text: str) -> dict[str, str]:
         found[value.strip()] = value.strip()
     return found
 
-
-TELLING: Final = word_set(
-    """avoid difference differ compare cost price fee fast cheap child expert beginner best worst
-    first last build built start begin end finish stop cause prevent buy sell without instead"""
-)
-"""Words that make a question another one, wherever they stand."""
 
 WH: Final = word_set("what which who whom whose when where why how")
 PREPOSITIONS: Final = word_set(

@@ -171,13 +171,6 @@ def test_it_lets_the_same_question_through(asked: str, stored: str) -> None:
     assert veto(profile(asked), profile(stored)) is None
 
 
-def test_very_near_texts_in_other_words_may_differ_by_an_idle_word() -> None:
-    asked = profile("Who has earned the most medals?")
-    stored = profile("Which athlete has the most medals?")
-    assert veto(asked, stored) is not None
-    assert veto(asked, stored, similarity=0.95) is None
-
-
 @pytest.mark.parametrize(
     ("asked", "stored"),
     [

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 import uvloop
 
-from router.settings.schema import Dialect
-from tests.support.speech import DIALECTS, SPEECH, Speech
+from tests.support.dialects import dialect, speech
+
+__all__ = ["dialect", "speech"]
 
 _ON_BOTH = {"test_client_leaves.py"}
 
@@ -22,19 +23,6 @@ def pytest_asyncio_loop_factories(
     if item.path.name in _ON_BOTH:
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"uvloop": uvloop.new_event_loop}
-
-
-@pytest.fixture(params=DIALECTS)
-def dialect(request: pytest.FixtureRequest) -> Dialect:
-    """What the endpoint speaks."""
-    value: Dialect = request.param
-    return value
-
-
-@pytest.fixture
-def speech(dialect: Dialect) -> Speech:
-    """A well-formed answer of the endpoint's."""
-    return SPEECH[dialect]
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "stream"])

@@ -6,27 +6,15 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-
 from router.settings.schema import Dialect
+from tests.support.dialects import dialect, speech
 from tests.support.router import Router, endpoint, routing
-from tests.support.speech import DIALECTS, SPEECH, Speech
+from tests.support.speech import Speech
 from tests.support.upstream import Upstream, streamed, whole
 
+__all__ = ["ALWAYS", "caching", "dialect", "speech", "streams", "wholes"]
+
 ALWAYS = {"mode": "always"}
-
-
-@pytest.fixture(params=DIALECTS)
-def dialect(request: pytest.FixtureRequest) -> Dialect:
-    """What the endpoint speaks."""
-    value: Dialect = request.param
-    return value
-
-
-@pytest.fixture
-def speech(dialect: Dialect) -> Speech:
-    """A well-formed answer of the endpoint's."""
-    return SPEECH[dialect]
 
 
 @contextlib.asynccontextmanager

@@ -201,3 +201,10 @@ def _chat_text(reply: Reply) -> str:
         for event in reply.events
         if event.data and event.data["choices"]
     )
+
+
+def test_what_is_told_again_is_no_more_than_what_is_kept() -> None:
+    from cache import answer
+    from router.translate import retold
+
+    assert answer._OWN - {"model"} <= retold._NOT_RETOLD
