@@ -24,7 +24,6 @@ from statistics import median
 from typing import Final
 
 import orjson
-import uvloop
 
 from .cache_asked import latencies
 from .cache_door import door
@@ -35,7 +34,7 @@ from .cache_outage import outage
 from .cache_setup import Workshop
 from .cache_soak import soak
 from .cache_warm import warm_start
-from .children import BenchError, Children, free_port
+from .children import Children, concluded, free_port
 from .measure import Bench, Plan
 from .routers import Routers
 from .run import allow_sockets, cores
@@ -163,15 +162,7 @@ async def _main(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit code."""
-    options = _options(arguments)
-    try:
-        return uvloop.run(_main(options))
-    except BenchError as error:
-        _say(f"The benchmark cannot go on: {error}")
-        return 1
-    except asyncio.CancelledError:
-        _say("Interrupted; every process has been ended.")
-        return 130
+    return concluded(_main(_options(arguments)))
 
 
 if __name__ == "__main__":

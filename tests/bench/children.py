@@ -9,15 +9,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
+
+import uvloop
 
 from .load import fetch
 
-__all__ = ["BenchError", "Child", "Children", "free_port"]
+__all__ = ["BenchError", "Child", "Children", "concluded", "free_port"]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _WRAPPER: Final = Path(__file__).with_name("child.py")
@@ -135,3 +137,15 @@ def _signal(child: Child, number: signal.Signals) -> None:
     # The group outlives its leader, and its number is not given away while it has members.
     with suppress(ProcessLookupError):
         os.killpg(child.pid, number)
+
+
+def concluded(benchmark: Coroutine[Any, Any, int]) -> int:
+    """Run a benchmark to its end, whatever that is; the exit code."""
+    try:
+        return uvloop.run(benchmark)
+    except BenchError as error:
+        print(f"The benchmark cannot go on: {error}", file=sys.stderr, flush=True)
+        return 1
+    except asyncio.CancelledError:
+        print("Interrupted; every process has been ended.", file=sys.stderr, flush=True)
+        return 130

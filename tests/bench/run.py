@@ -28,10 +28,9 @@ from statistics import median
 from typing import Final
 
 import orjson
-import uvloop
 
 from .check import Checker
-from .children import BenchError, Child, Children, free_port
+from .children import BenchError, Child, Children, concluded, free_port
 from .databases import Databases
 from .measure import HELD_STREAMS, Bench, Measure, Plan, Target
 from .report import (
@@ -315,15 +314,7 @@ async def _main(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit code."""
-    options = _options(arguments)
-    try:
-        return uvloop.run(_main(options))
-    except BenchError as error:
-        _say(f"The benchmark cannot go on: {error}")
-        return 1
-    except asyncio.CancelledError:
-        _say("Interrupted; every process has been ended.")
-        return 130
+    return concluded(_main(_options(arguments)))
 
 
 if __name__ == "__main__":
