@@ -9,13 +9,13 @@ rather miss. The first call reads the lexicon: call ``warm`` off the hot path.
 from __future__ import annotations
 
 from cache.guard.align import align, leftovers
-from cache.guard.anew import DOUBTS, worded_anew
 from cache.guard.facts import Veto, facts
 from cache.guard.gates import gate
 from cache.guard.lexicon import lexicon
 from cache.guard.order import order
 from cache.guard.permuted import permuted
 from cache.guard.profile import Profile, profile
+from cache.guard.weighing import doubtful, outweighed
 
 __all__ = ["THRESHOLD", "Profile", "Veto", "gate", "profile", "veto", "warm"]
 
@@ -31,17 +31,17 @@ def veto(asked: Profile, stored: Profile, similarity: float = 0.0) -> Veto | Non
     if stored.text < asked.text:
         asked, stored = stored, asked
     found = facts(asked, stored)
-    if found and found.reason not in DOUBTS:
+    if found and not doubtful(found):
         return found
     pairs = align(asked, stored)
     left = leftovers(asked, stored, pairs)
-    if left and left.reason not in DOUBTS:
+    if left and not doubtful(left):
         return left
     sure = order(asked, stored, pairs) or permuted(asked.text, stored.text)
-    doubt = found or left
-    if sure or doubt is None:
+    doubts = [doubt for doubt in (found, left) if doubt is not None]
+    if sure or not doubts or outweighed(asked, stored, pairs, similarity, doubts):
         return sure
-    return None if worded_anew(asked, stored, pairs, similarity, doubt.reason) else doubt
+    return doubts[0]
 
 
 def warm() -> None:

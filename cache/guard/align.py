@@ -196,5 +196,5 @@ def _named(mine: list[Item], yours: list[Item]) -> Veto:
         kinds.add("unit")
     for kind, reason in (("date", "date"), ("unit", "unit"), ("name", "entity")):
         if kind in kinds:
-            return Veto(reason, detail)
+            return Veto(reason, detail, one_sided=not (mine and yours))
     return Veto("content" if mine and yours else "scope", detail)

@@ -26,15 +26,28 @@ _WH: Final = word_set("who what where why how which")
 @dataclass(frozen=True, slots=True)
 class Veto:
     """``reason`` is one of a few words, ``detail`` names what differs (words of the texts: not
-    for logs).
+    for logs). ``one_sided``: only one of the texts says anything there.
     """
 
     reason: str
     detail: str
+    one_sided: bool = False
 
 
 def facts(asked: Profile, stored: Profile) -> Veto | None:
-    """Why not, as far as it can be told without aligning the words."""
+    """Why not, as far as it can be told without aligning the words; what is certain first."""
+    if certain := _contradicting(asked, stored):
+        return certain
+    if asked.quantifiers != stored.quantifiers:
+        return Veto("quantifier", " ".join(sorted(asked.quantifiers ^ stored.quantifiers)))
+    found = _modality(asked.frame, stored.frame)
+    if found or _same_question(asked, stored):
+        return found
+    return Veto("question", f"{asked.frame.kind} / {stored.frame.kind}")
+
+
+def _contradicting(asked: Profile, stored: Profile) -> Veto | None:
+    """What can be a way of putting it in no text."""
     if asked.quoted != stored.quoted and asked.quoted and stored.quoted:
         return _differ("quoted", asked.quoted, stored.quoted)
     if bool(asked.quoted) != bool(stored.quoted) and not _mentioned(asked, stored):
@@ -46,12 +59,7 @@ def facts(asked: Profile, stored: Profile) -> Veto | None:
         return _differ("operator", asked.signs, stored.signs)
     if asked.negations != stored.negations and not litotes(asked, stored):
         return Veto("negation", f"{asked.negations} / {stored.negations}")
-    if asked.quantifiers != stored.quantifiers:
-        return Veto("quantifier", " ".join(sorted(asked.quantifiers ^ stored.quantifiers)))
-    found = _modality(asked.frame, stored.frame) or _tense(asked, stored) or _person(asked, stored)
-    if found or _same_question(asked, stored):
-        return found
-    return Veto("question", f"{asked.frame.kind} / {stored.frame.kind}")
+    return _tense(asked, stored) or _person(asked, stored)
 
 
 def _mentioned(asked: Profile, stored: Profile) -> bool:

@@ -50,7 +50,7 @@ def test_own_pairs(minilm_directory: Path) -> None:
     pairs = json.loads(OWN.read_text())
     hits = _found(pairs["should_hit"], minilm_directory)
     assert len(hits) >= 0.8 * len(pairs["should_hit"])
-    assert len(_found(pairs["should_miss"], minilm_directory)) <= 0.01 * len(pairs["should_miss"])
+    assert len(_found(pairs["should_miss"], minilm_directory)) <= 0.03 * len(pairs["should_miss"])
     assert len(Counter(pair["kind"] for pair in pairs["should_miss"])) >= 8
 
 
@@ -58,7 +58,7 @@ def test_pairs_that_no_rule_was_made_for(minilm_directory: Path) -> None:
     """Harder than the others, and not to be tuned on: they tell what to expect."""
     pairs = json.loads(UNSEEN.read_text())
     hits = _found(pairs["should_hit"], minilm_directory)
-    assert len(hits) >= 0.35 * len(pairs["should_hit"])
+    assert len(hits) >= 0.55 * len(pairs["should_hit"])
     assert len(_found(pairs["should_miss"], minilm_directory)) <= 0.02 * len(pairs["should_miss"])
 
 

@@ -19,7 +19,6 @@ MOVED = [
 ]
 ANEW = [
     ("Who invented the telephone?", "Who gets the credit for inventing the telephone?"),
-    ("How does compound interest work?", "What is compound interest?"),
 ]
 NARROWED = [
     ("How do I renew a passport?", "What is the process for renewing an expired passport?"),

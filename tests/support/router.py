@@ -147,6 +147,14 @@ class Router:
             if line.startswith((f"{name}{{", f"{name} ")) and all(w in line for w in wanted)
         ]
 
+    async def metric_becomes(self, total: float, name: str, **labels: str) -> None:
+        """Wait until the values of a metric add up to ``total``: what is counted when an exchange
+        is over may come a moment after its answer. Fails when they never do.
+        """
+        async with asyncio.timeout(PATIENCE):
+            while sum(await self.metric(name, **labels)) != total:
+                await asyncio.sleep(0.005)
+
     @property
     def fleet(self) -> Fleet:
         """The endpoints, and what decides between them."""
