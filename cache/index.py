@@ -32,9 +32,12 @@ from cache.store import Change
 if TYPE_CHECKING:
     from cache.index_matrix import Shelf, Vector
 
-__all__ = ["Candidate", "IndexStats", "Row", "VectorIndex"]
+__all__ = ["BIG", "Candidate", "IndexStats", "Row", "VectorIndex"]
 
 T = TypeVar("T")
+
+BIG: Final = 4096
+"""Above so many rows a namespace gets an approximate index: it reads less memory than all rows."""
 
 _ON_LOOP: Final = 4 * BLOCK_ELEMENTS
 """Up to 4096 rows of 384 are compared at once: 0.3 ms, less than the way to a thread and back
@@ -43,7 +46,7 @@ costs on a busy loop."""
 _SPARE: Final = 4
 """A scan brings this many times the candidates asked for: some may be gone by then."""
 
-_FROM_GRAPH: Final = 64
+_FROM_GRAPH: Final = 32
 _SLICE: Final = 0.001
 """So many seconds of changes are applied before others have their turn."""
 
@@ -124,7 +127,7 @@ class VectorIndex:
         embedder: str,
         offload: Offload,
         clock: Callable[[], float] = time.time,
-        big: int = 20_000,
+        big: int = BIG,
         say: Callable[[str], None] = _log,
     ) -> None:
         self.ready = asyncio.Event()

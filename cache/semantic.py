@@ -134,9 +134,8 @@ class SemanticTier:
         if judgement.skipped is not None:
             self._listener.skipped(judgement.skipped)
             return judgement
-        asked = profile(text)
-        for candidate in near:
-            why = veto(asked, profile(candidate.text), candidate.similarity)
+        for candidate in near:  # profiles are remembered
+            why = veto(profile(text), profile(candidate.text), candidate.similarity)
             if why is None:
                 judgement.considered.append(Considered(candidate, None))
                 if not thoroughly:

@@ -31,9 +31,6 @@ _LOCAL: Final = ("numpy", "onnxruntime")
 _THREADS: Final = 2
 """For searches in large namespaces, and what can wait: building what makes them quick."""
 
-_BIG: Final = 8192
-"""From so many questions in one namespace on, the index of it is an approximate one."""
-
 _INDEX_SHARE: Final = 4
 """The index of the semantic tier may take such a part of what the store may hold."""
 
@@ -100,7 +97,6 @@ def _semantic_tier(
         max_bytes=max(1, settings.max_bytes // _INDEX_SHARE),
         embedder=embedder.name,
         offload=offload,
-        big=_BIG,
         say=_warn,
     )
     check = SelfCheck(limit=settings.semantic.self_check.limit)

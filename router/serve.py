@@ -24,7 +24,7 @@ from router.telemetry.log import configure, get_logger
 from router.telemetry.tasks import Tasks
 from router.web.front import Front
 
-__all__ = ["new_event_loop", "run", "serve"]
+__all__ = ["freeze", "new_event_loop", "run", "serve"]
 
 _log = get_logger("router.serve")
 _BACKLOG: Final = 4096
@@ -86,7 +86,7 @@ async def serve(
             _log.info("listening", url=url, endpoints=[e.name for e in settings.endpoints])
             if on_ready is not None:
                 on_ready(url)
-            background.spawn(_freeze(app[CACHE]), "freeze what stays")
+            background.spawn(freeze(app[CACHE]), "freeze what stays")
             if config is not None:
                 following = Following(config, app[RELOADER])
                 app[RELOADER].again = following.again
@@ -101,7 +101,7 @@ async def serve(
             await runner.cleanup()
 
 
-async def _freeze(cache: ResponseCache) -> None:
+async def freeze(cache: ResponseCache) -> None:
     """What is there now stays for good, and so does what the cache has kept from before: no need
     to look through it again whenever garbage is collected.
     """

@@ -37,6 +37,7 @@ __all__ = [
     "Pretended",
     "answered",
     "asked",
+    "covered",
     "entries",
     "fill",
     "local_embedder",
@@ -184,3 +185,11 @@ def resident_mib() -> float:
     """Memory that this process occupies."""
     with open("/proc/self/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+async def covered(index: VectorIndex) -> float:
+    """Wait until a large namespace is searched by its graph alone; seconds."""
+    began = time.perf_counter()
+    while not (shelves := index._shelves.large()) or any(s.views() for s in shelves):  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    return time.perf_counter() - began

@@ -27,6 +27,7 @@ from tests.cache.quality.unrelated import unrelated
 
 from .cache_filling import (
     asked,
+    covered,
     entries,
     fill,
     local_embedder,
@@ -168,6 +169,7 @@ async def _semantic() -> dict[str, Any]:
         async with asyncio.timeout(_PATIENCE):
             while tier.index.stats().entries < _ROWS:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
+            await covered(tier.index)
 
         async def judge(text: str) -> Judgement:
             return await tier.judge(space, text, 0.8)

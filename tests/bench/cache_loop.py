@@ -16,7 +16,8 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from router.app import create_app
+from router.app import CACHE, create_app
+from router.serve import freeze
 from router.settings.schema import Settings
 from tests.cache.quality.unrelated import unrelated
 
@@ -179,10 +180,12 @@ async def _serve(port: int, control: int, settings: dict[str, Any]) -> None:
         await first.setup()
         await web.TCPSite(first, "127.0.0.1", control).start()
         await begin.wait()
-        runner = web.AppRunner(create_app(Settings.model_validate(settings)), access_log=None,
-                               handler_cancellation=True)  # fmt: skip
+        app = create_app(Settings.model_validate(settings))
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()
+        watch.reset()  # before, there is nobody to be held up
+        await freeze(app[CACHE])
         await asyncio.Event().wait()
 
 

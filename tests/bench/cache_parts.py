@@ -29,10 +29,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cache.entry import Entry
-from cache.index import VectorIndex
+from cache.index import BIG, VectorIndex
 from cache.offload import Offload
 from cache.store import Change
 from tests.support.vectors import Feed, added, near, units
+
+from .cache_filling import covered
 
 if TYPE_CHECKING:
     from tests.support.vectors import Vector
@@ -69,7 +71,7 @@ async def measured(rows: int, graph: bool) -> list[str]:
     offload = Offload(2)
     index = VectorIndex(
         max_bytes=1 << 40, embedder="test-embedder", offload=offload,
-        big=20_000 if graph else 1 << 40,
+        big=BIG if graph else 1 << 40,
     )  # fmt: skip
     feed = Feed()
     following = asyncio.create_task(index.follow(feed))
@@ -80,7 +82,7 @@ async def measured(rows: int, graph: bool) -> list[str]:
     applied, block, own = await filled(index, feed, changes)
     grown = (resident() - before) / rows
     counted = index.stats().bytes / rows
-    built = await covered(index) if graph and rows > 20_000 else 0.0
+    built = await covered(index) if graph and rows > BIG else 0.0
     calm = await searches(index, vectors)
     pressed = await under_load(index, vectors)
     add, remove = adding(index, vectors)
@@ -124,13 +126,6 @@ async def watch() -> tuple[float, float]:
             block = max(block, time.perf_counter() - clock)
             own = max(own, time.thread_time() - computed)
     return block, own
-
-
-async def covered(index: VectorIndex) -> float:
-    began = time.perf_counter()
-    while not (shelves := index._shelves.large()) or any(s.views() for s in shelves):  # noqa: ASYNC110
-        await asyncio.sleep(0.1)
-    return time.perf_counter() - began
 
 
 async def searches(index: VectorIndex, vectors: Vector) -> tuple[float, float]:

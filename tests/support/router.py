@@ -152,7 +152,7 @@ class Router:
         is over may come a moment after its answer. Fails when they never do.
         """
         async with asyncio.timeout(PATIENCE):
-            while sum(await self.metric(name, **labels)) != total:
+            while sum(await self.metric(name, **labels)) != total:  # noqa: ASYNC110 (as above)
                 await asyncio.sleep(0.005)
 
     @property
