@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,7 +41,8 @@ class MiniLm:
         self._directory = directory
         self._threads = threads
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
-        self._pieces: WordPieces | None = None
+        # Whether a text is refused is asked first, and takes the same pieces.
+        self._pieces: Callable[[str], list[int]] | None = None
         self._session: Any = None
         self._waiting = 0
         self._closed = False
@@ -62,7 +64,7 @@ class MiniLm:
         if self._pieces is None:
             raise EmbedderError("the embedder is not started")
         try:
-            self._pieces.ids(text)
+            self._pieces(text)
         except Refused as exc:
             return exc.reason
         return None
@@ -99,7 +101,7 @@ class MiniLm:
             )
         except Exception as exc:  # onnxruntime's errors have no common class of their own
             raise EmbedderError(f"the model cannot be loaded: {type(exc).__name__}") from None
-        self._pieces = WordPieces(vocabulary, WINDOW)
+        self._pieces = lru_cache(_TEXTS_AT_ONCE)(WordPieces(vocabulary, WINDOW).ids)
 
     def _run(self, texts: Sequence[str]) -> Vectors:
         if self._closed:
@@ -109,7 +111,7 @@ class MiniLm:
         vectors = np.empty((len(texts), DIMENSIONS), dtype=np.float32)
         try:
             for row, text in enumerate(texts):
-                ids = np.array([self._pieces.ids(text)], dtype=np.int64)
+                ids = np.array([self._pieces(text)], dtype=np.int64)
                 vectors[row] = self._session.run(None, {INPUT: ids})[0][0]
         except Refused as exc:
             raise EmbedderError(f"a text is refused: {exc.reason}") from None
