@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from router.accounts.row import NANO
 from router.exchange import Exchange
 from router.plugin import Observer
 from router.telemetry.log import get_logger
@@ -25,7 +26,9 @@ class AccessLog(Observer):
         self._log = _log.bind()
 
     def ended(self, exchange: Exchange) -> None:
-        """See ``Observer.ended``. Durations are in milliseconds."""
+        """See ``Observer.ended``. Durations are in milliseconds; tokens and cost are those of all
+        attempts, cost only where the price of each is known.
+        """
         finished = exchange.finished or exchange.started
         fields: dict[str, object] = {
             "request_id": exchange.id,
@@ -45,9 +48,10 @@ class AccessLog(Observer):
             fields["cache"] = exchange.cache
         if exchange.first_output is not None:
             fields["first_output_ms"] = round((exchange.first_output - exchange.started) * 1000, 1)
-        if exchange.usage is not None:
-            fields["input_tokens"] = exchange.usage.get("input_tokens")
-            fields["output_tokens"] = exchange.usage.get("output_tokens")
+        if (spent := exchange.spent) is not None:
+            fields.update((f"{kind}_tokens", n) for kind, n in spent.tokens._asdict().items())
+            if not spent.unpriced:
+                fields["cost_usd"] = spent.cost / NANO
         if exchange.error_code is not None:
             fields["error"] = exchange.error_code
         self._log.info("request", **fields)

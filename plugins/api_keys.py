@@ -2,50 +2,43 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 
+from router.accounts.key import KeyRing
 from router.errors import AuthenticationFailed
 from router.exchange import Exchange
 from router.plugin import Guard
-from router.settings.schema import ApiKey
 from router.wire.bearer import bearer_token
 
 __all__ = ["ApiKeys"]
 
 
 class ApiKeys(Guard):
-    """Admits requests that carry one of the configured keys as a bearer token.
-
-    Keys are kept as digests under a secret of this process, and what was presented is looked up
-    by its digest: nobody can predict that, so the time the look-up takes says nothing about a key.
-    """
+    """Admits requests that carry one of the ring's keys as a bearer token, until it expires."""
 
     name = "api_keys"
 
-    def __init__(self, keys: Iterable[ApiKey]) -> None:
-        self._secret = os.urandom(32)
-        self._keys = {
-            (digest := self._digest(key.key.get_secret_value())): (digest, key.name) for key in keys
-        }
+    def __init__(self, ring: KeyRing, clock: Callable[[], float] = time.time) -> None:
+        self._ring = ring
+        self._clock = clock
 
     async def admit(self, exchange: Exchange) -> None:
-        """See ``Guard.admit``: sets ``exchange.caller`` to the key's name."""
+        """See ``Guard.admit``: sets ``exchange.key``, and ``exchange.caller`` to its name."""
         token = bearer_token(exchange.headers.get("Authorization", ""))
         if token is None:
-            raise AuthenticationFailed(
-                "No API key was given. Send it as 'Authorization: Bearer KEY'.",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-        presented = self._digest(token)
-        digest, caller = self._keys.get(presented, (b"", ""))
-        if not hmac.compare_digest(digest, presented):
-            raise AuthenticationFailed(
-                "Incorrect API key provided.", headers={"WWW-Authenticate": "Bearer"}
-            )
-        exchange.caller = caller
+            raise _refused("No API key was given. Send it as 'Authorization: Bearer KEY'.")
+        now = self._clock()
+        key = await self._ring.find(token, now)
+        if key is None:
+            raise _refused("Incorrect API key provided.")
+        if key.expires is not None and key.expires <= now:
+            when = datetime.fromtimestamp(key.expires, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            raise _refused(f"This API key expired at {when}.", "expired_api_key")
+        exchange.key = key
+        exchange.caller = key.name
 
-    def _digest(self, key: str) -> bytes:
-        return hashlib.blake2b(key.encode("utf-8", "surrogateescape"), key=self._secret).digest()
+
+def _refused(message: str, code: str | None = None) -> AuthenticationFailed:
+    return AuthenticationFailed(message, code=code, headers={"WWW-Authenticate": "Bearer"})

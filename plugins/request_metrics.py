@@ -15,7 +15,7 @@ KnownModel = Callable[[str], bool]
 
 
 class RequestMetrics(Observer):
-    """Requests, durations, time to first token and tokens."""
+    """Requests, errors, durations, time to first token and between tokens, clients that left."""
 
     name = "request_metrics"
 

@@ -34,6 +34,9 @@ The primitives:
 - ``Draft`` (``router.translate.draft``): the response under construction, across attempts.
 - ``Reader`` (``router.translate.reader``): an endpoint's bytes in, response events out. Pure.
 - ``Adapter``, ``Transport`` (``router.upstream.contract``): how an endpoint is spoken to.
+- ``Booking`` (``router.booking``): makes a ``Row`` (``router.accounts.row``) of every attempt.
+- ``Key``, ``Meter`` (``router.accounts``): what a client may use, and what counts how much it does.
+- ``Ledger`` (``router.books.ledger``): keeps the rows, through a journal that survives a kill.
 - ``Record`` (``router.exchange``): keeps an answer, before its last event leaves.
 - ``Database`` (``router.state.database``): what the stores of responses, conversations, prompts
   and runs are built on; SQLite or PostgreSQL.

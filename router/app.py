@@ -12,8 +12,8 @@ from aiohttp import web
 
 from cache.core import ResponseCache
 from plugins import default_plugins
+from router.accounting import Accounting
 from router.caching import make_cache
-from router.endpoints.registry import Registry
 from router.errors import StateUnavailable
 from router.fleet import Fleet
 from router.generations import Generations, first_output
@@ -25,6 +25,8 @@ from router.settings.load import Mistake, SettingsError
 from router.settings.schema import EndpointSettings, Settings, State
 from router.state.connect import open_database
 from router.state.conversations import Conversations
+from router.state.database import Database
+from router.state.measured import MeasuredDatabase
 from router.state.presence import Presence
 from router.state.prompts import Prompts
 from router.state.responses import Responses
@@ -42,14 +44,17 @@ from router.web.admin import AdminApi
 from router.web.chat import ChatApi
 from router.web.conversations import ConversationsApi
 from router.web.front import Front
+from router.web.keys_admin import KeysAdmin
 from router.web.models import ModelsApi
 from router.web.prompts import PromptsApi
 from router.web.responses import ResponsesApi
 from router.web.routes import Apis, add_routes
 from router.web.service import Service
 from router.web.stored import StoredApi
+from router.web.usage import UsageApi
 
 __all__ = [
+    "ACCOUNTING",
     "CACHE",
     "FLEET",
     "FRONT",
@@ -66,6 +71,9 @@ FRONT: Final = web.AppKey("front", Front)
 
 FLEET: Final = web.AppKey("fleet", Fleet)
 """Where an application keeps its endpoints and their slots, for whoever runs it to look at."""
+
+ACCOUNTING: Final = web.AppKey("accounting", Accounting)
+"""Where an application keeps its accounts."""
 
 CACHE: Final = web.AppKey("cache", ResponseCache)
 """Where an application keeps its response cache."""
@@ -93,20 +101,29 @@ def create_app(config: Settings) -> web.Application:
     fleet = Fleet(config, _connect, metrics)
     registry = fleet.registry
     cache = make_cache(config.cache, metrics.cache, registry.named)
-    pipeline = Pipeline(fleet, config.server.keepalive_interval, metrics, first_output)
+    database = MeasuredDatabase(open_database(config.state), metrics.state.operated)
+    accounting = Accounting(config, database, registry, metrics)
+    booking = accounting.booking
+    pipeline = Pipeline(fleet, config.server.keepalive_interval, metrics, first_output, booking)
 
     def make_plugins(settings: Settings) -> list[Plugin]:
-        return _plugins(settings, metrics, registry, cache)
+        plugins = default_plugins(settings, metrics, registry.known_model, cache, accounting)
+        return [*plugins, *load_plugins(settings)]
 
     generations = Generations(Chain(make_plugins(config)), pipeline.answer)
     front = Front(generations, config.server)
-    stateful = Stateful(config.state, generations, metrics)
+    stateful = Stateful(config.state, database, generations, metrics, accounting)
     front.drain_beside(stateful.runs.drain)
     app = web.Application(client_max_size=front.max_body)
     app[FRONT] = front
     app[FLEET] = fleet
     app[CACHE] = cache
-    app[RELOADER] = reloader = Reloader(config, make_plugins, fleet, generations, metrics)
+    app[ACCOUNTING] = accounting
+    app[RELOADER] = reloader = Reloader(
+        config, make_plugins, fleet, generations, metrics, accounting.configure
+    )
+    usage = UsageApi(database, accounting.meter)
+    keys = KeysAdmin(front, accounting.keys, lambda: reloader.settings)
     add_routes(
         app,
         front,
@@ -117,7 +134,8 @@ def create_app(config: Settings) -> web.Application:
             PromptsApi(front, stateful.prompts),
             ChatApi(front),
             ModelsApi(registry),
-            AdminApi(front, fleet, reloader, cache),
+            AdminApi(front, fleet, reloader, cache, [*keys.routes(), *usage.routes()]),
+            usage,
         ),
         Service(front, registry, metrics, stateful.database),
         metrics_need_key=config.metrics.require_key,
@@ -126,7 +144,7 @@ def create_app(config: Settings) -> web.Application:
     async def drain(app: web.Application) -> None:
         await front.drain(config.server.drain_timeout)
 
-    app.cleanup_ctx.append(_life(generations, fleet, stateful, front, cache))
+    app.cleanup_ctx.append(_life(generations, fleet, stateful, front, cache, accounting))
     app.on_shutdown.append(drain)
     return app
 
@@ -137,6 +155,7 @@ def _life(
     stateful: Stateful,
     front: Front,
     cache: ResponseCache,
+    accounting: Accounting,
 ) -> Callable[[web.Application], AsyncIterator[None]]:
     """What is started with the application, in this order, and stopped in the opposite one."""
 
@@ -144,6 +163,8 @@ def _life(
         async with AsyncExitStack() as stack:
             stack.push_async_callback(stateful.database.close)
             await stateful.database.start()
+            stack.push_async_callback(accounting.stop)
+            await accounting.start()
             stack.push_async_callback(cache.close)  # which the first plugin that uses it opens
             await generations.start()
             stack.push_async_callback(generations.stop)
@@ -161,15 +182,22 @@ def _life(
 class Stateful:
     """What keeps state, put together."""
 
-    def __init__(self, config: State, generations: Generations, metrics: Metrics) -> None:
-        self.database = database = open_database(config)
+    def __init__(
+        self,
+        config: State,
+        database: Database,
+        generations: Generations,
+        metrics: Metrics,
+        accounting: Accounting,
+    ) -> None:
+        self.database = database
         self.responses = Responses(database)
         self.conversations = Conversations(database)
         self.prompts = Prompts(database)
         self._presence = Presence(database, config.lease)
         lock = TurnLock(self.conversations, self._presence.id)
         resolver = Resolver(self.responses, self.conversations, lock)
-        executor = Executor(generations, self.responses, resolver)
+        executor = Executor(generations, self.responses, resolver, accounting.named)
         self.runs = Runs(
             database, self._presence, config, executor.execute, metrics.state.run_ended
         )
@@ -197,13 +225,6 @@ class Stateful:
 
 def _connect(settings: EndpointSettings) -> tuple[Adapter, Transport]:
     return make_adapter(settings), HttpTransport(settings)
-
-
-def _plugins(
-    config: Settings, metrics: Metrics, registry: Registry, cache: ResponseCache
-) -> list[Plugin]:
-    plugins = default_plugins(config, metrics, registry.known_model, cache)
-    return [*plugins, *load_plugins(config)]
 
 
 def load_plugins(config: Settings) -> list[Plugin]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Final
 
+from router.accounts.row import Kind
+from router.booking import Booking
 from router.delivery import Job
 from router.endpoints.selector import Reservation
 from router.errors import UpstreamError, UpstreamFailure, UpstreamRejected
 from router.exchange import Exchange
+from router.telemetry.trace import AttemptTrace
 from router.translate.draft import Draft
 from router.translate.reader import Reader
-from router.upstream.contract import Answer
+from router.upstream.contract import Answer, UpstreamRequest
 from router.wire.frame import Frame
 
 __all__ = ["Attempt"]
@@ -24,32 +28,54 @@ class Attempt:
     """An attempt at answering an exchange; ``draft`` is the response it goes on with.
 
     ``sent`` is when the request was, on the monotonic clock. ``notes`` are headers for the answer.
+    ``kind`` is why it is made, ``error`` why it failed, ``answered`` whether an answer has begun,
+    ``complete`` whether all of it came.
     """
 
     __slots__ = (
         "_answer",
+        "_booked",
+        "_booking",
         "_exchange",
         "_job",
         "_reader",
         "_received",
+        "answered",
+        "complete",
         "draft",
+        "error",
+        "kind",
         "notes",
         "reservation",
         "sent",
+        "trace",
     )
 
     def __init__(
-        self, exchange: Exchange, job: Job, reservation: Reservation, draft: Draft | None
+        self,
+        exchange: Exchange,
+        job: Job,
+        reservation: Reservation,
+        draft: Draft | None,
+        booking: Booking,
+        kind: Kind,
     ) -> None:
         self._exchange = exchange
         self._job = job
         self.reservation = reservation
         self.draft = draft
         self.sent = 0.0
+        self.trace: AttemptTrace | None = None
         self.notes: dict[str, str] = {}
         self._answer: Answer | None = None
         self._reader: Reader | None = None
         self._received = 0
+        self._booking = booking
+        self._booked = False
+        self.kind = kind
+        self.error: UpstreamError | None = None
+        self.answered = False
+        self.complete = False
 
     @property
     def reader(self) -> Reader | None:
@@ -68,28 +94,56 @@ class Attempt:
         self._reader = call.reader
         self._exchange.attempts += 1
         self.sent = time.monotonic()
+        if (trace := self._exchange.trace) is not None:
+            self.trace = trace.attempt(endpoint.settings, target.model)
         try:
-            answer = await endpoint.transport.send(call.request)
-        except UpstreamRejected as error:
-            if call.retry is None or not call.retry(error):
-                raise
-            call = self._job.prepare(endpoint.adapter, target.model, self.draft)
-            self._reader = call.reader
-            answer = await endpoint.transport.send(call.request)
+            try:
+                answer = await endpoint.transport.send(self._traced(call.request))
+            except UpstreamRejected as error:
+                if call.retry is None or not call.retry(error):
+                    raise
+                call = self._job.prepare(endpoint.adapter, target.model, self.draft)
+                self._reader = call.reader
+                answer = await endpoint.transport.send(self._traced(call.request))
+        except UpstreamError as error:
+            self.error = error
+            raise
         self._answer = answer
+        self.answered = True
         self.notes = call.notes
         return call.reader
+
+    def _traced(self, request: UpstreamRequest) -> UpstreamRequest:
+        """The request, which tells the endpoint of the trace it is part of."""
+        if self.trace is None or not self.trace.headers:
+            return request
+        return replace(request, headers=self.trace.headers)
 
     async def whole(self) -> bytes:
         """The client's body for an answer in one piece; raises UpstreamError."""
         answer, reader = self._under_way()
-        return reader.whole(await answer.body())
+        try:
+            body = reader.whole(await answer.body())
+        except UpstreamError as error:
+            self.error = error
+            raise
+        self.book()
+        return body
 
     async def read(self) -> list[Frame]:
         """The frames made by the next read; ``reader.error`` says when there will be no more.
 
         Raises UpstreamError where not even the answer's end can be saved.
         """
+        try:
+            frames = await self._read()
+        except UpstreamError as error:
+            self.error = error
+            raise
+        self.error = self._under_way()[1].error
+        return frames
+
+    async def _read(self) -> list[Frame]:
         answer, reader = self._under_way()
         if not self._received and answer.headers.get("Content-Type", "").startswith(
             "application/json"
@@ -112,10 +166,21 @@ class Attempt:
         answer, _ = self._under_way()
         await answer.settle()
 
+    def book(self) -> None:
+        """Its answer is complete: have it booked, before the end of it leaves."""
+        self.complete = True
+        self._book()
+
     def close(self) -> None:
         """Done with it: what has not been read is cut off."""
         if self._answer is not None:
             self._answer.close()
+        self._book()
+
+    def _book(self) -> None:
+        if self.sent and not self._booked:
+            self._booked = True
+            self._booking.over(self._exchange, self)
 
     def _under_way(self) -> tuple[Answer, Reader]:
         assert self._answer is not None

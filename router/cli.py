@@ -1,9 +1,10 @@
-"""The command line: ``switchyard serve | demo | check | endpoints | probe | state | embedder |
-simulate``.
+"""The command line: ``switchyard serve | demo | check | endpoints | keys | usage | probe | state |
+embedder | simulate``.
 
 Exit status: 0 all is well; 1 the settings, the address or the database cannot be used; 2 a wrong
 command line, an endpoint or a database that did not answer ``check``, a router that did not answer
-``endpoints``, a model that ``probe`` could not ask, or stored state in which ``state`` found
+``endpoints``, a model that ``probe`` could not ask, a name or field of ``keys`` that cannot be, or
+stored state in which ``state`` found
 something broken; 130 interrupted. A mistake of the user is one line per mistake on stderr, never a
 traceback. Each command imports what it needs when it runs.
 """
@@ -21,7 +22,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from router import cli_cache, cli_embedder, cli_endpoints, cli_probe, cli_state
+from router import (
+    cli_cache,
+    cli_embedder,
+    cli_endpoints,
+    cli_keys,
+    cli_prices,
+    cli_probe,
+    cli_state,
+    cli_usage,
+)
 from router.terminal import printable
 
 if TYPE_CHECKING:
@@ -88,6 +98,14 @@ def _parser() -> argparse.ArgumentParser:
     state = commands.add_parser("state", help="check, vacuum or export what is stored")
     cli_state.add_arguments(state)
     state.set_defaults(run=_state)
+
+    keys = commands.add_parser("keys", help="make, show, change and revoke virtual keys")
+    cli_keys.add_arguments(keys)
+    keys.set_defaults(run=_state)
+
+    usage = commands.add_parser("usage", help="who used how much, and what it cost")
+    cli_usage.add_arguments(usage)
+    usage.set_defaults(run=_usage)
 
     embedder = commands.add_parser("embedder", help="install or show the cache's local model")
     cli_embedder.add_arguments(embedder)
@@ -178,7 +196,8 @@ def _check(args: argparse.Namespace) -> int:
     print(f"{args.config} is valid; asking {count} endpoint{'s' if count > 1 else ''}", flush=True)
     results = asyncio.run(_probe_all(settings))
     for endpoint, result in zip(settings.endpoints, results, strict=True):
-        print("\n" + "\n".join(_described(endpoint, result)))
+        costs = cli_prices.costs(settings, endpoint, result.models)
+        print("\n" + "\n".join([*_described(endpoint, result), *costs]))
     stores = [cli_state.glance(settings), cli_cache.glance(settings)]
     print("\n" + "\n".join(line for _, line in stores))
     answered = sum(map(_can_serve, settings.endpoints, results))
@@ -199,6 +218,12 @@ def _state(args: argparse.Namespace) -> int:
     with _usable(args.config):
         status: int = args.command(settings, args)
     return status
+
+
+def _usage(args: argparse.Namespace) -> int:
+    settings = _settings(args.config)
+    with _usable(args.config):
+        return cli_usage.run(settings, args)
 
 
 def _settings(path: Path) -> Settings:

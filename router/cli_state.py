@@ -150,6 +150,8 @@ def _counted(counts: dict[str, int], oldest: int | None) -> Iterator[str]:
     yield "  runs           " + ", ".join(f"{counts['runs_' + name]} {name}" for name in states)
     yield f"  events         {counts['events']}"
     yield f"  routers        {counts['routers']} alive"
+    yield f"  usage          {counts['usage']} rows"
+    yield f"  virtual keys   {counts['keys']}"
     if abandoned := counts["abandoned_runs"]:
         yield f"  abandoned      {abandoned} runs whose router is gone; the next router ends them"
 
@@ -160,11 +162,13 @@ def _vacuum(settings: Settings, args: argparse.Namespace) -> int:
     from router.state.upkeep.vacuum import vacuum
 
     _log_to_stderr(settings)
-    freed = asyncio.run(vacuum(settings.state, rewrite=args.rewrite))
+    days = settings.accounts.retention_days
+    freed = asyncio.run(vacuum(settings.state, rewrite=args.rewrite, usage_days=days))
     if freed is None:
         print(_NOTHING)
         return 0
     print(f"deleted   {freed.objects} objects past retention")
+    print(f"deleted   {freed.usage} rows of usage past retention")
     print(f"removed   {freed.routers} routers that are gone")
     change = freed.before - freed.after
     word = "freed" if change >= 0 else "grown by"
@@ -203,9 +207,10 @@ def _export(settings: Settings, args: argparse.Namespace) -> int:
 def _told(exported: Exported, owner: str) -> int:
     found = (
         f"{exported.responses} responses, {exported.conversations} conversations, "
-        f"{exported.prompts} prompts"
+        f"{exported.prompts} prompts, {exported.usage} rows of usage"
     )
-    if exported.responses or exported.conversations or exported.prompts or exported.damaged:
+    whole = exported.responses or exported.conversations or exported.prompts or exported.usage
+    if whole or exported.damaged:
         print(found, file=sys.stderr)
     else:
         print(f"nothing is stored for {owner}", file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from router.delivery import answer_headers
-from router.endpoints.plan import Plan
+from router.endpoints.plan import Plan, reached
 from router.endpoints.registry import Registry
 from router.endpoints.selector import Selector
 from router.endpoints.target import Target
@@ -27,12 +27,12 @@ async def count_tokens(
     group = await registry.group(exchange.model or "")
     requests = {
         target: request
-        for target in group.targets
+        for target in reached(group, exchange.key)
         if (request := target.endpoint.adapter.count_tokens(exchange, target.model))
     }
     count = None
     if requests:
-        plan = Plan(group, tuple(requests), exchange.caller)
+        plan = Plan(group, tuple(requests), exchange.caller, key=exchange.key)
         plan.probes = False
         count = await _counted(selector, plan, exchange, requests)
     notes: dict[str, str] = {}

@@ -9,6 +9,9 @@
     ├── MethodNotAllowed        405
     ├── Conflict                409  somebody else's turn, or a name that is taken
     ├── PayloadTooLarge         413
+    ├── RateLimitExceeded       429  more than the key's limits allow; with Retry-After
+    ├── QuotaExceeded           429  a budget of the key, or of one of its tags, is spent
+    ├── LimitsUnavailable       503  what counts limits does not answer
     ├── Overloaded              503  every candidate is full, and the queue too or its time over
     ├── ShuttingDown            503
     ├── NotCached               504  only an answer from the cache was wanted
@@ -40,6 +43,7 @@ __all__ = [
     "Forbidden",
     "InternalError",
     "InvalidRequest",
+    "LimitsUnavailable",
     "MethodNotAllowed",
     "ModelLoadFailed",
     "ModelNotFound",
@@ -48,6 +52,8 @@ __all__ = [
     "NotSupported",
     "Overloaded",
     "PayloadTooLarge",
+    "QuotaExceeded",
+    "RateLimitExceeded",
     "RouterError",
     "ShuttingDown",
     "StateUnavailable",
@@ -59,6 +65,7 @@ __all__ = [
     "UpstreamTimeout",
     "UpstreamTooLong",
     "UpstreamUnavailable",
+    "no_access",
 ]
 
 _SHOWN: Final = 200
@@ -143,9 +150,17 @@ class NotFound(RouterError):
 
 
 class ModelNotFound(NotFound):
-    """404: no endpoint serves the model."""
+    """404: no endpoint serves the model, or none that the key may use."""
 
     default_code = "model_not_found"
+
+
+def no_access(model: str) -> ModelNotFound:
+    """For a key that may not use a model: like one that is not there."""
+    return ModelNotFound(
+        f"The model '{model[:_SHOWN]}' does not exist or you do not have access to it.",
+        param="model",
+    )
 
 
 class MethodNotAllowed(RouterError):
@@ -177,6 +192,29 @@ class NotSupported(RouterError):
     status = 501
     type = "invalid_request_error"
     default_code = "not_supported"
+
+
+class RateLimitExceeded(RouterError):
+    """429: more than the key's limits allow; ``Retry-After`` says when there is room again."""
+
+    status = 429
+    type = "rate_limit_error"
+    default_code = "rate_limit_exceeded"
+
+
+class QuotaExceeded(RouterError):
+    """429: a budget of the key, or of one of its tags, is spent. The message says until when."""
+
+    status = 429
+    type = "insufficient_quota"
+    default_code = "insufficient_quota"
+
+
+class LimitsUnavailable(RouterError):
+    """503: what counts limits does not answer, and the configuration has requests refused then."""
+
+    status = 503
+    default_code = "limits_unavailable"
 
 
 class Overloaded(RouterError):

@@ -13,7 +13,10 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from router.accounts.key import Key
+from router.accounts.row import Spent
 from router.errors import InternalError, RouterError
+from router.telemetry.trace import Trace
 from router.translate.draft import Draft
 from router.wire.frame import Frame
 
@@ -35,6 +38,7 @@ class Operation(Enum):
     PROMPTS = "prompts"
     CHAT = "chat_completions"
     MODELS = "models"
+    USAGE = "usage"
     ADMIN = "admin"
     OTHER = "other"
 
@@ -111,14 +115,16 @@ class Exchange:
     """One request, from its head to its last byte.
 
     ``caller`` is the name of the key that was presented (``default`` in open mode); it is what
-    objects belong to. Times are of ``time.monotonic``, in seconds. ``notes`` are headers for the
-    answer. ``running`` says that a task of its own works on it and ends it, ``abort`` why the
-    router itself ends it before its time. ``draft`` is the response under construction where it
-    was begun before the exchange (a background run), ``record`` what becomes of it in the end,
-    ``account`` the endpoint account that served it. ``usage`` is a Responses ``usage`` object,
-    whatever the endpoint speaks. ``generation`` are the plugins that it began with and ends with;
-    whoever lets it in sets that. ``served_model`` is the model of ``fallbacks`` that answers in the
-    place of ``model``. ``cache`` says what the response cache had to do with it (``hit`` …).
+    objects belong to; ``key`` is that key. Times are of ``time.monotonic``, in seconds. ``notes``
+    are headers for the answer. ``running`` says that a task of its own works on it and ends it,
+    ``abort`` why the router itself ends it before its time. ``draft`` is the response under
+    construction where it was begun before the exchange (a background run), ``record`` what becomes
+    of it in the end, ``account`` the endpoint account that served it. ``usage`` is a Responses
+    ``usage`` object, whatever the endpoint speaks; ``spent`` is what all attempts came to.
+    ``generation`` are the plugins that it began with and ends with; whoever lets it in sets that.
+    ``served_model`` is the model of ``fallbacks`` that answers in the place of ``model``. ``cache``
+    says what the response cache had to do with it (``hit`` …). ``trace`` is told of its attempts.
+    ``waited`` are the seconds that it waited for slots, and for models to be loaded.
     """
 
     __slots__ = (
@@ -136,6 +142,7 @@ class Exchange:
         "generation",
         "headers",
         "id",
+        "key",
         "method",
         "model",
         "notes",
@@ -146,10 +153,13 @@ class Exchange:
         "route",
         "running",
         "served_model",
+        "spent",
         "started",
         "status",
         "stream",
+        "trace",
         "usage",
+        "waited",
     )
 
     generation: Generation
@@ -173,6 +183,7 @@ class Exchange:
         self.remote = remote
         self.started = started
         self.caller = "default"
+        self.key: Key | None = None
         self.body: dict[str, Any] = {}
         self.model: str | None = None
         self.served_model: str | None = None
@@ -187,6 +198,9 @@ class Exchange:
         self.first_output: float | None = None
         self.finished: float | None = None
         self.usage: dict[str, Any] | None = None
+        self.spent: Spent | None = None
+        self.trace: Trace | None = None
+        self.waited = 0.0
         self.status = 0
         self.cache: str | None = None
         self.outcome: Outcome | None = None

@@ -148,11 +148,12 @@ class Failover:
         attempts = 0
         while True:
             reservation = await self._reserve(plan, failure)
-            target = reservation.target
+            if reservation.waited:
+                exchange.waited += reservation.waited
+                self._metrics.fleet.queue_waited(reservation.waited)
             try:
-                if not target.loaded:
-                    await self._loads.ensure(target)
-                    self._selector.begin_again(reservation)
+                if not reservation.target.loaded:
+                    await self._load(reservation, exchange)
                 attempts += 1
                 await work.attempt(reservation)
                 return
@@ -171,6 +172,14 @@ class Failover:
             finally:
                 self._selector.release(reservation)
             work.rewind(model)
+
+    async def _load(self, reservation: Reservation, exchange: Exchange) -> None:
+        began = time.monotonic()
+        try:
+            await self._loads.ensure(reservation.target)
+        finally:
+            exchange.waited += time.monotonic() - began
+        self._selector.begin_again(reservation)
 
     async def _reserve(self, plan: Plan, failure: RouterError | None) -> Reservation:
         try:

@@ -18,7 +18,9 @@ from typing import Any, Final
 
 import orjson
 
+from router.accounts.row import Kind
 from router.attempt import Attempt
+from router.booking import Booking
 from router.counting import count_tokens
 from router.delivery import Delivery, Job, answer_headers
 from router.drafts import new_draft
@@ -52,7 +54,9 @@ class Pipeline:
         keepalive_interval: float,
         metrics: Metrics,
         first_output: Callable[[Exchange], None],
+        booking: Booking,
     ) -> None:
+        self._booking = booking
         self._registry = fleet.registry
         self._selector = fleet.selector
         self._failover = fleet.failover
@@ -110,6 +114,8 @@ class _Run:
         self._hedging = pipeline._hedging
         self._metrics = pipeline._metrics
         self._tell_first_output = pipeline._first_output
+        self._booking = pipeline._booking
+        self._tried: str | None = None
         self._exchange = exchange
         self._sink = sink
         self._job = job
@@ -228,7 +234,7 @@ class _Run:
 
     async def _try(self, reservation: Reservation) -> None:
         exchange = self._exchange
-        attempt = Attempt(exchange, self._job, reservation, self._job.draft)
+        attempt = self._attempt_at(reservation, self._job.draft, self._kind())
         self._goes_on_with(attempt)
         try:
             if not exchange.stream:
@@ -252,6 +258,17 @@ class _Run:
                 if reservation.good:  # its output was well until then
                     self._selector.failed(reservation)
         self._metrics.fleet.attempts.labels(reservation.target.endpoint.name, result).inc()
+
+    def _attempt_at(self, reservation: Reservation, draft: Draft | None, kind: Kind) -> Attempt:
+        return Attempt(self._exchange, self._job, reservation, draft, self._booking, kind)
+
+    def _kind(self) -> Kind:
+        """Why the next attempt is made."""
+        exchange = self._exchange
+        before, self._tried = self._tried, exchange.served_model
+        if before != exchange.served_model:
+            return Kind.FALLBACK
+        return Kind.RETRY if exchange.attempts else Kind.FIRST
 
     def _goes_on_with(self, attempt: Attempt) -> None:
         """It is this attempt's answer that the client gets."""
@@ -302,7 +319,7 @@ class _Run:
                 # Both go on from here, whoever has output first and whenever the head leaves.
                 hold(draft.open())
                 draft = copy(draft)
-            return Opening(Attempt(self._exchange, job, reservation, draft), held.extend)
+            return Opening(self._attempt_at(reservation, draft, Kind.HEDGE), held.extend)
 
         chosen = await self._hedging.race(self._exchange, attempt, delay, hold, another)
         frames = chosen.frames
@@ -353,6 +370,8 @@ class _Run:
 
     async def _deliver(self, frames: list[Frame], reader: Reader) -> None:
         """Push a batch; its frames are not kept beyond it."""
+        if reader.ended and self._attempt is not None:
+            self._attempt.book()
         if frames:
             if reader.ended and self._exchange.record is not None:
                 if len(frames) > 1:

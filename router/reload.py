@@ -48,7 +48,7 @@ class Reloader:
 
     ``settings`` are those in force, ``last`` is how the last reload ended. ``again`` reads them
     anew from where they are from, and takes them over or notes why not; None where they are from
-    nowhere.
+    nowhere. ``configure`` gives the settings to what else outlives them; it must not fail.
     """
 
     def __init__(
@@ -58,8 +58,10 @@ class Reloader:
         fleet: Fleet,
         generations: Generations,
         metrics: Metrics,
+        configure: Callable[[Settings], None],
     ) -> None:
         self.settings = settings
+        self._configure = configure
         self.last: Reloaded | None = None
         self.again: Callable[[], Awaitable[None]] | None = None
         self._make_plugins = make_plugins
@@ -118,6 +120,7 @@ class Reloader:
     def _apply(self, prepared: Prepared, chain: Chain) -> None:
         """The step in which everything changes: nothing in it waits, nothing in it may fail."""
         self._fleet.apply(prepared)
+        self._configure(prepared.settings)
         self._generations.swap(chain)
         self.settings = prepared.settings
 

@@ -171,7 +171,7 @@ async def test_export_into_a_file(filled: Path) -> None:
     output.write_text("of before\n")
     done = await state(filled, "export", "--owner", "ann", "--output", str(output))
     assert (done.status, done.out) == (0, "")
-    assert done.err == "2 responses, 0 conversations, 0 prompts\n"
+    assert done.err == "2 responses, 0 conversations, 0 prompts, 0 rows of usage\n"
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
     lines = [json.loads(line) for line in output.read_text().splitlines()]
     assert [(line["type"], line["id"]) for line in lines] == [

@@ -111,10 +111,12 @@ def test_the_configuration_shown_is_valid() -> None:
 
 
 def test_the_settings_explained_exist() -> None:
+    from router.settings.accounts import Accounts
     from router.settings.cache import Cache
     from router.settings.schema import Admin, Balance, EndpointSettings, Server, State
 
     models: dict[str, type[BaseModel]] = {
+        "accounts": Accounts,
         "admin": Admin,
         "server": Server,
         "endpoints[]": EndpointSettings,

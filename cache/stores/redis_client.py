@@ -119,7 +119,7 @@ class RedisClient:
 
     async def _ask(self, *words: Any) -> Any:
         if self._closed.is_set():
-            raise StoreError(f"{self.name}: the cache was closed")
+            raise StoreError(f"{self.name}: it was closed")
         if self._idle:
             connection = self._idle.pop()
         else:
@@ -159,23 +159,23 @@ def _checked(url: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError("the cache's Redis URL has a bad host or port") from None
+        raise ValueError("the Redis URL has a bad host or port") from None
     if parts.scheme not in _OPTIONS:
         raise ValueError("a Redis URL begins with redis://, rediss:// or unix://")
     if parts.fragment:
-        raise ValueError("the cache's Redis URL has a '#', which has to be written as %23")
+        raise ValueError("the Redis URL has a '#', which has to be written as %23")
     unknown = parse_qs(parts.query, keep_blank_values=True).keys() - _OPTIONS[parts.scheme]
     if unknown:
-        raise ValueError("the cache's Redis URL has options that are not known after its '?'")
+        raise ValueError("the Redis URL has options that are not known after its '?'")
     if parts.scheme == "unix":
         if not parts.path.strip("/"):
-            raise ValueError("the cache's Redis URL has no path: unix:///path/to/redis.sock")
+            raise ValueError("the Redis URL has no path: unix:///path/to/redis.sock")
     elif not parts.hostname or port == 0:
-        raise ValueError("the cache's Redis URL has no host, or a bad port")
+        raise ValueError("the Redis URL has no host, or a bad port")
     elif not re.fullmatch(r"(/[0-9]*)?", parts.path):
-        raise ValueError("what follows the host in the cache's Redis URL is no database number")
+        raise ValueError("what follows the host in the Redis URL is no database number")
     if not all(value.isdigit() for value in parse_qs(parts.query).get("db", ())):
-        raise ValueError("'db' in the cache's Redis URL is no number")
+        raise ValueError("'db' in the Redis URL is no number")
     return parts
 
 

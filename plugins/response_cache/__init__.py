@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from plugins.response_cache.plugin import ResponseCachePlugin
+from plugins.response_cache.plugin import ResponseCachePlugin, Saved
 
-__all__ = ["ResponseCachePlugin"]
+__all__ = ["ResponseCachePlugin", "Saved"]

@@ -45,6 +45,8 @@ def carrier_of(exchange: Exchange, body: dict[str, Any]) -> Exchange:
         started=exchange.started,
     )
     carrier.caller = exchange.caller
+    carrier.key = exchange.key
+    carrier.trace = exchange.trace
     carrier.body = body
     carrier.model = exchange.model
     carrier.stream = exchange.stream
@@ -152,6 +154,8 @@ class Flight:
             # What the call cost is counted once: for who has been there longest.
             self._paid = True
             participant.exchange.usage = self.carrier.usage
+            participant.exchange.spent = self.carrier.spent
+            participant.exchange.waited = self.carrier.waited
 
     def canonical(self) -> Answer | None:
         """What was answered, once the call is over; None where it can not be given again."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -24,8 +25,9 @@ from cache.request import Bypass, CacheRequest
 from plugins.response_cache.flight import Flight, Overheard, carrier_of
 from plugins.response_cache.participant import Participant, TryAgain
 from plugins.response_cache.shadow import Shadow
-from plugins.response_cache.surfaces import SURFACES, Surface, Told
+from plugins.response_cache.surfaces import SURFACES, Rendering, Surface, Told
 from plugins.response_cache.telling import tell
+from router.accounts.row import Tokens, tokens_of
 from router.errors import InvalidRequest, NotCached, RouterError, ShuttingDown
 from router.exchange import Exchange, Sink, internal_error
 from router.generations import Generation
@@ -35,7 +37,7 @@ from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 
-__all__ = ["ResponseCachePlugin"]
+__all__ = ["ResponseCachePlugin", "Saved"]
 
 _log = get_logger("plugins.response_cache")
 
@@ -64,15 +66,27 @@ class _Asked:
     silent: Generation
 
 
+Saved = Callable[[Exchange, str, Tokens, str | None], None]
+"""Is told of an exchange that no endpoint was asked for: (exchange, the model that had answered,
+what was not used, the response's id).
+"""
+
+
 class ResponseCachePlugin(Interceptor):
     """Answers from the cache, and keeps answers. ``keepalive`` is in seconds."""
 
     name = "response_cache"
 
     def __init__(
-        self, cache: ResponseCache, settings: Cache, metrics: CacheMetrics, keepalive: float
+        self,
+        cache: ResponseCache,
+        settings: Cache,
+        metrics: CacheMetrics,
+        keepalive: float,
+        saved: Saved,
     ) -> None:
         assert settings.mode != "off"
+        self._saved = saved
         self._cache = cache
         self._metrics = metrics
         self._keepalive = keepalive
@@ -191,6 +205,10 @@ class ResponseCachePlugin(Interceptor):
         await Participant(
             exchange, sink, rendering, flight, leads=leads, keepalive=self._keepalive
         ).run()
+        usage = flight.carrier.usage
+        if not leads and exchange.spent is None and usage is not None:  # somebody else's call
+            served = exchange.served_model or exchange.model or ""
+            self._saved(exchange, served, tokens_of(usage), _id_of(rendering))
 
     def _tell_of_miss(self, exchange: Exchange, lookup: Lookup) -> None:
         if lookup.epoch is not None:
@@ -224,6 +242,7 @@ class ResponseCachePlugin(Interceptor):
             notes["X-Cache-Similarity"] = f"{lookup.similarity:.4f}"
         self._metrics.saved(*answer.tokens)
         rendering = asked.surface.rendering(exchange)
+        self._saved(exchange, entry.model, tokens_of(answer.usage), _id_of(rendering))
         await tell(exchange, sink, rendering, answer, dict(notes), self._rate)
         if lookup.tier == "semantic":
             flight = _flight(asked, exchange)
@@ -311,6 +330,10 @@ def _captured(surface: Surface, flight: Flight) -> Answer | None:
         final, hidden = carrier.record.final, dict(carrier.record.hidden)
     response = surface.answer(Told(final, flight.body, flight.whole, carrier.usage))
     return None if response is None else Answer.of_response(response, hidden)
+
+
+def _id_of(rendering: Rendering) -> str | None:
+    return rendering.draft.id if rendering.draft is not None else None
 
 
 def _says(exchange: Exchange, known_as: str, told: str, tier: str | None = None) -> None:

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Final
 
+from router.accounts.key import Key
 from router.balance.capability import Unmet, missing_features, needs, too_long
 from router.endpoints.registry import Group
 from router.endpoints.target import Target
-from router.errors import InvalidRequest
+from router.errors import InvalidRequest, no_access
 from router.translate.native import unseal
 from router.translate.usage import estimate_tokens, prompt_chars
 
-__all__ = ["LACKS_CONTEXT", "LACKS_FEATURE", "Plan", "able", "issuers"]
+__all__ = ["LACKS_CONTEXT", "LACKS_FEATURE", "Plan", "able", "issuers", "reached"]
 
 LACKS_FEATURE: Final = "unsupported_feature"
 LACKS_CONTEXT: Final = "context_length_exceeded"
@@ -26,10 +27,10 @@ class Plan:
     """The candidates for one request and one model.
 
     ``tried`` are those that failed it. ``body`` is the request, where the plan is to follow changes
-    of who serves the model. ``preferred`` are wanted first, with at most ``bound`` more
-    load than the least loaded; ``prints`` are what the request is recognised by the next time.
-    With ``probes`` it may try a half-open breaker, ``desperate`` it goes to what is known to be
-    sick where nothing else is left.
+    of who serves the model, ``key`` the caller's, where it has one. ``preferred`` are wanted first,
+    with at most ``bound`` more load than the least loaded; ``prints`` are what the request is
+    recognised by the next time. With ``probes`` it may try a half-open breaker, ``desperate`` it
+    goes to what is known to be sick where nothing else is left.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Plan:
         "caller",
         "desperate",
         "group",
+        "key",
         "preferred",
         "prints",
         "probes",
@@ -52,8 +54,10 @@ class Plan:
         targets: Sequence[Target],
         caller: str,
         body: dict[str, Any] | None = None,
+        key: Key | None = None,
     ) -> None:
         self.group = group
+        self.key = key
         self.body = body
         self.targets = targets
         self.caller = caller
@@ -80,18 +84,31 @@ class Plan:
     def follow(self, group: Group) -> None:
         """Others serve the model now; raises InvalidRequest where none of them can serve this."""
         if self.body is not None:
-            targets = able(group, self.body)
+            targets = able(group, self.body, self.key)
             self.targets = [target for target in targets if target not in self._dropped]
             self.group = group
 
 
-def able(group: Group, body: dict[str, Any]) -> Sequence[Target]:
-    """Those of a group that can serve a request; raises InvalidRequest, naming what is missing."""
-    targets: Sequence[Target] = group.targets
+def reached(group: Group, key: Key | None) -> Sequence[Target]:
+    """Those of a group that may serve a key; raises ModelNotFound where there is none."""
+    if key is None or key.endpoints is None:
+        return group.targets
+    targets = [target for target in group.targets if key.may_reach(target.endpoint.name)]
+    if not targets:
+        raise no_access(group.model)
+    return targets
+
+
+def able(group: Group, body: dict[str, Any], key: Key | None = None) -> Sequence[Target]:
+    """Those of a group that can, and may, serve a request.
+
+    Raises InvalidRequest, naming what is missing, and ModelNotFound.
+    """
+    targets = reached(group, key)
     if group.lacks and (needed := needs(body, group.lacks)):
         targets = [target for target in targets if not target.lacks & needed]
         if not targets:
-            lacks = [target.lacks for target in group.targets]
+            lacks = [target.lacks for target in reached(group, key)]
             raise _refusal(missing_features(body, group.model, needed, lacks), LACKS_FEATURE)
     if group.contexts and body.get("truncation") != "auto":
         size = int(estimate_tokens(prompt_chars(body)) * _SURE)

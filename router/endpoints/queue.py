@@ -3,7 +3,8 @@
 A slot that is given back goes straight to a waiter that can use it, so that nobody who came later
 overtakes. Callers take turns: the slot goes to the one who was served longest ago, so that a
 caller's hundredth request waits behind the first of another (fair queueing by round-robin, Nagle
-1985, RFC 970). Of one caller, the order is that of arrival.
+1985, RFC 970). Of one caller, the order is that of arrival. Callers of a lower ``rank`` go first,
+as long as there are any.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ class Ticket(Generic[S]):
     ``slots`` are those that its holder can use, ``granted`` the one that it got.
     """
 
-    __slots__ = ("caller", "due", "granted", "number", "slots", "woken")
+    __slots__ = ("caller", "due", "granted", "number", "rank", "slots", "woken")
 
     woken: asyncio.Future[None]
 
-    def __init__(self, caller: str, number: int, due: float) -> None:
+    def __init__(self, caller: str, number: int, due: float, rank: int) -> None:
         self.caller = caller
+        self.rank = rank
         self.number = number
         self.due = due
         self.slots: frozenset[S] = frozenset()
@@ -67,12 +69,12 @@ class Queue(Generic[S]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def ticket(self, caller: str, seconds: float) -> Ticket[S]:
+    def ticket(self, caller: str, seconds: float, rank: int = 1) -> Ticket[S]:
         """A place for this caller, good for so many seconds; raises QueueFull."""
         if len(self._waiting) >= self.size:
             raise QueueFull
         due = asyncio.get_running_loop().time() + seconds
-        return Ticket(caller, next(self._arrivals), due)
+        return Ticket(caller, next(self._arrivals), due, rank)
 
     async def wait(self, ticket: Ticket[S], slots: Iterable[S]) -> S | None:
         """Wait for one of these slots; None when it is time to look around again.
@@ -99,12 +101,12 @@ class Queue(Generic[S]):
 
     def offer(self, slot: S) -> bool:
         """Hand a slot to the waiter whose turn it is; False when there is none that can use it."""
-        first, longest_ago = None, inf
+        first, next_in_turn = None, (inf, inf)
         for ticket in self._waiting:
             if slot in ticket.slots and not ticket.woken.cancelled():
-                turn = self._turn.get(ticket.caller, 0)
-                if turn < longest_ago:
-                    first, longest_ago = ticket, turn
+                turn = (ticket.rank, self._turn.get(ticket.caller, 0))
+                if turn < next_in_turn:
+                    first, next_in_turn = ticket, turn
         if first is None:
             return False
         self._waiting.remove(first)
@@ -127,7 +129,8 @@ class Queue(Generic[S]):
         order = []
         for ticket in self._waiting:
             caller = ticket.caller
-            order.append((before[caller], self._turn.get(caller, 0), ticket.number, ticket))
+            turn = self._turn.get(caller, 0)
+            order.append((ticket.rank, before[caller], turn, ticket.number, ticket))
             before[caller] += 1
         for *_, ticket in sorted(order):
             if not ticket.woken.done():

@@ -34,10 +34,10 @@ class Reservation:
     """A slot that was taken, at ``since``.
 
     ``probe``: this request tries a half-open breaker, and nothing is known of it yet. ``good``:
-    it was answered.
+    it was answered. ``waited``: the seconds it stood in the queue.
     """
 
-    __slots__ = ("good", "plan", "probe", "since", "target")
+    __slots__ = ("good", "plan", "probe", "since", "target", "waited")
 
     def __init__(self, plan: Plan, target: Target, since: float, probe: bool) -> None:
         self.plan = plan
@@ -45,6 +45,7 @@ class Reservation:
         self.since = since
         self.probe = probe
         self.good = False
+        self.waited = 0.0
 
     def swap(self, other: Reservation) -> None:
         """Exchange the slots of two reservations for the same request."""
@@ -87,7 +88,8 @@ class Selector:
     def plan(self, group: Group, exchange: Exchange) -> Plan:
         """Where a request may go; raises InvalidRequest where nobody can serve it."""
         body = exchange.body
-        plan = Plan(group, able(group, body), exchange.caller, body)
+        key = exchange.key
+        plan = Plan(group, able(group, body, key), exchange.caller, body, key)
         if len(plan.targets) > 1:
             plan.preferred = issuers(group, body)
             if self._bound:
@@ -107,19 +109,25 @@ class Selector:
         """
         ticket: Ticket[Target] | None = None
         refusal: Overloaded | None = None
+        began = 0.0
         while True:
             await self.follow(plan)
             target, why = self.choose(plan, patient=refusal is None)
             if target is not None:
+                reservation = self._taken(plan, target)
                 if ticket is not None:
                     self.queue.served(ticket)
-                return self._taken(plan, target)
+                    reservation.waited = reservation.since - began
+                return reservation
             if why != QUEUE:
                 raise self._nothing(plan)
             if refusal is not None:
                 raise refusal
             try:
-                ticket = ticket or self.queue.ticket(plan.caller, self._queue_timeout)
+                if ticket is None:
+                    began = self._clock()
+                    rank = plan.key.priority if plan.key is not None else 1
+                    ticket = self.queue.ticket(plan.caller, self._queue_timeout, rank)
                 self._agenda.watch()
                 awaited = self.selection.awaited(plan.left, desperate=plan.desperate)
                 granted = await self.queue.wait(ticket, awaited)
@@ -130,7 +138,9 @@ class Selector:
                 refusal = self._overloaded(plan, reason)
             else:
                 if granted is not None:
-                    return Reservation(plan, granted, self._clock(), False)
+                    reservation = Reservation(plan, granted, self._clock(), False)
+                    reservation.waited = reservation.since - began
+                    return reservation
 
     async def follow(self, plan: Plan) -> None:
         """Plan with who serves the model now, if that has changed.

@@ -19,6 +19,9 @@ _FIXED: Final = (
     "cache.max_bytes.",
     "cache.semantic.enabled.",
     "cache.semantic.embedder.",
+    "accounts.journal.",
+    "accounts.limits.store.",
+    "accounts.retention_days.",
 )
 """What an application is built on: it cannot take over other values while it runs."""
 

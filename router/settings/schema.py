@@ -8,8 +8,10 @@
     ├── fallbacks   other models for a model that cannot be served
     ├── state       the database of stored responses, and background runs
     ├── cache       answers given again instead of asked for again
+    ├── accounts    prices, the usage ledger, where limits are counted
     ├── logging     level and form of the log
     ├── metrics     who may read /metrics
+    ├── tracing     spans for an OpenTelemetry collector
     ├── admin       the key to the admin routes
     └── plugins     further plugins, as "package.module:factory"
 
@@ -36,8 +38,10 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
+from router.settings.accounts import Accounts, ApiKey
 from router.settings.cache import Cache
 from router.settings.section import Section
+from router.settings.tracing import Tracing
 from router.settings.values import (
     BaseUrl,
     Count,
@@ -137,13 +141,6 @@ class Server(Section):
             return ip_address(self.host).is_loopback
         except ValueError:
             return self.host.lower() == "localhost"
-
-
-class ApiKey(Section):
-    """One client key; the name is its owner and survives a change of the key."""
-
-    name: Name
-    key: Secret
 
 
 class Auth(Section):
@@ -341,8 +338,10 @@ class Settings(Section):
     balance: Balance = Balance()
     state: State = State()
     cache: Cache = Cache()
+    accounts: Accounts = Accounts()
     logging: Logging = Logging()
     metrics: Metrics = Metrics()
+    tracing: Tracing = Tracing()
     admin: Admin = Admin()
     fallbacks: dict[Text, Annotated[tuple[Text, ...], AfterValidator(not_empty)]] = Field(
         default_factory=dict

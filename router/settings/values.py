@@ -19,6 +19,8 @@ __all__ = [
     "CountOrZero",
     "DaysOrForever",
     "KeepAlive",
+    "KeyName",
+    "LimitsUrl",
     "Name",
     "PluginName",
     "Port",
@@ -37,6 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,63}")
 _KEEP_ALIVE = re.compile(r"-?\d{1,9}(\.\d{1,9})?(ns|us|µs|ms|s|m|h)")
 _PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _CACHE_URL = re.compile(r"(disk|rediss?|unix)://.")
+_REDIS_URL = re.compile(r"(rediss?|unix)://.")
 _OPERATIONS = ("/responses", "/chat/completions", "/models", "/api/chat", "/api/tags")
 
 
@@ -55,6 +58,12 @@ def _name(value: str) -> str:
     if not _NAME.fullmatch(value):
         raise wrong("must be 1 to 64 letters, digits or . _ @ : - and begin with a letter or digit")
     return value
+
+
+def _key_name(value: str) -> str:
+    if value.startswith("tag:"):
+        raise wrong('must not begin with "tag:", which stands for what keys share')
+    return _name(value)
 
 
 def _secret(value: SecretStr) -> SecretStr:
@@ -115,6 +124,13 @@ def _cache_url(value: SecretStr) -> SecretStr:
     raise wrong('must be "memory://", or like "disk://DIRECTORY" or "redis://HOST:PORT/0"')
 
 
+def _limits_url(value: SecretStr) -> SecretStr:
+    url = value.get_secret_value()
+    if url == "memory://" or _REDIS_URL.match(url):
+        return value
+    raise wrong('must be "memory://", or like "redis://HOST:PORT/0"')
+
+
 def _forever(value: object) -> object:
     # A word, since a null counts as the field left out.
     return None if value == "forever" else value
@@ -138,9 +154,11 @@ Share = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
 Text = Annotated[str, Field(min_length=1)]
 KeepAlive = Annotated[str | int, BeforeValidator(_number), AfterValidator(_keep_alive)]
 Name = Annotated[str, AfterValidator(_name)]
+KeyName = Annotated[str, AfterValidator(_key_name)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
 CacheUrl = Annotated[SecretStr, AfterValidator(_cache_url)]
+LimitsUrl = Annotated[SecretStr, AfterValidator(_limits_url)]
 PluginName = Annotated[str, AfterValidator(_plugin)]
 DaysOrForever = Annotated[Positive | None, BeforeValidator(_forever)]

@@ -10,6 +10,8 @@ Times are in seconds since 1970. JSON is kept as bytes: PostgreSQL's JSONB refus
     conversations        and conversation_items, in order of ``position``
     prompts              and prompt_versions
     routers              the processes that share this database, and until when they count as alive
+    usage                the ledger: one row per attempt, see router.accounts.row
+    virtual_keys         the keys that are made while the router runs
 """
 
 from __future__ import annotations
@@ -159,7 +161,63 @@ _PROMPTS: Final = (
     """,
 )
 
-VERSIONS: Final[tuple[tuple[str, ...], ...]] = ((*_RESPONSES, *_RUNS, *_CONVERSATIONS, *_PROMPTS),)
+_ACCOUNTS: Final = (
+    # id begins with the time, so that rows come at the right end of its index. tags: in order,
+    # with a comma before, between and after them; '' for none. cost: in nano-USD, NULL where no
+    # price is known; tokens and cost of provenance 'cached' are what was saved.
+    """
+    CREATE TABLE usage (
+        id TEXT NOT NULL PRIMARY KEY,
+        at {real} NOT NULL,
+        request TEXT NOT NULL,
+        key TEXT NOT NULL,
+        tags TEXT NOT NULL,
+        operation TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        model TEXT NOT NULL,
+        served TEXT NOT NULL,
+        endpoint TEXT NOT NULL,
+        input {int} NOT NULL,
+        cached {int} NOT NULL,
+        output {int} NOT NULL,
+        reasoning {int} NOT NULL,
+        cost {int},
+        duration {real} NOT NULL,
+        first_token {real},
+        outcome TEXT NOT NULL,
+        error TEXT,
+        provenance TEXT NOT NULL,
+        response TEXT,
+        stream INTEGER NOT NULL
+    )
+    """,
+    "CREATE INDEX usage_by_age ON usage (at)",
+    "CREATE INDEX usage_by_key ON usage (key, at)",
+    # digest: SHA-256 of the key. previous: the digest of the one before, which is good until
+    # previous_until. spec: JSON, what the key may do.
+    """
+    CREATE TABLE virtual_keys (
+        name TEXT NOT NULL PRIMARY KEY,
+        digest {blob} NOT NULL,
+        previous {blob},
+        previous_until {real},
+        hint TEXT NOT NULL,
+        created_at {real} NOT NULL,
+        changed_at {real} NOT NULL,
+        expires {real},
+        revoked_at {real},
+        spec {blob} NOT NULL
+    )
+    """,
+    "CREATE UNIQUE INDEX virtual_keys_by_digest ON virtual_keys (digest)",
+    "CREATE INDEX virtual_keys_by_previous ON virtual_keys (previous) WHERE previous IS NOT NULL",
+    "CREATE INDEX virtual_keys_by_change ON virtual_keys (changed_at)",
+)
+
+VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (*_RESPONSES, *_RUNS, *_CONVERSATIONS, *_PROMPTS),
+    _ACCOUNTS,
+)
 """The statements that lead from each version of the schema to the next, in order."""
 
 SCHEMA_VERSION: Final = len(VERSIONS)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from router.errors import UpstreamError
+from router.telemetry.series import OTHER, Asked, Cap, Series
 
-__all__ = ["FleetMetrics"]
+__all__ = ["FleetMetrics", "LaneState"]
 
 _REJECTED: Final = "rejected"
 _RESULTS: Final = frozenset(
@@ -21,12 +22,28 @@ _RESULTS: Final = frozenset(
     }
 )
 _REASONS: Final = ("open", "probe", "cooling", "drained")
+_WAIT_SECONDS: Final = (
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800,
+)  # fmt: skip
+_BREAKER: Final = {"closed": 0, "half-open": 1, "open": 2}
+
+
+class LaneState(NamedTuple):
+    """How a model at an endpoint is. ``breaker`` is ``closed``, ``half-open`` or ``open``;
+    ``loaded`` whether the model is in memory, None where the endpoint does not tell.
+    """
+
+    endpoint: str
+    model: str
+    slots: int
+    breaker: str
+    loaded: bool | None
 
 
 class FleetMetrics:
     """The metrics of one fleet."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
         self.attempts = _Attempts(
             Counter(
                 "switchyard_upstream_attempts",
@@ -34,10 +51,43 @@ class FleetMetrics:
                 "endpoint asked at the same time was sooner).",
                 ("endpoint", "result"),
                 registry=registry,
-            )
+            ),
+            cap,
         )
+        self._in_flight = Series(
+            Gauge(
+                "switchyard_requests_in_flight",
+                "Requests an endpoint is working on.",
+                ("endpoint", "model"),
+                registry=registry,
+            ),
+            cap,
+            fold=("endpoint", "model"),
+        )
+        self._in_use: dict[tuple[str, str], _SlotGauge] = {}
+        lane = ("endpoint", "model")
+        self._slots = Asked(
+            registry, "gauge", "switchyard_slots",
+            "Requests that an endpoint may work on at once for a model.", lane, cap,
+        )  # fmt: skip
+        self._breaker = Asked(
+            registry, "gauge", "switchyard_breaker_state",
+            "The breaker of a model at an endpoint: closed (0), half-open (1) or open (2).",
+            lane, cap,
+        )  # fmt: skip
+        self._loaded = Asked(
+            registry, "gauge", "switchyard_model_loaded",
+            "Whether the model is in the endpoint's memory (1) or not (0), where it tells.",
+            lane, cap,
+        )  # fmt: skip
         self.queued = Gauge(
             "switchyard_queue_depth", "Requests waiting for a free slot.", registry=registry
+        )
+        self._queue_wait = Histogram(
+            "switchyard_queue_wait_seconds",
+            "What requests waited for a slot that did not get one at once.",
+            buckets=_WAIT_SECONDS,
+            registry=registry,
         )
         self._endpoint_up = Gauge(
             "switchyard_endpoint_up",
@@ -89,23 +139,52 @@ class FleetMetrics:
         for reason in _REASONS:
             self._left_alone.remove(name, reason)
 
+    def watch_lanes(self, lanes: Callable[[], Iterable[LaneState]]) -> None:
+        """``lanes`` tells how every model that may be a label is, whenever it is asked."""
+        self._slots.values = lambda: [(one[:2], one.slots) for one in lanes()]
+        self._breaker.values = lambda: [(one[:2], _BREAKER[one.breaker]) for one in lanes()]
+        self._loaded.values = lambda: [
+            (one[:2], one.loaded) for one in lanes() if one.loaded is not None
+        ]
+
+    def slots_changed(self, slot: tuple[str, str], in_flight: int, *, known: bool) -> None:
+        """An endpoint works on so many requests for a model; ``known``: it may be a label."""
+        gauge = self._in_use.get(slot)
+        if gauge is None:
+            endpoint, model = slot
+            labels = self._in_flight.bounded(endpoint, model if known else OTHER)
+            gauge = self._in_use[slot] = _SlotGauge(self._in_flight.labels(*labels), labels)
+        gauge.child.inc(in_flight - gauge.in_flight)
+        gauge.in_flight = in_flight
+        if not in_flight and gauge.shared:
+            del self._in_use[slot]  # of these names there may be any number
+
+    def queue_waited(self, seconds: float) -> None:
+        """A request got a slot for which it had to wait so long."""
+        self._queue_wait.observe(seconds)
+
     def queue_depth(self, waiting: Callable[[], int]) -> None:
         """``waiting`` tells how many requests stand in the queue, whenever it is asked."""
         self.queued.set_function(waiting)
 
 
+class _SlotGauge:
+    """What of a gauge is due to one slot; all unknown models share one gauge."""
+
+    __slots__ = ("child", "in_flight", "shared")
+
+    def __init__(self, child: Gauge, labels: tuple[str, ...]) -> None:
+        self.child = child
+        self.shared = OTHER in labels
+        self.in_flight = 0
+
+
 class _Attempts:
     """The counter of attempts, its children looked up once."""
 
-    def __init__(self, counter: Counter) -> None:
-        self._counter = counter
-        self._children: dict[tuple[str, str], Counter] = {}
+    def __init__(self, counter: Counter, cap: Cap) -> None:
+        self._children = Series(counter, cap, fold=("endpoint",))
 
     def labels(self, endpoint: str, result: str) -> Counter:
         """The counter of one result; codes that an endpoint made up are all ``rejected``."""
-        if result not in _RESULTS:
-            result = _REJECTED
-        child = self._children.get((endpoint, result))
-        if child is None:
-            child = self._children[endpoint, result] = self._counter.labels(endpoint, result)
-        return child
+        return self._children.labels(endpoint, result if result in _RESULTS else _REJECTED)

@@ -24,6 +24,12 @@ _LEVELS: Final = {
     "error": logging.ERROR,
 }
 
+_LOUD: Final = frozenset({"warning", "error", "critical", "exception"})
+_ABOUT: Final = ("component", "event", "endpoint")
+_LONGEST: Final = 200
+_MOST_SAID: Final = 1000
+_AT_ONCE: Final = 20
+
 
 def get_logger(name: str) -> FilteringBoundLogger:
     """A logger whose lines carry ``component=name``."""
@@ -41,7 +47,9 @@ def configure(level: str, form: str) -> None:
     # The same list, whatever is in it: loggers that have been used hold on to it, and to the rest
     # of what is configured here, which is therefore the same for every level and form.
     processors = structlog.get_config()["processors"]
-    processors[:] = [_AtLeast(_LEVELS[level]), _Stamp(), structlog.processors.format_exc_info]
+    processors[:] = [
+        _AtLeast(_LEVELS[level]), _Damper(), _Stamp(), structlog.processors.format_exc_info
+    ]  # fmt: skip
     processors += [_render] if form == "json" else [_one_line, _console()]
     structlog.configure(
         processors=processors,
@@ -49,6 +57,9 @@ def configure(level: str, form: str) -> None:
         logger_factory=structlog.BytesLoggerFactory(file=sys.stderr.buffer),
         cache_logger_on_first_use=True,
     )
+    # What becomes of spans, the plugin says itself.
+    opentelemetry = logging.getLogger("opentelemetry")
+    opentelemetry.handlers, opentelemetry.propagate = [logging.NullHandler()], False
     aiohttp = logging.getLogger("aiohttp")
     aiohttp.handlers, aiohttp.propagate = [_WireTrouble(logging.WARNING)], False
 
@@ -79,6 +90,52 @@ class _AtLeast:
         if method in self._dropped:
             raise structlog.DropEvent
         return event
+
+
+class _Damper:
+    """Drops a warning or an error that is said over and over: of the same one, about the same
+    endpoint, some at once and then one a second. The next that passes says how many were dropped.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, ...], _Flood] = {}
+
+    def __call__(self, logger: Any, method: str, event: EventDict) -> EventDict:
+        if method not in _LOUD:
+            return event
+        about = tuple([str(event.get(name))[:_LONGEST] for name in _ABOUT])
+        flood = self._said.pop(about, None) or _Flood()
+        self._said[about] = flood
+        if len(self._said) > _MOST_SAID:
+            del self._said[next(iter(self._said))]
+        dropped = flood.passes(time.monotonic())
+        if dropped is None:
+            raise structlog.DropEvent
+        if dropped:
+            event["dropped"] = dropped
+        return event
+
+
+class _Flood:
+    """How often something is said: a bucket of ``_AT_ONCE`` that fills up by one a second."""
+
+    __slots__ = ("_dropped", "_left", "_since")
+
+    def __init__(self) -> None:
+        self._left = float(_AT_ONCE)
+        self._since = 0.0
+        self._dropped = 0
+
+    def passes(self, now: float) -> int | None:
+        """How many were dropped before this one; None where it is to be dropped, too."""
+        self._left = min(float(_AT_ONCE), self._left + now - self._since)
+        self._since = now
+        if self._left < 1:
+            self._dropped += 1
+            return None
+        self._left -= 1
+        dropped, self._dropped = self._dropped, 0
+        return dropped
 
 
 class _Stamp:

@@ -17,6 +17,7 @@ from router.wire.sse import EventTooLarge, SSEDecoder
 __all__ = ["ChatPassthrough"]
 
 _DONE: Final = b"[DONE]"
+_TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
 
 
 class ChatPassthrough:
@@ -28,6 +29,7 @@ class ChatPassthrough:
         self.hidden: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
+        self.said = 0
         self._wants_usage = wants_usage
         self._decoder = SSEDecoder()
         self._has_output = False
@@ -117,6 +119,7 @@ class ChatPassthrough:
             raise UpstreamFailure("The endpoint sent a chat chunk whose choices are malformed.")
         for choice in choices:
             if isinstance(choice, dict):
+                self.said += _chars(choice.get("delta"))
                 index = choice.get("index")
                 index = index if isinstance(index, int) else 0
                 if choice.get("finish_reason"):
@@ -138,3 +141,20 @@ def _says_something(choice: Any) -> bool:
     delta = choice.get("delta")
     said = isinstance(delta, dict) and any(delta[key] for key in delta if key != "role")
     return said or bool(choice.get("finish_reason"))
+
+
+def _chars(delta: Any) -> int:
+    """The characters of text in a delta; those of tool calls' arguments, too."""
+    if not isinstance(delta, dict):
+        return 0
+    chars = 0
+    for name in _TEXTS:
+        text = delta.get(name)
+        if isinstance(text, str):
+            chars += len(text)
+    calls = delta.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        chars += len(arguments) if isinstance(arguments, str) else 0
+    return chars

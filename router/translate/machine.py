@@ -69,6 +69,11 @@ class ResponseMachine:
         raise NotImplementedError
 
     @property
+    def said(self) -> int:
+        """See ``Reader.said``."""
+        return tokens.said_chars(self._output.partial()) + sum(map(len, self._forced))
+
+    @property
     def has_output(self) -> bool:
         """See ``Reader.has_output``."""
         return self._output.started

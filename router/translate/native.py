@@ -115,6 +115,11 @@ class NativeReader:
         self._has_output = False
 
     @property
+    def said(self) -> int:
+        """See ``Reader.said``."""
+        return tokens.said_chars(self._output.so_far())
+
+    @property
     def has_output(self) -> bool:
         """See ``Reader.has_output``."""
         return self._has_output

@@ -45,6 +45,11 @@ class Reader(Protocol):
     """Encrypted reasoning, sealed, by item id: what is kept but not shown to this client."""
 
     @property
+    def said(self) -> int:
+        """How many characters of output there have been: for an estimate of what it cost."""
+        ...
+
+    @property
     def has_output(self) -> bool:
         """Whether output has begun: from here on no other endpoint can take over."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "from_response",
     "prompt_chars",
     "response_usage",
+    "said_chars",
 ]
 
 _CHARS_PER_TOKEN: Final = 4
@@ -92,14 +94,25 @@ def estimate_tokens(chars: int) -> int:
 
 def estimated_usage(input_chars: int, items: list[dict[str, Any]]) -> dict[str, Any]:
     """What an answer without usage is taken to have cost, marked ``estimated``."""
-    chars = 0
-    for item in items:
-        chars += len(item.get("arguments") or item.get("input") or "")
-        for part in (*item.get("content", ()), *item.get("summary", ())):
-            chars += len(part.get("text") or part.get("refusal") or "")
-    usage = response_usage(estimate_tokens(input_chars), estimate_tokens(chars))
+    usage = response_usage(estimate_tokens(input_chars), estimate_tokens(said_chars(items)))
     usage["estimated"] = True
     return usage
+
+
+def said_chars(items: Sequence[Any]) -> int:
+    """The characters of text in output items, which may be whatever an endpoint sent."""
+    chars = 0
+    for item in map(_object, items):
+        chars += _length(item.get("arguments")) or _length(item.get("input"))
+        for name in ("content", "summary"):
+            parts = item.get(name)
+            for part in map(_object, parts if isinstance(parts, list) else ()):
+                chars += _length(part.get("text")) or _length(part.get("refusal"))
+    return chars
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, str) else 0
 
 
 def _counted(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import orjson
 
+from router.accounts.key import Key
 from router.drafts import new_draft
 from router.errors import RouterError, StateUnavailable
 from router.exchange import ClientGone, Exchange, Operation, Outcome, internal_error
@@ -30,7 +32,14 @@ _TURN_SECONDS: Final = 600.0
 class Executor:
     """Executes runs, each with the plugins that are current when it begins."""
 
-    def __init__(self, generations: Generations, responses: Responses, resolver: Resolver) -> None:
+    def __init__(
+        self,
+        generations: Generations,
+        responses: Responses,
+        resolver: Resolver,
+        key_named: Callable[[str], Awaitable[Key | None]],
+    ) -> None:
+        self._key_named = key_named
         self._generations = generations
         self._responses = responses
         self._resolver = resolver
@@ -51,6 +60,7 @@ class Executor:
         request = orjson.loads(claimed.request)
         exchange = _exchange(claimed, request)
         exchange.generation = generation
+        exchange.key = await self._key_named(claimed.owner)
         items = exchange.body["input"]
         own = Own(lambda: items, request["hidden"], request["orders"])
         exchange.draft = new_draft(

@@ -69,11 +69,14 @@ def leaves_memory(keep_alive: KeepAlive | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """A POST to an endpoint. ``path`` is relative to the endpoint's URL."""
+    """A POST to an endpoint. ``path`` is relative to the endpoint's URL; ``headers`` are more than
+    those that every request has.
+    """
 
     path: str
     body: bytes
     stream: bool
+    headers: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

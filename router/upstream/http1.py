@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from typing import Final
 
 from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout
@@ -65,7 +66,7 @@ class HttpTransport:
         """See ``Transport.send``."""
         timeouts = self._timeouts
         body = request.body
-        head = b"%b%d\r\n\r\n" % (self._post(request.path), len(body))
+        head = b"%b%d\r\n%b\r\n" % (self._post(request.path), len(body), _more(request.headers))
         # An answer in one piece has its first byte when all of it is there.
         first_byte = timeouts.first_byte if request.stream else timeouts.total
         answer = await self._ask(head, body, first_byte, timeouts.idle, timeouts.total)
@@ -180,3 +181,13 @@ class HttpTransport:
         if not (path.isascii() and path.isprintable()) or " " in path:
             raise ValueError(f"not a path that can be requested: {path!r}")
         return f"{method} {path} HTTP/1.1\r\n"
+
+
+def _more(headers: Mapping[str, str] | None) -> bytes:
+    """Header lines beyond those of every request."""
+    if not headers:
+        return b""
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    if not all(line.isascii() and line.isprintable() for line in lines):
+        raise ValueError("not headers that can be sent")
+    return ("\r\n".join(lines) + "\r\n").encode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypedDict
 
 from aiohttp import web
@@ -42,6 +42,8 @@ from router.wire.checks import missing, wrong_type
 from router.wire.responses import parse_object
 
 __all__ = ["AdminApi", "Configuration", "FleetReport", "Reload"]
+
+Route = tuple[str, str, Handler]
 
 _log = get_logger("router.admin")
 
@@ -118,18 +120,24 @@ class FleetReport(TypedDict):
 
 
 class AdminApi:
-    """Handlers under ``/admin``."""
+    """Handlers under ``/admin``; ``more`` are the routes of others there."""
 
     def __init__(
-        self, front: Front, fleet: Fleet, configuration: Configuration, cache: ResponseCache
+        self,
+        front: Front,
+        fleet: Fleet,
+        configuration: Configuration,
+        cache: ResponseCache,
+        more: Sequence[Route] = (),
     ) -> None:
+        self._more = more
         self._front = front
         self._fleet = fleet
         self._configuration = configuration
         self._cache = CacheAdmin(front, cache, lambda: configuration.settings)
         self._explain = ExplainApi(front, fleet, lambda: configuration.settings)
 
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    def routes(self) -> list[Route]:
         """Method, path and handler of each route."""
         return [
             ("GET", "/endpoints", self.endpoints),
@@ -139,6 +147,7 @@ class AdminApi:
             ("POST", "/reload", self.reload),
             ("POST", "/explain", self._explain.explain),
             *self._cache.routes(),
+            *self._more,
         ]
 
     async def admit(self, exchange: Exchange) -> None:

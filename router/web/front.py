@@ -68,6 +68,7 @@ class Front:
         self._running: dict[asyncio.Task[None], tuple[Exchange, web.Request]] = {}
         self.draining = False
         self._drained_beside: list[Callable[[float], Awaitable[None]]] = []
+        self._run_beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._open = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -206,9 +207,21 @@ class Front:
         exchange, _ = self._running.pop(task)
         exchange.generation.leave()
 
+    @property
+    def open(self) -> int:
+        """How many requests are not over."""
+        # What runs in a task of its own may outlive its handler, or the handler its task.
+        return max(self._open, len(self._running))
+
+    def run_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have ``work()`` run from ``start`` to ``stop``, when it is cancelled."""
+        self._run_beside.append(work)
+
     def start(self) -> None:
-        """Begin to look for clients that left."""
+        """Begin to look for clients that left, and what else runs beside."""
         self._watch.spawn(self._sweep(), "sweep for clients that left")
+        for work in self._run_beside:
+            self._watch.spawn(work(), work.__name__)
 
     async def _sweep(self) -> None:
         """Cancel exchanges whose client is gone, for servers that do not cancel handlers."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from router.accounts.scope import check_model
 from router.endpoints.registry import Registry
 from router.exchange import Exchange
 from router.web.front import json_response
@@ -22,13 +23,20 @@ class ModelsApi:
         self._created = int(time.time())
 
     async def index(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
-        """GET /models."""
-        models = [self._model(name) for name in self._registry.public_models()]
+        """GET /models: those that the caller's key may use."""
+        key = exchange.key
+        models = [
+            self._model(name)
+            for name in self._registry.public_models()
+            if key is None or key.may_use(name)
+        ]
         return json_response({"object": "list", "data": models})
 
     async def get(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """GET /models/{id}: any name a request may ask for; ids may contain slashes."""
         name = request.match_info["id"]
+        if exchange.key is not None:
+            check_model(exchange.key, name)
         await self._registry.group(name)
         return json_response(self._model(name))
 

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from router.accounts.scope import check_model
 from router.errors import InvalidRequest
 from router.exchange import Exchange
 from router.plugin import Proceed
@@ -76,6 +77,8 @@ class ResponsesApi:
     ) -> web.StreamResponse:
         exchange.body = body
         exchange.model = body["model"]
+        if exchange.key is not None:
+            check_model(exchange.key, body["model"])  # before a run of it is accepted
         exchange.stream = bool(body.get("stream"))
         return await self._front.run(request, exchange, answer)
 

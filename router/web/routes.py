@@ -19,6 +19,7 @@ from router.web.prompts import PromptsApi
 from router.web.responses import ResponsesApi
 from router.web.service import Service
 from router.web.stored import StoredApi
+from router.web.usage import UsageApi
 
 __all__ = ["PREFIXES", "Apis", "add_routes"]
 
@@ -39,6 +40,7 @@ class Apis:
     chat: ChatApi
     models: ModelsApi
     admin: AdminApi
+    usage: UsageApi
 
 
 def add_routes(
@@ -94,6 +96,7 @@ def _table(api: Apis) -> list[_Route]:
         *((method, path, held, handler) for method, path, handler in conversations.routes()),
         *((method, path, templates, handler) for method, path, handler in prompts.routes()),
         ("POST", "/chat/completions", Operation.CHAT, api.chat.create),
+        ("GET", "/usage", Operation.USAGE, api.usage.own),
         ("GET", "/models", Operation.MODELS, api.models.index),
         ("GET", "/models/{id:.+}", Operation.MODELS, api.models.get),
     ]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 from aiohttp import web
 
 from router.endpoints.registry import Registry
 from router.exchange import Exchange
 from router.state.database import Database
+from router.telemetry.fleet_metrics import LaneState
 from router.telemetry.metrics import Metrics
 from router.web.front import Front, json_response
 
@@ -23,6 +27,9 @@ class Service:
         self._database = database
         self._registry = registry
         self._metrics = metrics
+        metrics.fleet.watch_lanes(lambda: _lanes(registry))
+        metrics.process.watch_open(lambda: front.open)
+        front.run_beside(metrics.process.watch_loop)
 
     async def health(self, request: web.Request) -> web.StreamResponse:
         """GET /health: the process is alive."""
@@ -52,3 +59,18 @@ class Service:
     ) -> web.StreamResponse:
         """GET /metrics behind the guards (``metrics.require_key``)."""
         return await self.metrics(request)
+
+
+def _lanes(registry: Registry) -> Iterator[LaneState]:
+    """Every model at an endpoint that was asked for and may be a label."""
+    now = time.monotonic()
+    for endpoint in registry.endpoints:
+        for model, target in endpoint.targets.items():
+            if registry.known_model(model):
+                yield LaneState(
+                    endpoint.name,
+                    model,
+                    target.limit,
+                    target.breaker.state(now).value,
+                    None if endpoint.catalogue.in_memory(model) is None else target.loaded,
+                )

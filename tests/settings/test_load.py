@@ -93,7 +93,10 @@ plugins: factory
         ("endpoints: [x]", "f.yaml:1: endpoints[0]: must be a mapping"),
         (GOOD + "auth: {keys: [{name: a, key: 123}]}", "f.yaml:8: auth.keys[0].key: must be text"),
         (GOOD + "auth: {keys: [{name: a, key: ''}]}", "f.yaml:8: auth.keys[0].key: is empty"),
-        (GOOD + "tracing: {}", "f.yaml:8: tracing: unknown key; known here are server, auth, endp"),
+        (
+            GOOD + "tracking: {}",
+            "f.yaml:8: tracking: unknown key; known here are server, auth, en",
+        ),
         (GOOD + "metrics: {require_key: maybe}", "f.yaml:8: metrics.require_key: must be true or"),
         (GOOD + "balance: {queue_size: -1}", "f.yaml:8: balance.queue_size: must be at least 0"),
         (GOOD + "balance: {queue_timeout: .inf}", "f.yaml:8: balance.queue_timeout: must be a fin"),

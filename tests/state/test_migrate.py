@@ -58,6 +58,22 @@ async def test_an_older_schema_is_brought_up_to_date(
             assert await database.read(Statement("SELECT id FROM routers")) == [("kept",)]
 
 
+async def test_each_version_leads_to_the_next(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first release stored is there after the last, and every version was one."""
+    keep = Step(Statement("INSERT INTO routers (id, until) VALUES ('kept', 1.0)"), [{}])
+    for version in range(1, SCHEMA_VERSION + 1):
+        with monkeypatch.context() as older:
+            older.setattr(migrate, "VERSIONS", VERSIONS[:version])
+            older.setattr(migrate, "SCHEMA_VERSION", version)
+            async with opened(database_url) as database:
+                assert await database.read(VERSION) == [(version,)]
+                if version == 1:
+                    await database.write(keep)
+                assert await database.read(Statement("SELECT id FROM routers")) == [("kept",)]
+
+
 async def test_a_newer_schema_is_refused(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

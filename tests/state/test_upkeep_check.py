@@ -7,6 +7,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import AsyncIterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from router.state.prompts import Prompts
 from router.state.responses import Responses
 from router.state.runs import RunStore
 from router.state.schema import SCHEMA_VERSION, VERSIONS
+from router.state.statement import Row, Statement, Step
 from router.state.upkeep import access
 from router.state.upkeep.access import Damaged, is_current, shown_url
 from router.state.upkeep.check import _ORPHANS, Report, check, glance
@@ -25,8 +27,16 @@ from router.wire.frame import Frame
 from tests.support.damage import executed
 from tests.support.state import database_url, opened, postgresql_url, state_settings
 from tests.support.stored import alive, message, stored
+from tests.support.usage import booked, row
 
 __all__ = ["database_url"]
+
+ADD_KEY = Statement(
+    """
+    INSERT INTO virtual_keys (name, digest, hint, created_at, changed_at, revoked_at, spec)
+    VALUES (:name, :digest, '', 1.0, 1.0, CAST(:revoked_at AS {real}), :spec)
+    """
+)
 
 
 def events(first: int, last: int) -> bytes:
@@ -62,6 +72,12 @@ async def filled(database_url: str) -> AsyncIterator[str]:
         await conversations.delete("ann", "conv_gone")
         await Prompts(database).create("ann", "pmpt_a", "hello", 1.0, b'{"name": "hello"}')
         await alive(database, "router_here")
+        await booked(database, row("att_a"), row("att_b", cost=None))
+        keys: list[Row] = [
+            {"name": "key_a", "digest": b"a", "revoked_at": None, "spec": b"{}"},
+            {"name": "key_gone", "digest": b"b", "revoked_at": 2.0, "spec": b"{}"},
+        ]
+        await database.write(Step(ADD_KEY, keys))
     yield database_url
 
 
@@ -87,6 +103,8 @@ async def test_what_is_sound_is_counted(filled: str) -> None:
         "abandoned_runs": 1,
         "events": 7,
         "routers": 1,
+        "usage": 2,
+        "keys": 1,
     }
 
 
@@ -155,6 +173,11 @@ async def test_what_is_sound_is_counted(filled: str) -> None:
         ),
         ("DELETE FROM prompts", "versions of missing prompts", ["pmpt_a"]),
         (
+            "UPDATE usage SET cost = -1 WHERE id = 'att_a'",
+            "rows of usage that no attempt can have",
+            ["att_a"],
+        ),
+        (
             "DELETE FROM responses WHERE id = 'resp_a'",
             "items of missing responses",
             ["resp_a", "resp_a"],
@@ -187,6 +210,7 @@ async def test_what_contradicts_itself_is_named(
         ("conversation_items", "data", "conversation items whose JSON is broken", "{}"),
         ("prompt_versions", "body", "versions of prompts whose JSON is broken", "{}"),
         ("run_requests", "data", "requests of runs whose JSON is broken", "{}"),
+        ("virtual_keys", "spec", "virtual keys whose JSON is broken", "{}"),
     ],
 )
 async def test_json_of_another_kind_is_named(
@@ -201,6 +225,8 @@ async def test_json_of_another_kind_is_named(
         )
         await Conversations(database).create("ann", "conv_a", 1.0, {}, [message("msg_1")])
         await Prompts(database).create("ann", "pmpt_a", "hello", 1.0, b"{}")
+        key: Row = {"name": "key_a", "digest": b"a", "revoked_at": None, "spec": b"{}"}
+        await database.write(Step(ADD_KEY, [key]))
     await executed(url, f"UPDATE {table} SET {column} = CAST('{value}' AS {{blob}})")
     count = found(await check(state_settings(url))).get(what, (0, []))[0]
     assert count == (0 if value == kind else 1)
@@ -221,7 +247,7 @@ async def test_broken_json_in_postgresql_is_named() -> None:
 def test_every_reference_between_tables_is_checked() -> None:
     connection = sqlite3.connect(":memory:")
     try:
-        for statement in VERSIONS[-1]:
+        for statement in chain.from_iterable(VERSIONS):
             words = {"{int}": "INTEGER", "{real}": "REAL", "{blob}": "BLOB", "{keyed}": ""}
             for word, meaning in words.items():
                 statement = statement.replace(word, meaning)

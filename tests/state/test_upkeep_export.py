@@ -12,9 +12,11 @@ from router.state.database import Database
 from router.state.prompts import Prompts
 from router.state.responses import Responses
 from router.state.upkeep.export import Exported, export
+from router.state.usage import COLUMNS, values_of
 from tests.support.damage import executed
 from tests.support.state import database_url, opened, state_settings
 from tests.support.stored import message, reasoning, stored
+from tests.support.usage import booked, row
 
 __all__ = ["database_url"]
 
@@ -100,6 +102,21 @@ async def test_all_of_one_owner_and_of_nobody_else(database_url: str) -> None:
     assert [v["instructions"] for v in versions] == [f"v{n}" for n in range(1, 20)]
     assert [v["version"] for v in versions] == [str(n) for n in range(1, 20)]
     assert b"bob" not in orjson.dumps(lines)
+
+
+async def test_usage_of_a_key(database_url: str) -> None:
+    async with opened(database_url) as database:
+        rows = [row(f"att_{n:03}", at=1e9 + n // 3, tags=("b", "a")) for n in range(450)]
+        await booked(database, *rows, row(key="bob"))
+    result, lines = await exported(database_url, "ann")
+    assert result.usage == 450
+    assert [line["id"] for line in lines] == [one.id for one in rows]
+    assert lines[0] == {
+        "type": "usage",
+        **dict(zip(COLUMNS, values_of(rows[0]), strict=True)),
+        "tags": ["a", "b"],
+        "stream": True,
+    }
 
 
 async def test_hidden_reasoning_only_where_it_is_asked_for(database_url: str) -> None:

@@ -18,6 +18,7 @@ from router.state.upkeep.check import check
 from router.state.upkeep.vacuum import vacuum
 from tests.support.state import database_url, opened, state_settings
 from tests.support.stored import alive, message, stored
+from tests.support.usage import booked, row, stored_ids
 
 __all__ = ["database_url"]
 
@@ -68,6 +69,22 @@ async def test_without_retention_nothing_is_deleted(database_url: str) -> None:
     assert freed is not None
     assert freed.objects == 0
     assert (await check(settings)).counts["responses"] == 2
+
+
+async def test_usage_is_kept_for_a_time_of_its_own(database_url: str) -> None:
+    now = time.time()
+    async with opened(database_url) as database:
+        await booked(database, *[row(at=now - 11 * 86400) for _ in range(1500)])
+        await booked(database, row("kept", at=now - 9 * 86400))
+    settings = state_settings(database_url, retention_days=1)
+    freed = await vacuum(settings, rewrite=False)
+    assert freed is not None
+    assert (freed.usage, (await check(settings)).counts["usage"]) == (0, 1501)
+    freed = await vacuum(settings, rewrite=False, usage_days=10.0)
+    assert freed is not None
+    assert (freed.objects, freed.usage) == (0, 1500)
+    async with opened(database_url) as database:
+        assert await stored_ids(database) == ["kept"]
 
 
 async def test_where_nothing_is_yet_nothing_is_made(database_url: str, tmp_path: Path) -> None:

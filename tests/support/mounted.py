@@ -12,6 +12,7 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from plugins.api_keys import ApiKeys
+from router.books.key_ring import Ring
 from router.exchange import Operation
 from router.generations import Generations, proceed
 from router.plugin import Chain
@@ -58,8 +59,8 @@ class Mounted:
 @asynccontextmanager
 async def mounted(routes: Callable[[Front], Routes]) -> AsyncIterator[Mounted]:
     """Serve what ``routes`` makes for a front, under every prefix; bodies may have 64 KiB."""
-    guard = ApiKeys([ApiKey(name=name, key=SecretStr(key)) for name, key in KEYS.items()])
-    front = Front(Generations(Chain([guard]), proceed), Server(max_body_mb=1 / 16))
+    ring = Ring([ApiKey(name=name, key=SecretStr(key)) for name, key in KEYS.items()])
+    front = Front(Generations(Chain([ApiKeys(ring)]), proceed), Server(max_body_mb=1 / 16))
     app = web.Application(client_max_size=front.max_body)
     for prefix in PREFIXES:
         for method, path, handler in routes(front):

@@ -16,7 +16,8 @@ import orjson
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from router.app import FLEET, FRONT, create_app
+from router.accounts.row import Row
+from router.app import ACCOUNTING, FLEET, FRONT, create_app
 from router.endpoints.plan import Plan
 from router.endpoints.registry import Group
 from router.endpoints.target import Target
@@ -106,7 +107,9 @@ class Reply:
 
 @dataclass
 class Router:
-    """A running router. ``log`` is what it logged, ``faults`` what nobody may ever see."""
+    """A running router. ``log`` is what it logged, ``faults`` what nobody may ever see, ``rows``
+    what was booked.
+    """
 
     url: str
     app: web.Application
@@ -114,6 +117,7 @@ class Router:
     http: aiohttp.ClientSession
     log: list[MutableMapping[str, Any]]
     faults: list[str] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
 
     def request(
         self, *, stream: bool = False, chat: bool = False, **fields: Any
@@ -254,7 +258,10 @@ async def routing(
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             url = f"http://127.0.0.1:{runner.addresses[0][1]}"
             async with aiohttp.ClientSession(timeout=timeout) as http:
-                router = Router(url + ("/llm" if foreign else ""), app, runner, http, log, faults)
+                rows: list[Row] = []
+                app[ACCOUNTING].listen(rows.append)
+                url += "/llm" if foreign else ""
+                router = Router(url, app, runner, http, log, faults, rows)
                 yield router
                 if idle:
                     await router.idle()

@@ -158,3 +158,34 @@ except ValueError:
     assert (found["component"], found["event"]) == ("aiohttp", "bad HTTP")
     assert found["error"] == "ValueError"
     assert "secret" not in line
+
+
+def test_what_is_said_over_and_over_is_said_less_often() -> None:
+    code = """
+import time
+now = 0.0
+time.monotonic = lambda: now
+for n in range(1000):
+    log.warning("attempt failed", endpoint="one")
+log.warning("attempt failed", endpoint="two")
+log.info("attempt failed", endpoint="one")
+now = 1.5
+log.error("attempt failed", endpoint="one")
+log.error("attempt failed", endpoint="one")
+now = 100.0
+log.warning("attempt failed", endpoint="one")
+"""
+    found = [orjson.loads(line) for line in logged(code)]
+    assert [line["endpoint"] for line in found] == ["one"] * 20 + ["two"] + ["one"] * 3
+    assert [line.get("dropped") for line in found] == [None] * 22 + [980, 1]
+
+
+def test_only_so_many_different_ones_are_remembered() -> None:
+    code = """
+from router.telemetry import log as module
+damper = module._Damper()
+for n in range(5000):
+    damper(None, "error", {"event": f"number {n}", "component": "x"})
+assert len(damper._said) == 1000
+"""
+    assert logged(code) == []

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from router.accounts.row import Spent
 from router.exchange import Exchange, Operation, Outcome
 from router.telemetry.metrics import Metrics
+from tests.telemetry.test_account_metrics import a_row
 
 
 def an_exchange(**fields: Any) -> Exchange:
@@ -43,41 +45,118 @@ def test_durations_are_seconds() -> None:
     assert value(metrics, "request_duration_seconds_bucket", le="1.0") == 0
 
 
-def test_every_kind_of_token() -> None:
-    metrics = Metrics("1")
-    usage: dict[str, Any] = {
-        "input_tokens": 10,
-        "input_tokens_details": {"cached_tokens": 4},
-        "output_tokens": 7,
-        "output_tokens_details": {"reasoning_tokens": 3},
-    }
-    metrics.record(an_exchange(usage=usage), "m")
-    metrics.record(an_exchange(usage={**usage, "estimated": True}), "m")
-    for provenance in ("reported", "estimated"):
-        for kind, count in (("input", 10), ("cached", 4), ("output", 7), ("reasoning", 3)):
-            found = value(metrics, "tokens_total", kind=kind, provenance=provenance, model="m")
-            assert found == count
-
-
-@pytest.mark.parametrize("odd", [None, -1, "5", 1.5, True, 10**30, [], {}])
-def test_odd_numbers_of_an_endpoint_are_not_counted(odd: Any) -> None:
-    metrics = Metrics("1")
-    usage = {
-        "input_tokens": odd,
-        "output_tokens": 7,
-        "input_tokens_details": odd,
-        "output_tokens_details": {"reasoning_tokens": odd},
-    }
-    metrics.record(an_exchange(usage=usage), "m")
-    assert value(metrics, "tokens_total") == 7
-    assert value(metrics, "requests_total") == 1
-
-
 def test_an_exchange_that_got_nowhere() -> None:
     metrics = Metrics("1")
     fields = {"endpoint": None, "finished": None, "outcome": None, "status": 0}
     metrics.record(an_exchange(**fields), "")
     assert value(metrics, "requests_total", endpoint="", model="", outcome="failed") == 1
+
+
+def test_the_time_between_tokens_is_that_of_the_whole_stream() -> None:
+    metrics = Metrics("1")
+    usage = {"output_tokens": 11}
+    metrics.record(an_exchange(first_output=11.0, usage=usage), "m")
+    assert value(metrics, "time_between_tokens_seconds_sum", endpoint="one", model="m") == 0.1
+    for odd in (
+        {"usage": {"output_tokens": 1}},
+        {"usage": {"output_tokens": "many"}},
+        {"usage": None},
+        {"usage": usage, "endpoint": None},  # from the cache
+        {"usage": usage, "outcome": Outcome.CANCELLED},
+    ):
+        metrics.record(an_exchange(**{"first_output": 11.0, **odd}), "m")
+    assert value(metrics, "time_between_tokens_seconds_count") == 1
+
+
+def spent(*attempts: tuple[float, float]) -> Spent:
+    """What attempts came to that began and ended at these times, booked in this order."""
+    result = Spent()
+    for began, ended in attempts:
+        result.add(a_row(at=began, duration=ended - began))
+    return result
+
+
+@pytest.mark.parametrize(
+    ("seconds", "attempts", "waited"),
+    [
+        (0.25, [(100.0, 101.75)], 0.0),
+        (0.25, [(100.0, 101.25)], 0.5),
+        (0.5, [(100.0, 100.5), (101.0, 102.0)], 0.0),  # a retry
+        (0.5, [(100.0, 101.0), (100.5, 101.5)], 0.0),  # a hedge that won
+        (0.5, [(100.0, 101.5), (100.5, 101.5)], 0.0),  # and one that did not
+        (0.0, [(100.0, 103.0)], 0.0),
+    ],
+)
+def test_overhead_is_what_was_spent_here(
+    seconds: float, attempts: list[tuple[float, float]], waited: float
+) -> None:
+    metrics = Metrics("1")
+    metrics.record(an_exchange(spent=spent(*attempts), waited=waited), "m")
+    metrics.record(an_exchange(), "m")  # no endpoint was asked
+    assert value(metrics, "overhead_seconds_sum", operation="responses") == seconds
+    assert value(metrics, "overhead_seconds_count") == 1
+
+
+@pytest.mark.parametrize(
+    ("phase", "fields"),
+    [
+        ("request", {"running": False}),
+        ("waiting", {"running": True}),
+        ("streaming", {"running": True, "first_output": 11.0}),
+    ],
+)
+def test_clients_that_leave_are_counted_by_phase(phase: str, fields: dict[str, Any]) -> None:
+    metrics = Metrics("1")
+    metrics.record(an_exchange(outcome=Outcome.CANCELLED, status=499, **fields), "m")
+    assert value(metrics, "client_disconnects_total", phase=phase, operation="responses") == 1
+    assert value(metrics, "client_disconnects_total") == 1
+    assert value(metrics, "errors_total") == 0
+
+
+def test_a_run_that_is_cancelled_is_no_client_that_leaves() -> None:
+    metrics = Metrics("1")
+    metrics.record(an_exchange(outcome=Outcome.CANCELLED, operation=Operation.RUN), "m")
+    assert value(metrics, "client_disconnects_total") == 0
+
+
+def test_errors_have_a_fault_and_a_code() -> None:
+    metrics = Metrics("1")
+    fields = {"outcome": Outcome.FAILED, "status": 502, "attempts": 1}
+    metrics.record(an_exchange(error_code="upstream_error", **fields), "m")
+    metrics.record(an_exchange(error_code="made up", **{**fields, "status": 400}), "m")
+    metrics.record(an_exchange(), "m")
+    labels = {"operation": "responses", "endpoint": "one"}
+    assert value(metrics, "errors_total", fault="upstream", code="upstream_error", **labels) == 1
+    assert value(metrics, "errors_total", fault="caller", code="other", **labels) == 1
+    assert value(metrics, "errors_total") == 2
+
+
+def exemplars(metrics: Metrics, name: str) -> list[str]:
+    """The request ids that a scraper which asks for OpenMetrics gets for a histogram."""
+    body, kind = metrics.exposition("application/openmetrics-text; version=1.0.0")
+    assert kind.startswith("application/openmetrics-text")
+    lines = [line for line in body.decode().splitlines() if line.startswith(f"switchyard_{name}")]
+    return [line.split('# {request_id="')[1].split('"')[0] for line in lines if " # {" in line]
+
+
+def test_an_exemplar_leads_to_a_request_in_the_log_at_most_once_a_second() -> None:
+    metrics = Metrics("1")
+    for number, finished in enumerate((12.0, 12.5, 12.9, 13.0)):
+        fields = {"started": finished - 0.002, "finished": finished, "id": f"req_{number}"}
+        metrics.record(an_exchange(first_output=finished - 0.001, **fields), "m")
+        shown = "req_3" if number == 3 else "req_0"
+        assert exemplars(metrics, "request_duration_seconds_bucket") == [shown]
+        assert exemplars(metrics, "time_to_first_token_seconds_bucket") == [shown]
+    plain, _ = metrics.exposition("text/plain")
+    assert b"req_" not in plain
+
+
+def test_durations_reach_half_an_hour() -> None:
+    metrics = Metrics("1")
+    metrics.record(an_exchange(finished=10.0 + 1799, first_output=10.0 + 1799), "m")
+    for name in ("request_duration", "time_to_first_token"):
+        assert value(metrics, f"{name}_seconds_bucket", le="600.0") == 0
+        assert value(metrics, f"{name}_seconds_bucket", le="1800.0") == 1
 
 
 def test_models_as_labels_are_bounded_however_many_are_known() -> None:
@@ -92,6 +171,8 @@ def test_models_as_labels_are_bounded_however_many_are_known() -> None:
     assert sum(sample.value for sample in totals) == 1500
     assert value(metrics, "requests_in_flight") == 1500
     assert value(metrics, "requests_in_flight", model="other") > 400
+    assert value(metrics, "series_folded_total", metric="switchyard_requests") == 500
+    assert value(metrics, "series_folded_total", metric="switchyard_requests_in_flight") == 500
 
 
 def test_unknown_models_in_flight_are_added_up_and_leave_nothing_behind() -> None:
@@ -107,7 +188,7 @@ def test_unknown_models_in_flight_are_added_up_and_leave_nothing_behind() -> Non
         metrics.slots_changed(("one", f"x{number}"), 0, known=True)
     metrics.slots_changed(("one", "m"), 0, known=False)
     assert value(metrics, "requests_in_flight") == 0
-    assert list(metrics._slots) == [("one", "m")]
+    assert list(metrics.fleet._in_use) == [("one", "m")]
 
 
 def test_the_queue_is_looked_at_when_it_is_asked_for() -> None:

@@ -40,6 +40,8 @@ _COUNTS: Final = Statement(
         AND NOT {ALIVE.replace("{holder}", "runs.holder")}
     UNION ALL SELECT 'events', COALESCE(SUM(last - first + 1), 0) FROM events
     UNION ALL SELECT 'routers', COUNT(*) FROM routers WHERE until > {{now}}
+    UNION ALL SELECT 'usage', COUNT(*) FROM usage
+    UNION ALL SELECT 'keys', COUNT(*) FROM virtual_keys WHERE revoked_at IS NULL
     """
 )
 _OLDEST: Final = Statement("SELECT MIN(created_at) FROM responses WHERE status <> 'deleted'")
@@ -117,6 +119,13 @@ _CONTRADICTIONS: Final = (
         )
         """,
     ),
+    (
+        "rows of usage that no attempt can have",
+        """
+        SELECT id FROM usage WHERE input < 0 OR cached < 0 OR output < 0 OR reasoning < 0
+            OR cost < 0 OR provenance NOT IN ('reported', 'estimated', 'cached')
+        """,
+    ),
 )
 
 _DOCUMENTS: Final = (
@@ -135,6 +144,7 @@ _DOCUMENTS: Final = (
     ),
     ("versions of prompts", "SELECT prompt, version, body FROM prompt_versions", 2, (dict,)),
     ("requests of runs", "SELECT run, data FROM run_requests", 1, (dict,)),
+    ("virtual keys", "SELECT name, spec FROM virtual_keys", 1, (dict,)),
 )
 """The rows that hold JSON: how many columns say which row it is, and what the others hold."""
 

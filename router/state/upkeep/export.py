@@ -21,6 +21,7 @@ from router.state.responses import Responses
 from router.state.statement import Statement
 from router.state.stored import ENCRYPTED, StoredResponse, with_hidden
 from router.state.upkeep.access import given_up, is_current
+from router.state.usage import UsageRows
 from router.wire.conversations import conversation_object
 from router.wire.prompts import prompt_object
 
@@ -58,6 +59,7 @@ class Exported:
     responses: int = 0
     conversations: int = 0
     prompts: int = 0
+    usage: int = 0
     damaged: list[str] = field(default_factory=list)
 
 
@@ -79,6 +81,7 @@ async def export(
         await exporter.responses()
         await exporter.conversations()
         await exporter.prompts()
+        await exporter.usage()
     except RouterError as exc:
         raise given_up(exc) from None
     finally:
@@ -138,6 +141,11 @@ class _Exporter:
             versions = self._versions(ident, int(created_at))
             await self._line("prompt", shown, b"versions", versions)
             self._exported.prompts += 1
+
+    async def usage(self) -> None:
+        async for row in UsageRows(self._database).export(self._owner):
+            self._write(orjson.dumps({"type": "usage", **row}) + b"\n")
+            self._exported.usage += 1
 
     async def _by_age(self, statement: Statement) -> AsyncIterator[tuple[Any, ...]]:
         """The owner's rows, of which the first two columns are id and created_at."""

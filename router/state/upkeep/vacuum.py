@@ -16,11 +16,14 @@ from router.state.responses import Responses
 from router.state.retention import DAY, Retention
 from router.state.statement import Statement, Step
 from router.state.upkeep.access import Access, given_up, is_current, open_access
+from router.state.usage import UsageRows
 
 __all__ = ["REWRITTEN_AT_ONCE", "Freed", "vacuum"]
 
 REWRITTEN_AT_ONCE: Final = 64 * 1024 * 1024
 """So many bytes are rewritten while a router lives: its writes wait for about a second."""
+
+_USAGE_BATCH: Final = 1000
 
 _ROUTERS: Final = Statement("SELECT COUNT(*) FROM routers")
 _ALIVE: Final = Statement("SELECT COUNT(*) FROM routers WHERE until > {now}")
@@ -28,7 +31,8 @@ _ALIVE: Final = Statement("SELECT COUNT(*) FROM routers WHERE until > {now}")
 
 @dataclass(slots=True)
 class Freed:
-    """What went: objects that were old enough, routers that are gone; sizes are in bytes.
+    """What went: objects and rows of usage that were old enough, routers that are gone; sizes are
+    in bytes.
 
     ``left`` is what could have been given back too, had no router been running.
     """
@@ -38,10 +42,14 @@ class Freed:
     before: int
     after: int
     left: int = 0
+    usage: int = 0
 
 
-async def vacuum(settings: State, *, rewrite: bool) -> Freed | None:
-    """Purge, and compact; None where there is nothing yet.
+async def vacuum(
+    settings: State, *, rewrite: bool, usage_days: float | None = None
+) -> Freed | None:
+    """Purge, and compact; None where there is nothing yet. ``usage_days`` is how long rows of usage
+    are kept, None for ever.
 
     A large SQLite file is not rewritten beside a running router unless ``rewrite`` says so.
     Raises StateError.
@@ -54,15 +62,15 @@ async def vacuum(settings: State, *, rewrite: bool) -> Freed | None:
         # Also finds out whether another process lets nobody write, before anything is done.
         await access.fold()
         before = await access.size()
-        objects, routers = await _purge(settings)
+        objects, routers, usage = await _purge(settings, usage_days)
         left = 0 if rewrite else await _too_much(access)
         await (access.fold() if left else access.compact())
-        return Freed(objects, routers, before, await access.size(), left)
+        return Freed(objects, routers, before, await access.size(), left, usage)
     finally:
         await access.close()
 
 
-async def _purge(settings: State) -> tuple[int, int]:
+async def _purge(settings: State, usage_days: float | None) -> tuple[int, int, int]:
     database = open_database(settings)
     await database.start()
     try:
@@ -71,11 +79,19 @@ async def _purge(settings: State) -> tuple[int, int]:
         if days is not None:
             retention = Retention(Responses(database), Conversations(database), days)
             objects = await retention.purge(int(time.time() - days * DAY))
-        return objects, await _forget_routers(database)
+        usage = await _purge_usage(database, usage_days) if usage_days is not None else 0
+        return objects, await _forget_routers(database), usage
     except RouterError as exc:
         raise given_up(exc) from None
     finally:
         await database.close()
+
+
+async def _purge_usage(database: Database, days: float) -> int:
+    before, rows, total = time.time() - days * DAY, UsageRows(database), 0
+    while count := await rows.purge(before, _USAGE_BATCH):
+        total += count
+    return total
 
 
 async def _forget_routers(database: Database) -> int:

@@ -1,0 +1,185 @@
+"""Limits and budgets: what a request may come to is held before it, what it used is counted after.
+
+It is for the outermost place among the interceptors: what others answer, such as the cache, is
+counted as well. Unlike others it fails closed: what cannot be counted does not pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from router.accounts.budgets import NO_TAGS, TagBudgets, is_limited
+from router.accounts.key import Key
+from router.accounts.limits import OverLimit, most_tokens, rules_of
+from router.accounts.metering import Demand, Hold, Meter
+from router.accounts.row import Tokens
+from router.errors import LimitsUnavailable, QuotaExceeded, RouterError
+from router.exchange import Exchange, Operation, Sink, internal_error
+from router.plugin import Interceptor, Proceed
+from router.telemetry.log import get_logger
+from router.telemetry.tasks import Tasks
+from router.translate.usage import estimate_tokens, prompt_chars
+
+__all__ = ["LimitHit", "Price", "RequestLimits", "SpentBy"]
+
+Price = Callable[[str, Tokens], int | None]
+"""What these tokens of a model may cost, in nano-USD; None where no price is known."""
+
+SpentBy = Callable[[Exchange], tuple[Tokens, int]]
+"""What an exchange used, and what that cost, in nano-USD."""
+
+LimitHit = Callable[[str, str], None]
+"""Told of every refusal: the key's name, and what refused: ``requests``, ``tokens``,
+``concurrent``, ``budget`` or ``unavailable``.
+"""
+
+_log = get_logger("plugins.limits")
+
+_COUNTED: Final = frozenset({Operation.RESPONSES, Operation.RUN, Operation.COMPACT, Operation.CHAT})
+_SAID: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
+_GUESS: Final = 4096
+"""Tokens that an answer may have where nobody says."""
+
+_SETTLE_SECONDS: Final = 2.0
+_STOP_SECONDS: Final = 5.0
+
+
+def _unknown(_: str) -> None:
+    return None
+
+
+def _ignored(_: str, __: str) -> None:
+    return None
+
+
+class RequestLimits(Interceptor):
+    """Holds and settles with ``meter``, for keys with limits or budgets, or tags that have some
+    (``tags``).
+
+    ``context`` is the context of a model in tokens, by the client's name for it, where it is known:
+    an answer is never longer than what its input leaves of it.
+    """
+
+    name = "limits"
+
+    def __init__(
+        self,
+        meter: Meter,
+        *,
+        price: Price,
+        spent_by: SpentBy,
+        tags: TagBudgets = NO_TAGS,
+        context: Callable[[str], int | None] = _unknown,
+        limit_hit: LimitHit = _ignored,
+    ) -> None:
+        self._meter = meter
+        self._price = price
+        self._spent_by = spent_by
+        self._tags = tags
+        self._context = context
+        self._limit_hit = limit_hit
+        self._tasks = Tasks()
+
+    async def stop(self) -> None:
+        """See ``Plugin.stop``. The meter itself outlives it."""
+        await self._tasks.wait(_STOP_SECONDS)
+        await self._tasks.close()
+
+    async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
+        """See ``Interceptor.intercept``."""
+        key = exchange.key
+        if key is None or exchange.model is None or exchange.operation not in _COUNTED:
+            await proceed(exchange, sink)
+            return
+        held = await self._held(exchange, key, exchange.model)
+        if held is None:
+            await proceed(exchange, sink)
+            return
+        try:
+            await proceed(exchange, sink)
+        finally:
+            await self._settle(exchange, *held)
+
+    async def _held(self, exchange: Exchange, key: Key, model: str) -> tuple[Hold, Demand] | None:
+        """What is held for it; None where nothing has to be. Raises RouterError only: whatever
+        else left here would have the request pass, by the chain's rules.
+        """
+        try:
+            if not is_limited(key, self._tags):
+                return None
+            return await self._hold(exchange, key, model)
+        except RouterError:
+            raise
+        except Exception as error:
+            _log.exception("limits broke", request_id=exchange.id)
+            raise internal_error(exchange) from error
+
+    async def _hold(self, exchange: Exchange, key: Key, model: str) -> tuple[Hold, Demand]:
+        demand = self._demand(exchange, key, model)
+        try:
+            hold = await self._meter.hold(demand)
+        except RouterError as error:
+            self._limit_hit(key.name, _which(error))
+            raise
+        exchange.notes.update(hold.headers)
+        return hold, demand
+
+    def _demand(self, exchange: Exchange, key: Key, model: str) -> Demand:
+        inputs = estimate_tokens(prompt_chars(exchange.body))
+        outputs, guessed = _GUESS, True
+        for name in _SAID:
+            said = exchange.body.get(name)
+            if type(said) is int and said >= 0:
+                outputs, guessed = said, False
+                break
+        if (context := self._context(model)) is not None:
+            outputs = min(outputs, max(0, context - inputs))
+        tokens = inputs + outputs * _answers(exchange)
+        if guessed and (most := self._most(key, model)) is not None:
+            # A guess of ours is no reason to refuse what may well fit.
+            tokens = max(inputs, min(tokens, most))
+        cost = self._price(model, Tokens(input=inputs, output=tokens - inputs))
+        return Demand(exchange.id, key, model, tokens, cost)
+
+    def _most(self, key: Key, model: str) -> int | None:
+        """The most tokens that any request of the key can get for this model."""
+        budgets = [*key.budgets]
+        for tag in key.tags:
+            budgets += self._tags.get(tag, ())
+        mosts = [budget.most for budget in budgets if budget.unit == "tokens"]
+        if (most := most_tokens(rules_of(key, model))) is not None:
+            mosts.append(most)
+        return min(mosts, default=None)
+
+    async def _settle(self, exchange: Exchange, hold: Hold, demand: Demand) -> None:
+        """Count what was used, also where the client has left; raises nothing of its own."""
+        try:
+            tokens, cost = self._spent_by(exchange)
+        except Exception:
+            _log.exception("what was used cannot be told", request_id=exchange.id)
+            tokens, cost = Tokens(output=demand.tokens), demand.cost or 0
+        try:
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                await self._tasks.see_through(
+                    self._meter.settle(hold, tokens, cost), f"{exchange.id} settle"
+                )
+        except TimeoutError:
+            _log.warning("to count what was used takes long", request_id=exchange.id)
+        except Exception:
+            _log.exception("what was used was not counted", request_id=exchange.id)
+
+
+def _answers(exchange: Exchange) -> int:
+    """How many answers are asked for."""
+    count: Any = exchange.body.get("n") if exchange.operation is Operation.CHAT else 1
+    return count if type(count) is int and count > 1 else 1
+
+
+def _which(error: RouterError) -> str:
+    if isinstance(error, OverLimit):
+        return error.which
+    if isinstance(error, QuotaExceeded):
+        return "budget"
+    return "unavailable" if isinstance(error, LimitsUnavailable) else "requests"

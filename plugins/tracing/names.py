@@ -1,0 +1,156 @@
+"""What spans and metrics carry, by OpenTelemetry's conventions for generative AI.
+
+Those conventions are not final. The names are therefore written out here, in one place, and not
+taken from a package, in which they move about. No prompt and no answer is in any of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from router.accounts.row import NANO, Provenance, Row
+from router.exchange import Exchange, Operation
+from router.settings.schema import EndpointSettings
+
+__all__ = [
+    "CHAT", "ERROR", "MODEL", "OPERATION", "OPERATIONS", "PROVIDER", "RESPONSE_MODEL", "SERVER",
+    "Attributes", "of_attempt", "of_request", "of_result", "of_row", "title",
+]  # fmt: skip
+
+Attributes = dict[str, str | int | float | bool]
+
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+MODEL: Final = "gen_ai.request.model"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+SERVER: Final = "server.address"
+ERROR: Final = "error.type"
+
+CHAT: Final = "chat"
+OPERATIONS: Final = {
+    Operation.RESPONSES: CHAT,
+    Operation.RUN: CHAT,
+    Operation.CHAT: CHAT,
+    Operation.COMPACT: "compact",
+    Operation.INPUT_TOKENS: "count_tokens",
+}
+"""What is traced, and what it is called."""
+
+_PROVIDERS: Final = {
+    "api.openai.com": "openai",
+    "api.anthropic.com": "anthropic",
+    "api.cohere.com": "cohere",
+    "api.cohere.ai": "cohere",
+    "api.deepseek.com": "deepseek",
+    "api.groq.com": "groq",
+    "api.mistral.ai": "mistral_ai",
+    "api.perplexity.ai": "perplexity",
+    "api.x.ai": "x_ai",
+    "generativelanguage.googleapis.com": "gcp.gemini",
+}
+_PROVIDERS_WITHIN: Final = {
+    ".openai.azure.com": "azure.ai.openai",
+    ".services.ai.azure.com": "azure.ai.inference",
+    ".amazonaws.com": "aws.bedrock",
+    ".googleapis.com": "gcp.vertex_ai",
+}
+_PORTS: Final = {"http": 80, "https": 443}
+_SHOWN: Final = 200
+"""Characters of a name that a client gave."""
+
+
+def title(operation: Operation, model: str | None) -> str:
+    """A span's name."""
+    return f"{OPERATIONS[operation]} {model[:_SHOWN]}" if model else OPERATIONS[operation]
+
+
+def of_request(exchange: Exchange) -> Attributes:
+    """What is known of a request at its beginning."""
+    found: Attributes = {
+        OPERATION: OPERATIONS[exchange.operation],
+        "gen_ai.request.stream": exchange.stream,
+        "http.request.method": exchange.method,
+        "http.route": exchange.route,
+        "switchyard.request.id": exchange.id,
+        "switchyard.key": exchange.caller,
+    }
+    if exchange.model:
+        found[MODEL] = exchange.model[:_SHOWN]
+    return found
+
+
+def of_result(exchange: Exchange) -> Attributes:
+    """What is known of it at its end."""
+    found: Attributes = {
+        "http.response.status_code": exchange.status,
+        "switchyard.attempts": exchange.attempts,
+    }
+    if exchange.outcome is not None:
+        found["switchyard.outcome"] = exchange.outcome.value
+    if exchange.endpoint is not None:
+        found["switchyard.endpoint"] = exchange.endpoint
+        found[RESPONSE_MODEL] = (exchange.served_model or exchange.model or "")[:_SHOWN]
+    if exchange.cache is not None:
+        found["switchyard.cache"] = exchange.cache
+    if exchange.error_code is not None:
+        found[ERROR] = exchange.error_code
+    if exchange.first_output is not None:
+        found["switchyard.first_output"] = exchange.first_output - exchange.started
+    return found
+
+
+def of_attempt(exchange: Exchange, endpoint: EndpointSettings, model: str) -> Attributes:
+    """What is known of an attempt at its beginning."""
+    url = urlsplit(endpoint.url)
+    host = url.hostname or ""
+    return {
+        OPERATION: OPERATIONS[exchange.operation],
+        PROVIDER: _provider(host, endpoint.dialect),
+        MODEL: model[:_SHOWN],
+        "gen_ai.request.stream": exchange.stream,
+        SERVER: host,
+        "server.port": url.port or _PORTS[url.scheme],
+        "switchyard.endpoint": endpoint.name,
+    }
+
+
+def of_row(row: Row) -> Attributes:
+    """What is known of it at its end. Cost is in USD; what is not known is left out."""
+    found: Attributes = {
+        "switchyard.attempt.kind": row.kind.value,
+        "switchyard.outcome": row.outcome,
+        "switchyard.usage.provenance": row.provenance.value,
+    }
+    tokens = row.tokens
+    if tokens.total or row.provenance is Provenance.REPORTED:
+        found["gen_ai.usage.input_tokens"] = tokens.input
+        found["gen_ai.usage.output_tokens"] = tokens.output
+    if tokens.cached:
+        found["gen_ai.usage.cache_read.input_tokens"] = tokens.cached
+    if tokens.reasoning:
+        found["gen_ai.usage.reasoning.output_tokens"] = tokens.reasoning
+    if row.cost is not None:
+        found["switchyard.cost"] = row.cost / NANO
+    if row.first_token is not None:
+        found["gen_ai.response.time_to_first_chunk"] = row.first_token
+    if row.response is not None:
+        found["gen_ai.response.id"] = row.response
+    if (error := error_of(row)) is not None:
+        found[ERROR] = error
+    return found
+
+
+def error_of(row: Row) -> str | None:
+    """Why an attempt failed, if it did."""
+    return row.error or (row.outcome if row.outcome != "ok" else None)
+
+
+def _provider(host: str, dialect: str) -> str:
+    """Who it is, or else, as the conventions want it, whose way of speaking it has."""
+    if (known := _PROVIDERS.get(host)) is not None:
+        return known
+    for end, name in _PROVIDERS_WITHIN.items():
+        if host.endswith(end):
+            return name
+    return "ollama" if dialect == "ollama" else "openai"

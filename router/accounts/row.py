@@ -1,0 +1,130 @@
+"""One attempt, as the usage ledger keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+__all__ = ["NANO", "NO_TOKENS", "Kind", "Provenance", "Row", "Spent", "Tokens", "tokens_of"]
+
+NANO: Final = 1_000_000_000
+"""Money is counted in whole billionths of a US dollar (nano-USD): sums of it are exact."""
+
+_MOST: Final = 10**12
+"""An endpoint's number of tokens above it is no number of tokens."""
+
+
+class Provenance(Enum):
+    """Where a row's numbers come from: the endpoint, an estimate of ours, or an answer that was
+    there already.
+    """
+
+    REPORTED = "reported"
+    ESTIMATED = "estimated"
+    CACHED = "cached"
+
+
+class Kind(Enum):
+    """Why the attempt was made. A ``CACHE`` row is an answer from the cache: nobody was asked."""
+
+    FIRST = "first"
+    RETRY = "retry"
+    FALLBACK = "fallback"
+    HEDGE = "hedge"
+    CACHE = "cache"
+
+
+class Tokens(NamedTuple):
+    """Token counts; ``cached`` is part of ``input``, ``reasoning`` of ``output``."""
+
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+    @property
+    def total(self) -> int:
+        """Input and output together."""
+        return self.input + self.output
+
+
+NO_TOKENS: Final = Tokens()
+
+
+@dataclass(slots=True)
+class Row:
+    """One attempt.
+
+    ``id`` is its own and never another's: a row that is written twice counts once. ``at`` is when
+    the attempt began, in Unix time. ``key`` is the name of the caller's key and ``tags`` are its
+    tags, ``model`` the model that was asked for and ``served`` the one that answered, both by the
+    client's name for it. ``cost`` is in nano-USD, None where no price is known; for a row of the
+    cache tokens and cost are what was saved. ``duration`` and ``first_token`` are in seconds.
+    ``outcome`` is ``ok``, ``failed``, ``cancelled`` or ``refused`` (by the endpoint), ``error`` a
+    code.
+    """
+
+    id: str
+    at: float
+    request: str
+    key: str
+    tags: tuple[str, ...]
+    operation: str
+    kind: Kind
+    model: str
+    served: str
+    endpoint: str
+    tokens: Tokens
+    cost: int | None
+    duration: float
+    first_token: float | None
+    outcome: str
+    error: str | None
+    provenance: Provenance
+    response: str | None
+    stream: bool
+
+
+class Spent:
+    """What an exchange has come to so far. ``unpriced`` counts attempts without a price;
+    ``seconds`` is how long endpoints were waited for, where it were two at once only once.
+    """
+
+    __slots__ = ("_until", "cost", "seconds", "tokens", "unpriced")
+
+    def __init__(self) -> None:
+        self.tokens = NO_TOKENS
+        self.cost = 0
+        self.unpriced = 0
+        self.seconds = 0.0
+        self._until = 0.0
+
+    def add(self, row: Row) -> None:
+        """Count an attempt."""
+        end = row.at + row.duration
+        self.seconds += max(0.0, end - max(row.at, self._until))
+        self._until = max(self._until, end)
+        self.tokens = Tokens(*map(sum, zip(self.tokens, row.tokens, strict=True)))
+        if row.cost is None:
+            self.unpriced += 1
+        else:
+            self.cost += row.cost
+
+
+def tokens_of(usage: dict[str, Any] | None) -> Tokens:
+    """The counts of a Responses ``usage`` object; an endpoint's numbers are whatever it sent."""
+    if usage is None:
+        return NO_TOKENS
+    inputs, outputs = usage.get("input_tokens_details"), usage.get("output_tokens_details")
+    return Tokens(
+        _count(usage, "input_tokens"),
+        _count(inputs, "cached_tokens"),
+        _count(usage, "output_tokens"),
+        _count(outputs, "reasoning_tokens"),
+    )
+
+
+def _count(counts: Any, name: str) -> int:
+    value = counts.get(name) if type(counts) is dict else None
+    return value if type(value) is int and 0 <= value <= _MOST else 0

@@ -1,0 +1,186 @@
+"""Makes a row of every attempt, and of every answer from the cache: who used what.
+
+An attempt is booked once: before the end of its answer leaves, so that a client that has its answer
+has a row, or else when the attempt is closed. What an endpoint reports is taken as it is. Where it
+reports nothing, because it never does or because the answer broke off, the row is an estimate: four
+characters to a token, at most what the model's context and the request allow.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from router.accounts.key import ANYBODY
+from router.accounts.row import NO_TOKENS, Kind, Provenance, Row, Spent, Tokens, tokens_of
+from router.endpoints.selector import Reservation
+from router.errors import UpstreamError, UpstreamRejected, UpstreamTimeout
+from router.exchange import Exchange
+from router.telemetry.trace import AttemptTrace
+from router.translate.draft import Draft
+from router.translate.reader import Reader
+from router.translate.usage import estimate_tokens, prompt_chars
+
+__all__ = ["Attempted", "Book", "Booking", "Price"]
+
+Price = Callable[[str, str, str, Tokens, float], int | None]
+"""What tokens cost in nano-USD: (endpoint, its URL, its own name for the model, tokens, Unix time);
+None where no price is known.
+"""
+
+Book = Callable[[Row], None]
+"""Keeps a row: quick, synchronous, and raises nothing."""
+
+
+class Attempted(Protocol):
+    """What is known of an attempt; see ``router.attempt.Attempt``."""
+
+    reservation: Reservation
+    draft: Draft | None
+    sent: float
+    kind: Kind
+    error: UpstreamError | None
+    answered: bool
+    complete: bool
+    trace: AttemptTrace | None
+
+    @property
+    def reader(self) -> Reader | None:
+        """What read its answer."""
+        ...
+
+
+_MOST_PRICED: Final = 4096
+_LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
+
+
+class Booking:
+    """Books attempts."""
+
+    def __init__(self, price: Price, book: Book) -> None:
+        self._price = price
+        self._book = book
+        self._priced: dict[str, tuple[str, str, str]] = {}
+
+    def over(self, exchange: Exchange, attempt: Attempted) -> None:
+        """An attempt is over, or as good as: what it came to will not change any more."""
+        tokens, provenance = _used(exchange, attempt)
+        target = attempt.reservation.target
+        endpoint, url, model = target.endpoint.name, target.endpoint.settings.url, target.model
+        now, at = time.monotonic(), time.time()
+        served = exchange.served_model or exchange.model or ""
+        began = at - (now - attempt.sent)
+        first = exchange.first_output
+        row = Row(
+            id=_row_id(at),
+            at=began,
+            request=exchange.id,
+            key=exchange.caller,
+            tags=(exchange.key or ANYBODY).tags,
+            operation=exchange.operation.value,
+            kind=attempt.kind,
+            model=exchange.model or "",
+            served=served,
+            endpoint=endpoint,
+            tokens=tokens,
+            cost=self._price(endpoint, url, model, tokens, began),
+            duration=now - attempt.sent,
+            first_token=first - attempt.sent if first and first >= attempt.sent else None,
+            outcome=_outcome(attempt),
+            error=attempt.error.code if attempt.error is not None else _failure(attempt),
+            provenance=provenance,
+            response=attempt.draft.id if attempt.draft is not None else None,
+            stream=exchange.stream,
+        )
+        self._remember(served, (endpoint, url, model))
+        spent = exchange.spent = exchange.spent or Spent()
+        spent.add(row)
+        self._book(row)
+        if attempt.trace is not None:
+            attempt.trace.over(row)
+
+    def cached(self, exchange: Exchange, served: str, tokens: Tokens, response: str | None) -> None:
+        """An exchange was answered from the cache: these tokens were saved."""
+        now, at = time.monotonic(), time.time()
+        began = at - (now - exchange.started)
+        known = self._priced.get(served)
+        self._book(
+            Row(
+                id=_row_id(at),
+                at=began,
+                request=exchange.id,
+                key=exchange.caller,
+                tags=(exchange.key or ANYBODY).tags,
+                operation=exchange.operation.value,
+                kind=Kind.CACHE,
+                model=exchange.model or "",
+                served=served,
+                endpoint="",
+                tokens=tokens,
+                cost=self._price(*known, tokens, began) if known is not None else None,
+                duration=now - exchange.started,
+                first_token=None,
+                outcome="ok",
+                error=None,
+                provenance=Provenance.CACHED,
+                response=response,
+                stream=exchange.stream,
+            )
+        )
+
+    def _remember(self, served: str, place: tuple[str, str, str]) -> None:
+        """Where a model was last asked for: what an answer from the cache would have cost."""
+        self._priced.pop(served, None)
+        self._priced[served] = place
+        if len(self._priced) > _MOST_PRICED:
+            del self._priced[next(iter(self._priced))]
+
+
+def _row_id(at: float) -> str:
+    """An id of its own, which begins with the time: databases write those in order quicker."""
+    return f"att_{int(at * 1000):012x}{os.urandom(8).hex()}"
+
+
+def _used(exchange: Exchange, attempt: Attempted) -> tuple[Tokens, Provenance]:
+    """What the endpoint used for it, and who says so."""
+    usage = attempt.reader.usage if attempt.reader is not None else None
+    if usage is not None:
+        estimated = Provenance.ESTIMATED if usage.get("estimated") else Provenance.REPORTED
+        return tokens_of(usage), estimated
+    if not _worked(attempt):
+        return NO_TOKENS, Provenance.ESTIMATED
+    context = attempt.reservation.target.context
+    inputs = estimate_tokens(prompt_chars(exchange.body))
+    said = attempt.reader.said if attempt.reader is not None else 0
+    output = _bounded(estimate_tokens(said), _asked_for(exchange.body), context)
+    return Tokens(input=_bounded(inputs, context), output=output), Provenance.ESTIMATED
+
+
+def _worked(attempt: Attempted) -> bool:
+    """Whether the endpoint had work with it: it answered, or did not say that it will not."""
+    return attempt.answered or attempt.error is None or isinstance(attempt.error, UpstreamTimeout)
+
+
+def _bounded(count: int, *bounds: int | None) -> int:
+    return min((bound for bound in bounds if bound is not None and bound < count), default=count)
+
+
+def _asked_for(body: dict[str, Any]) -> int | None:
+    """The most that the answer may be long, in tokens."""
+    given = (body.get(name) for name in _LIMITS)
+    return next((most for most in given if type(most) is int and most > 0), None)
+
+
+def _failure(attempt: Attempted) -> str | None:
+    return attempt.reader.failure if attempt.reader is not None else None
+
+
+def _outcome(attempt: Attempted) -> str:
+    error = attempt.error
+    if isinstance(error, UpstreamRejected):
+        return "refused"
+    if isinstance(error, UpstreamError) or _failure(attempt) is not None:
+        return "failed"
+    return "ok" if attempt.complete else "cancelled"

@@ -1,0 +1,1 @@
+"""What accounts keep between requests: the ledger and its journal, virtual keys, the meters."""

@@ -1,0 +1,38 @@
+"""What ``switchyard check`` says of prices."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from router.terminal import printable
+
+if TYPE_CHECKING:
+    from router.settings.schema import EndpointSettings, Settings
+
+__all__ = ["costs"]
+
+_SHOWN: Final = 8
+_PATTERN: Final = re.compile(r"[*?\[]")
+
+
+def costs(settings: Settings, endpoint: EndpointSettings, served: Sequence[str]) -> Iterator[str]:
+    """What models of an endpoint cost, some of them, and which have no price that is known."""
+    from router.accounts.prices import Prices
+
+    prices, now = Prices(settings.accounts), time.time()
+    known, unknown = [], []
+    for name in dict.fromkeys([*(endpoint.models or served), *endpoint.aliases.values()]):
+        if _PATTERN.search(name):
+            continue
+        price = prices.explain(endpoint.name, endpoint.url, name, now)
+        if price is None:
+            unknown.append(printable(name))
+        else:
+            known.append(f"  costs      {printable(name)}: {printable(price)}")
+    yield from known[:_SHOWN]
+    if unknown:
+        more = len(unknown) - _SHOWN
+        yield f"  NO PRICE   {', '.join(unknown[:_SHOWN])}{f' and {more} more' if more > 0 else ''}"

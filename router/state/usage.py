@@ -1,0 +1,107 @@
+"""The rows of the usage ledger in the database: added, shown, and deleted when they are old."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, Final
+
+from router.accounts.row import Row as Booked
+from router.state.database import Database
+from router.state.statement import Row, Statement, Step, Value
+
+__all__ = ["COLUMNS", "UsageRows", "as_row", "joined_tags", "split_tags", "values_of"]
+
+COLUMNS: Final = (
+    "id", "at", "request", "key", "tags", "operation", "kind", "model", "served", "endpoint",
+    "input", "cached", "output", "reasoning", "cost", "duration", "first_token", "outcome",
+    "error", "provenance", "response", "stream",
+)  # fmt: skip
+
+_ADD: Final = Statement(
+    f"INSERT INTO usage ({', '.join(COLUMNS)}) "
+    f"VALUES ({', '.join(':' + name for name in COLUMNS)}) ON CONFLICT (id) DO NOTHING"
+)
+_OLD: Final = Statement(
+    "SELECT id FROM usage WHERE at < CAST(:before AS {real}) ORDER BY at LIMIT :limit"
+)
+_REMOVE: Final = Statement("DELETE FROM usage WHERE id = :id")
+_PAGE: Final = Statement(
+    f"""
+    SELECT {", ".join(COLUMNS)} FROM usage
+    WHERE key = :key AND (at, id) > (CAST(:at AS {{real}}), CAST(:id AS TEXT))
+    ORDER BY at, id LIMIT :limit
+    """
+)
+_EXPORTED: Final = 200
+
+
+class UsageRows:
+    """The table ``usage``. Everything raises StateUnavailable."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, rows: Sequence[Row]) -> None:
+        """Write rows, by ``COLUMNS``; one that is there already is left as it is.
+
+        Raises WriteRefused, and writes none of them, where the database takes one from nobody.
+        """
+        await self._database.write(Step(_ADD, rows))
+
+    async def purge(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` rows from before ``before`` (Unix time); how many those were."""
+        old: list[Row] = [
+            {"id": row[0]} for row in await self._database.read(_OLD, before=before, limit=limit)
+        ]
+        if old:
+            await self._database.write(Step(_REMOVE, old))
+        return len(old)
+
+    async def export(self, key: str) -> AsyncIterator[dict[str, Any]]:
+        """Every row of one key, from the oldest, as JSON objects; ``tags`` is an array there."""
+        at, ident = 0.0, ""
+        while rows := await self._database.read(_PAGE, key=key, at=at, id=ident, limit=_EXPORTED):
+            for values in rows:
+                row = dict(zip(COLUMNS, values, strict=True))
+                yield {**row, "tags": split_tags(row["tags"]), "stream": bool(row["stream"])}
+            ident, at = rows[-1][:2]
+
+
+def values_of(row: Booked) -> tuple[Value, ...]:
+    """The values of a row, in the order of ``COLUMNS``."""
+    return (
+        row.id,
+        row.at,
+        row.request,
+        row.key,
+        joined_tags(row.tags),
+        row.operation,
+        row.kind.value,
+        row.model,
+        row.served,
+        row.endpoint,
+        *row.tokens,
+        row.cost,
+        row.duration,
+        row.first_token,
+        row.outcome,
+        row.error,
+        row.provenance.value,
+        row.response,
+        int(row.stream),
+    )
+
+
+def joined_tags(tags: Iterable[str]) -> str:
+    """Tags as they are stored: the same for the same tags in another order."""
+    return f",{','.join(sorted(set(tags)))}," if tags else ""
+
+
+def split_tags(stored: str) -> list[str]:
+    """The tags again."""
+    return stored[1:-1].split(",") if stored else []
+
+
+def as_row(values: Sequence[Value]) -> Row:
+    """Values in the order of ``COLUMNS`` as parameters; ValueError for another number of them."""
+    return dict(zip(COLUMNS, values, strict=True))

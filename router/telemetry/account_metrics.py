@@ -1,0 +1,170 @@
+"""What is told of attempts as they are booked: tokens, money, budgets, limits, the ledger.
+
+These and the usage ledger are made of the same rows, so that they agree to the token.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter
+
+from router.accounts.row import NANO, Kind, Row, Tokens
+from router.telemetry.series import OTHER, Asked, Cap, Series
+
+__all__ = ["AccountMetrics"]
+
+_FOLD: Final = ("endpoint", "model", "key")
+
+_BILLED: Final = frozenset({"input", "output"})
+"""The kinds that are no part of another."""
+
+_BudgetName = tuple[str, str, str]
+
+
+class AccountMetrics:
+    """The metrics of what is used, and of what may be.
+
+    ``known_model`` says whether a name may be a label; until it is set, every name may.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        cap: Cap | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        cap = cap or Cap(registry)
+        self.known_model: Callable[[str], bool] = lambda model: True
+
+        def counter(name: str, help: str, *labels: str) -> Series[Counter]:
+            return Series(Counter(name, help, labels, registry=registry), cap, fold=_FOLD)
+
+        self._tokens = counter(
+            "switchyard_tokens",
+            "Tokens by kind (input, cached, output, reasoning); cached is part of input and "
+            "reasoning part of output. Provenance: reported by the endpoint, or estimated.",
+            "endpoint", "model", "kind", "provenance",
+        )  # fmt: skip
+        self._attempts = counter(
+            "switchyard_attempts",
+            "Attempts at endpoints as they are booked, by why they were made (first, retry, "
+            "fallback, hedge) and how they ended (ok, refused, failed, cancelled).",
+            "endpoint", "kind", "outcome",
+        )  # fmt: skip
+        self._key_tokens = counter(
+            "switchyard_key_tokens",
+            "Tokens of a key's requests by kind (input, output), retries and hedges included; "
+            "answers from the cache are not.",
+            "key", "kind",
+        )  # fmt: skip
+        self._cost = counter(
+            "switchyard_cost_usd",
+            "What attempts cost in US dollars, as far as prices are known.",
+            "endpoint", "model", "key",
+        )  # fmt: skip
+        self._unpriced = counter(
+            "switchyard_unpriced_attempts",
+            "Attempts that used tokens for which no price is known: their cost is not in the sums.",
+            "endpoint", "model",
+        )  # fmt: skip
+        self._saved = counter(
+            "switchyard_cache_saved_usd",
+            "What answers from the cache would have cost in US dollars, as far as prices are "
+            "known.",
+            "model",
+        )  # fmt: skip
+        self._limits = counter(
+            "switchyard_limits_hit",
+            "Requests that were refused because a key had used up a limit or a budget, by limit.",
+            "key", "limit",
+        )  # fmt: skip
+        self._budgets = _Budgets(registry, cap, clock)
+        self._waiting = Asked(
+            registry, "gauge", "switchyard_ledger_waiting_rows",
+            "Rows of the usage ledger that are in the journal and not yet in the database.",
+        )  # fmt: skip
+        self._bytes = Asked(
+            registry, "gauge", "switchyard_ledger_journal_bytes",
+            "The size of the usage ledger's journal.",
+        )  # fmt: skip
+        self._lost = Asked(
+            registry, "counter", "switchyard_ledger_lost_rows",
+            "Rows of the usage ledger that could not be kept.",
+        )  # fmt: skip
+
+    def booked(self, row: Row) -> None:
+        """Count an attempt, or an answer from the cache."""
+        model = row.served if self.known_model(row.served) else OTHER
+        if row.kind is Kind.CACHE:
+            if row.cost is not None:
+                self._saved.labels(model).inc(row.cost / NANO)
+            return
+        endpoint, tokens = row.endpoint, row.tokens
+        self._attempts.labels(endpoint, row.kind.value, row.outcome).inc()
+        if row.cost is not None:
+            self._cost.labels(endpoint, model, row.key).inc(row.cost / NANO)
+        elif tokens.total:
+            self._unpriced.labels(endpoint, model).inc()
+        provenance = row.provenance.value
+        for kind, count in zip(Tokens._fields, tokens, strict=True):
+            if count:
+                self._tokens.labels(endpoint, model, kind, provenance).inc(count)
+                if kind in _BILLED:
+                    self._key_tokens.labels(row.key, kind).inc(count)
+
+    def limit_hit(self, key: str, limit: str) -> None:
+        """A request of this key was refused; ``limit`` is a name out of few."""
+        self._limits.labels(key, limit).inc()
+
+    def budget(
+        self, owner: str, period: str, unit: str, left_ratio: float, resets: float | None = None
+    ) -> None:
+        """So much of a budget is left (0 to 1); all of it is again from ``resets`` on, which is in
+        Unix time. ``owner`` is a key, or ``tag:NAME``.
+        """
+        self._budgets.note((owner, period, unit), left_ratio, resets)
+
+    def watch_ledger(
+        self,
+        waiting: Callable[[], float],
+        lost: Callable[[], float],
+        bytes: Callable[[], float],
+    ) -> None:
+        """These are asked whenever the metrics are: rows that wait and that were lost since the
+        router began, and the size of the journal.
+        """
+        self._waiting.values = lambda: [((), waiting())]
+        self._lost.values = lambda: [((), lost())]
+        self._bytes.values = lambda: [((), bytes())]
+
+
+class _Budgets:
+    """How much of each budget is left; those that nobody used for a whole period are full."""
+
+    def __init__(self, registry: CollectorRegistry, cap: Cap, clock: Callable[[], float]) -> None:
+        gauge = Asked(
+            registry, "gauge", "switchyard_budget_left_ratio",
+            "The share of a budget that is left, of those that were used since the router began; "
+            "the owner is a key, or tag:NAME.",
+            ("owner", "period", "unit"),
+        )  # fmt: skip
+        gauge.values = self._all
+        self._most = cap.most
+        self._folded = cap.folded(gauge.name)
+        self._clock = clock
+        self._left: dict[_BudgetName, tuple[float, float | None]] = {}
+
+    def note(self, name: _BudgetName, left: float, resets: float | None) -> None:
+        if name not in self._left and len(self._left) >= self._most:
+            self._folded.inc()
+            return
+        self._left[name] = (left, resets)
+
+    def _all(self) -> Iterable[tuple[_BudgetName, float]]:
+        now = self._clock()
+        for name, (left, resets) in self._left.items():
+            yield name, left if resets is None or now < resets else 1.0

@@ -1,0 +1,204 @@
+"""What is told of requests: how many, how they ended, how long they took."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from router.exchange import Exchange, Operation, Outcome
+from router.telemetry.faults import code_of, fault_of
+from router.telemetry.series import Cap, Series
+
+__all__ = ["SECONDS", "ExchangeMetrics"]
+
+_Key = tuple[Operation, str | None, str, Outcome | None, int]
+
+SECONDS: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800,
+)  # fmt: skip
+"""Bounds of what takes as long as an answer."""
+
+_TOKEN_SECONDS: Final = (
+    0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 5,
+)  # fmt: skip
+_OVERHEAD_SECONDS: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10,
+)  # fmt: skip
+_MAX_BOUND: Final = 10_000
+_MAX_TOKENS: Final = 10**9
+_EXEMPLAR_SECONDS: Final = 1.0
+"""A label set gets one exemplar in so many seconds: nobody looks at more."""
+
+_WHERE: Final = ("operation", "endpoint", "model")
+_FOLD: Final = ("endpoint", "model")
+
+
+class ExchangeMetrics:
+    """The metrics of requests, whatever becomes of them."""
+
+    def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
+        self.requests = Series(
+            Counter(
+                "switchyard_requests",
+                "Requests answered, by outcome (ok, refused, failed, cancelled) and HTTP status.",
+                (*_WHERE, "outcome", "status"),
+                registry=registry,
+            ),
+            cap,
+            fold=_FOLD,
+        )
+        self.errors = Series(
+            Counter(
+                "switchyard_errors",
+                "Requests that were refused or failed, by whose fault it is (caller, policy, "
+                "upstream, router) and the error's code.",
+                ("operation", "endpoint", "fault", "code"),
+                registry=registry,
+            ),
+            cap,
+            fold=_FOLD,
+        )
+        self.disconnects = Counter(
+            "switchyard_client_disconnects",
+            "Requests whose client left, by phase: request (while it was sent, or something was "
+            "looked up for it), waiting (before the first output), streaming.",
+            ("operation", "phase"),
+            registry=registry,
+        )
+        self.duration = Series(
+            Histogram(
+                "switchyard_request_duration_seconds",
+                "From a request's head to its last byte.",
+                _WHERE,
+                buckets=SECONDS,
+                registry=registry,
+            ),
+            cap,
+            fold=_FOLD,
+        )
+        self.first_output = Series(
+            Histogram(
+                "switchyard_time_to_first_token_seconds",
+                "From a streaming request's head to its first output event.",
+                _WHERE,
+                buckets=SECONDS,
+                registry=registry,
+            ),
+            cap,
+            fold=_FOLD,
+        )
+        self.between_tokens = Series(
+            Histogram(
+                "switchyard_time_between_tokens_seconds",
+                "The time between two output tokens of a stream, on average over the stream: from "
+                "its first output to its end.",
+                ("endpoint", "model"),
+                buckets=_TOKEN_SECONDS,
+                registry=registry,
+            ),
+            cap,
+            fold=_FOLD,
+        )
+        self.overhead = Histogram(
+            "switchyard_overhead_seconds",
+            "What of a request's time was spent here: waiting neither for a slot, nor for a model "
+            "to be loaded, nor for an endpoint. Of requests that an endpoint was asked for.",
+            ("operation",),
+            buckets=_OVERHEAD_SECONDS,
+            registry=registry,
+        )
+        self._bound: dict[_Key, _Bound] = {}
+
+    def record(self, exchange: Exchange, model: str) -> None:
+        """Count a finished exchange; ``model`` is a known name, ``other``, or empty for none."""
+        outcome = exchange.outcome
+        key = (exchange.operation, exchange.endpoint, model, outcome, exchange.status)
+        bound = self._bound.get(key)
+        if bound is None:
+            labels = (
+                exchange.operation.value,
+                exchange.endpoint or "",
+                model,
+                outcome.value if outcome else Outcome.FAILED.value,
+                str(exchange.status),
+            )
+            bound = _Bound(self, *labels)
+            if len(self._bound) < _MAX_BOUND:
+                self._bound[key] = bound
+        bound.record(exchange)
+        if outcome is not Outcome.OK:
+            self._went_wrong(exchange)
+
+    def _went_wrong(self, exchange: Exchange) -> None:
+        operation = exchange.operation.value
+        if (fault := fault_of(exchange)) is not None:
+            endpoint = exchange.endpoint or ""
+            self.errors.labels(operation, endpoint, fault, code_of(exchange)).inc()
+        elif exchange.outcome is Outcome.CANCELLED and exchange.operation is not Operation.RUN:
+            self.disconnects.labels(operation, _phase(exchange)).inc()
+
+
+def _phase(exchange: Exchange) -> str:
+    if not exchange.running:
+        return "request"
+    return "waiting" if exchange.first_output is None else "streaming"
+
+
+class _Bound:
+    """The children of one label set, looked up once."""
+
+    __slots__ = (
+        "_between", "_count", "_duration", "_first_output", "_metrics", "_next_exemplar",
+        "_overhead", "_where",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        metrics: ExchangeMetrics,
+        operation: str,
+        endpoint: str,
+        model: str,
+        outcome: str,
+        status: str,
+    ) -> None:
+        self._metrics = metrics
+        self._where = where = (operation, endpoint, model)
+        self._count = metrics.requests.labels(*where, outcome, status)
+        self._duration = metrics.duration.labels(*where)
+        self._first_output: Histogram | None = None
+        self._between: Histogram | None = None
+        self._overhead: Histogram | None = None
+        self._next_exemplar = 0.0
+
+    def record(self, exchange: Exchange) -> None:
+        self._count.inc()
+        finished = exchange.finished
+        exemplar = None
+        if finished is not None:
+            if finished >= self._next_exemplar:
+                self._next_exemplar = finished + _EXEMPLAR_SECONDS
+                exemplar = {"request_id": exchange.id}
+            self._duration.observe(finished - exchange.started, exemplar)
+            if exchange.spent is not None:
+                self._own_time(finished - exchange.started - exchange.spent.seconds, exchange)
+        if exchange.first_output is not None:
+            if self._first_output is None:
+                self._first_output = self._metrics.first_output.labels(*self._where)
+            self._first_output.observe(exchange.first_output - exchange.started, exemplar)
+            if finished is not None and exchange.outcome is Outcome.OK:
+                self._between_tokens(exchange, finished - exchange.first_output)
+
+    def _own_time(self, seconds: float, exchange: Exchange) -> None:
+        if self._overhead is None:
+            self._overhead = self._metrics.overhead.labels(self._where[0])
+        self._overhead.observe(max(0.0, seconds - exchange.waited))
+
+    def _between_tokens(self, exchange: Exchange, seconds: float) -> None:
+        """An answer from the cache comes as fast as it likes, which says nothing."""
+        count = exchange.usage.get("output_tokens") if exchange.usage is not None else None
+        if exchange.endpoint is None or type(count) is not int or not 1 < count <= _MAX_TOKENS:
+            return
+        if self._between is None:
+            self._between = self._metrics.between_tokens.labels(*self._where[1:])
+        self._between.observe(seconds / (count - 1))

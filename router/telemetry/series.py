@@ -1,0 +1,126 @@
+"""Metrics that stay bounded, and metrics that are asked for when they are read.
+
+Labels are configured names, so that there are few of them; but endpoints list ever new models, and
+keys are made at run time. Past so many label sets of one metric, what else comes is counted as
+``other``, and how often that happened is a metric too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Generic, Literal, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+__all__ = ["OTHER", "Asked", "Cap", "Series", "Values"]
+
+M = TypeVar("M", Counter, Gauge, Histogram)
+Values = Callable[[], Iterable[tuple[Sequence[str], float]]]
+"""Tells label values and the number that belongs to them, whenever it is asked."""
+
+OTHER: Final = "other"
+_MOST: Final = 1000
+_MAX_SCANNED: Final = 100_000
+
+
+class Cap:
+    """So many label sets may one metric have."""
+
+    def __init__(self, registry: CollectorRegistry, most: int = _MOST) -> None:
+        self.most = most
+        self._folded = Counter(
+            "switchyard_series_folded",
+            "New label sets that came when their metric had as many as it may have, and were "
+            "counted under 'other'; the same one may count again.",
+            ("metric",),
+            registry=registry,
+        )
+
+    def folded(self, metric: str) -> Counter:
+        """Counts what of this metric was folded."""
+        return self._folded.labels(metric)
+
+
+class Series(Generic[M]):
+    """The children of a metric, each looked up once.
+
+    Past the cap, the labels named in ``fold`` are ``other``. The others have to be few by nature.
+    """
+
+    __slots__ = ("_children", "_fold", "_folded", "_metric", "_most", "_rest")
+
+    def __init__(self, metric: M, cap: Cap, *, fold: Sequence[str]) -> None:
+        self._metric: M = metric
+        self._most = cap.most
+        self._fold = tuple(name in fold for name in metric._labelnames)
+        self._folded = cap.folded(metric._name)
+        self._children: dict[tuple[str, ...], M] = {}
+        self._rest: dict[tuple[str, ...], M] = {}
+
+    def labels(self, *values: str) -> M:
+        """The child of these label values, in the order in which they were declared."""
+        child = self._children.get(values)
+        if child is None:
+            child = self._new(values)
+        return child
+
+    def bounded(self, *values: str) -> tuple[str, ...]:
+        """The label values that ``labels`` counts these under."""
+        if values in self._children or len(self._children) < self._most:
+            return values
+        return tuple(OTHER if f else v for f, v in zip(self._fold, values, strict=True))
+
+    def _new(self, values: tuple[str, ...]) -> M:
+        if len(self._children) < self._most:
+            child = self._children[values] = self._metric.labels(*values)
+            return child
+        self._folded.inc()
+        values = self.bounded(*values)
+        rest = self._rest.get(values)
+        if rest is None:
+            rest = self._rest[values] = self._metric.labels(*values)
+        return rest
+
+
+class Asked(Collector):
+    """A metric whose values are asked for when the metrics are.
+
+    It has none until ``values`` is set. Past the cap its label sets are left out.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        kind: Literal["gauge", "counter"],
+        name: str,
+        help: str,
+        labels: Sequence[str] = (),
+        cap: Cap | None = None,
+    ) -> None:
+        self.name = name
+        self.values: Values | None = None
+        self.label_names = tuple(labels)
+        self._kind, self._help = kind, help
+        self._most = cap.most if cap is not None else _MAX_SCANNED
+        self._left_out = cap.folded(name) if cap is not None else None
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """See ``Collector.describe``."""
+        return [self._family()]
+
+    def collect(self) -> Iterable[Metric]:
+        """See ``Collector.collect``."""
+        family = self._family()
+        for number, (labels, value) in enumerate(self.values() if self.values else ()):
+            if number < self._most:
+                family.add_metric(labels, value)
+            elif self._left_out is not None:
+                self._left_out.inc()
+        return [family]
+
+    def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
+        make = CounterMetricFamily if self._kind == "counter" else GaugeMetricFamily
+        return make(self.name, self._help, labels=self.label_names)

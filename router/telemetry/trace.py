@@ -1,0 +1,46 @@
+"""What a trace is told of a request: the contract between the pipeline and whoever traces.
+
+Whoever traces sets ``Exchange.trace`` when a request has started; without it nothing is told.
+Neither method raises anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from router.accounts.row import Row
+from router.settings.schema import EndpointSettings
+
+__all__ = ["NO_TRACE", "AttemptTrace", "Trace"]
+
+
+class AttemptTrace(Protocol):
+    """One attempt. ``headers`` go with its request, so that the endpoint continues the trace."""
+
+    headers: Mapping[str, str]
+
+    def over(self, row: Row) -> None:
+        """It is over, and this is what came of it."""
+        ...
+
+
+class Trace(Protocol):
+    """One request."""
+
+    def attempt(self, endpoint: EndpointSettings, model: str) -> AttemptTrace:
+        """An attempt is about to be sent; ``model`` is the endpoint's own name for it."""
+        ...
+
+
+class _NoTrace:
+    """An attempt of which nothing is told."""
+
+    headers: Mapping[str, str] = MappingProxyType({})
+
+    def over(self, row: Row) -> None:
+        """See ``AttemptTrace.over``."""
+
+
+NO_TRACE: Final[AttemptTrace] = _NoTrace()

@@ -1,0 +1,312 @@
+"""Limits through the chain: what is held, what is settled, and that nothing passes for free."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from plugins.limits import RequestLimits
+from router.accounts.key import Budget, Key, Limits
+from router.accounts.metering import Demand, Hold
+from router.accounts.row import NO_TOKENS, Tokens, tokens_of
+from router.books.meter import MemoryMeter
+from router.delivery import answer_headers
+from router.errors import (
+    InternalError,
+    LimitsUnavailable,
+    QuotaExceeded,
+    RateLimitExceeded,
+    UpstreamFailure,
+)
+from router.exchange import ClientGone, Exchange, Operation, Sink
+from router.plugin import Chain
+from tests.support.chain import HELLO, Page, an_exchange
+
+LIMITED = Key("alice", limits=Limits(requests_per_minute=10))
+
+
+async def nothing(owner: str, since: float) -> tuple[int, int]:
+    return 0, 0
+
+
+class Listening(MemoryMeter):
+    """Keeps what it was asked."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nothing, **options)
+        self.demands: list[Demand] = []
+        self.settled: list[tuple[Tokens, int]] = []
+        self.breaks: Exception | None = None
+        self.waits = False
+
+    async def hold(self, demand: Demand) -> Hold:
+        self.demands.append(demand)
+        if self.breaks is not None:
+            raise self.breaks
+        return await super().hold(demand)
+
+    async def settle(self, hold: Hold, tokens: Tokens, cost: int) -> None:
+        if self.waits:
+            await asyncio.sleep(0.05)
+        self.settled.append((tokens, cost))
+        await super().settle(hold, tokens, cost)
+
+
+def spent_by(exchange: Exchange) -> tuple[Tokens, int]:
+    return tokens_of(exchange.usage), exchange.attempts
+
+
+class Core:
+    """The end of the chain."""
+
+    def __init__(self, error: BaseException | None = None, *, stream: bool = False) -> None:
+        self.calls = 0
+        self.headers: dict[str, str] = {}
+        self._error = error
+        self._stream = stream
+
+    async def __call__(self, exchange: Exchange, sink: Sink) -> None:
+        self.calls += 1
+        self.headers = answer_headers(exchange, {})
+        exchange.usage = {"input_tokens": 3, "output_tokens": 4}
+        exchange.attempts = 2
+        if self._error is not None:
+            raise self._error
+        if self._stream:
+            sink.open(self.headers)
+            sink.feed([HELLO])
+            await asyncio.sleep(0)
+            sink.end()
+        else:
+            sink.finish(200, b"core", self.headers)
+
+
+def asked(key: Key | None = LIMITED, **body: Any) -> Exchange:
+    exchange = an_exchange()
+    exchange.key = key
+    exchange.model = "m"
+    exchange.body = body or {"model": "m", "input": "12345678"}
+    return exchange
+
+
+async def run(
+    meter: Listening, exchange: Exchange, core: Core | None = None, **options: Any
+) -> list[str]:
+    """What the client got."""
+    page = Page()
+    common: dict[str, Any] = {"price": lambda model, tokens: 2 * tokens.total, "spent_by": spent_by}
+    chain = Chain([RequestLimits(meter, **{**common, **options})])
+    await chain.start()
+    try:
+        await chain.run(exchange, page, core or Core())
+    finally:
+        await chain.stop()
+    return page.said
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_passes_is_held_and_settled(stream: bool) -> None:
+    meter, core, exchange = Listening(), Core(stream=stream), asked()
+    said = await run(meter, exchange, core)
+    assert said == (["open", "hello", "end"] if stream else ["200 core"])
+    assert meter.demands == [Demand("req_1", LIMITED, "m", 2 + 4096, 2 * 4098)]
+    assert meter.settled == [(Tokens(3, 0, 4, 0), 2)]
+    assert core.headers["x-ratelimit-limit-requests"] == "10"
+    assert core.headers["x-ratelimit-remaining-requests"] == "9"
+    assert core.headers["x-ratelimit-reset-requests"] == "6s"
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "tokens"),
+    [
+        (Operation.RESPONSES, {"input": "1234", "max_output_tokens": 7}, 8),
+        (Operation.RUN, {"input": "1234", "max_output_tokens": 7}, 8),
+        (Operation.COMPACT, {"input": "1234"}, 4097),
+        (Operation.CHAT, {"messages": [{"role": "user", "content": "1234"}]}, 4097),
+        (Operation.CHAT, {"messages": [], "max_tokens": 5}, 5),
+        (Operation.CHAT, {"messages": [], "max_completion_tokens": 6, "max_tokens": 5}, 6),
+        (Operation.CHAT, {"messages": [], "max_tokens": 5, "n": 3}, 15),
+        (Operation.CHAT, {"messages": [], "max_tokens": "many", "n": "x"}, 4096),
+        (Operation.CHAT, {"messages": [], "max_tokens": True}, 4096),
+        (Operation.CHAT, {"messages": [], "max_tokens": -5}, 4096),
+        (Operation.RESPONSES, {"input": "1234", "max_output_tokens": 10**9}, 10_000),
+        (Operation.RESPONSES, {"input": 80_000 * "1", "max_output_tokens": 9}, 20_000),
+    ],
+)
+async def test_what_a_request_may_come_to(
+    operation: Operation, body: dict[str, Any], tokens: int
+) -> None:
+    meter, exchange = Listening(), asked(**body)
+    exchange.operation = operation
+    await run(meter, exchange, context=lambda model: 10_000)
+    assert [demand.tokens for demand in meter.demands] == [tokens]
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "tokens"),
+    [
+        (Key("a", limits=Limits(tokens_per_minute=100)), {}, 100),
+        (Key("a", budgets=(Budget("day", "tokens", 50),)), {}, 50),
+        (Key("a", limits=Limits(tokens_per_minute=99), tags=("team",)), {}, 60),
+        (Key("a", model_limits=(("m*", Limits(tokens_per_minute=9)),)), {}, 9),
+    ],
+)
+async def test_a_guess_is_no_reason_to_refuse(key: Key, body: dict[str, Any], tokens: int) -> None:
+    tags = {"team": (Budget("day", "tokens", 60), Budget("day", "usd", 10**9))}
+    meter = Listening(tags=tags)
+    assert await run(meter, asked(key), tags=tags) == ["200 core"]
+    assert [demand.tokens for demand in meter.demands] == [tokens]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": None},
+        {"key": Key("free", tags=("none",))},
+        {"model": None},
+        {"operation": Operation.INPUT_TOKENS},
+        {"operation": Operation.MODELS},
+    ],
+)
+async def test_who_is_not_limited(change: dict[str, Any]) -> None:
+    meter, exchange, core = Listening(), asked(), Core()
+    for name, value in change.items():
+        setattr(exchange, name, value)
+    tags = {"team": (Budget("day", "usd", 1),)}
+    assert await run(meter, exchange, core, tags=tags) == ["200 core"]
+    assert (meter.demands, meter.settled, core.calls) == ([], [], 1)
+    assert not any(name.startswith("x-ratelimit") for name in core.headers)
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "which"),
+    [
+        (Key("alice", limits=Limits(requests_per_minute=1)), RateLimitExceeded, "requests"),
+        (Key("alice", limits=Limits(tokens_per_minute=10)), RateLimitExceeded, "tokens"),
+        (Key("alice", limits=Limits(concurrent=1)), RateLimitExceeded, "concurrent"),
+        (Key("alice", budgets=(Budget("day", "usd", 9000),)), QuotaExceeded, "budget"),
+    ],
+)
+async def test_what_is_refused(key: Key, error: type[Exception], which: str) -> None:
+    meter, core = Listening(), Core()
+    hits: list[tuple[str, str]] = []
+    hold = await meter.hold(Demand("r", key, "m", 10, 9000))
+    with pytest.raises(error) as caught:
+        await run(meter, asked(key), core, limit_hit=lambda *hit: hits.append(hit))
+    assert (core.calls, hits) == (0, [("alice", which)])
+    assert int(caught.value.headers["Retry-After"]) >= 1  # type: ignore[attr-defined]
+    assert meter.settled == []
+    await meter.settle(hold, NO_TOKENS, 0)
+
+
+async def test_where_nothing_can_be_counted() -> None:
+    meter, core = Listening(), Core()
+    meter.breaks = LimitsUnavailable("away")
+    hits: list[tuple[str, str]] = []
+    with pytest.raises(LimitsUnavailable):
+        await run(meter, asked(), core, limit_hit=lambda *hit: hits.append(hit))
+    assert (core.calls, hits) == (0, [("alice", "unavailable")])
+
+
+def _fail(*_: object) -> Any:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("part", ["meter", "price", "context", "tags", "limit_hit"])
+async def test_whatever_breaks_before_it_does_not_pass(part: str) -> None:
+    meter, core, exchange = Listening(), Core(), asked()
+    options: dict[str, Any] = {}
+    if part == "meter":
+        meter.breaks = ZeroDivisionError()
+    elif part == "tags":
+        exchange.key = Key("alice", tags=(["unhashable"],))  # type: ignore[arg-type]
+        options = {"tags": {"team": ()}}
+    elif part == "limit_hit":
+        exchange.key = Key("alice", limits=Limits(tokens_per_minute=1))
+        options = {"limit_hit": _fail}
+    else:
+        options = {part: _fail}
+    with capture_logs() as log, pytest.raises(InternalError, match="req_1"):
+        await run(meter, exchange, core, **options)
+    assert core.calls == 0
+    assert [line["event"] for line in log] == ["limits broke"]
+
+
+@pytest.mark.parametrize("error", [UpstreamFailure("down"), KeyError("a bug"), ClientGone()])
+async def test_what_fails_is_settled(error: Exception) -> None:
+    meter = Listening()
+    with pytest.raises(type(error)) as caught:
+        await run(meter, asked(), Core(error))
+    assert caught.value is error
+    assert meter.settled == [(Tokens(3, 0, 4, 0), 2)]
+
+
+async def test_who_does_not_say_what_it_used_used_all_of_it() -> None:
+    meter = Listening()
+    with capture_logs() as log:
+        said = await run(meter, asked(), spent_by=_fail)
+    assert said == ["200 core"]
+    assert meter.settled == [(Tokens(output=4098), 2 * 4098)]
+    assert [line["event"] for line in log] == ["what was used cannot be told"]
+
+
+async def test_a_meter_that_breaks_afterwards_is_not_felt() -> None:
+    class Breaking(Listening):
+        async def settle(self, hold: Hold, tokens: Tokens, cost: int) -> None:
+            raise ZeroDivisionError
+
+    exchange = asked()
+    with capture_logs() as log:
+        assert await run(Breaking(), exchange) == ["200 core"]
+    assert exchange.outcome is None
+    assert [line["event"] for line in log] == ["what was used was not counted"]
+
+
+@pytest.mark.parametrize("twice", [False, True])
+async def test_a_client_that_leaves_settles(twice: bool) -> None:
+    key = Key("alice", limits=Limits(concurrent=1), budgets=(Budget("day", "tokens", 5000),))
+    meter, exchange = Listening(), asked(key)
+    meter.waits = True
+    begun = asyncio.Event()
+
+    async def core(exchange: Exchange, sink: Sink) -> None:
+        exchange.usage = {"input_tokens": 3, "output_tokens": 1}
+        begun.set()
+        await asyncio.sleep(60)
+
+    plugin = RequestLimits(meter, price=lambda *_: None, spent_by=spent_by)
+    task = asyncio.create_task(Chain([plugin]).run(exchange, Page(), core))
+    await begun.wait()
+    with pytest.raises(RateLimitExceeded):
+        await meter.hold(Demand("r", key, "m", 1, None))
+    task.cancel()
+    if twice:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    await plugin.stop()
+    assert meter.settled == [(Tokens(3, 0, 1, 0), 0)]
+    assert [(one.spent, one.held) for one in await meter.standing(key)] == [(4, 0)]
+    await meter.hold(Demand("r", key, "m", 1, None))
+
+
+async def test_many_at_once_on_one_budget() -> None:
+    most = 5000
+    key = Key("alice", tags=("team",))
+    tags = {"team": (Budget("month", "tokens", most),)}
+    meter = Listening(tags=tags)
+    plugin = RequestLimits(meter, price=lambda *_: 0, spent_by=spent_by, tags=tags)
+    chain = Chain([plugin])
+    make: Callable[[], Exchange] = lambda: asked(key, input="1234", max_output_tokens=99)  # noqa: E731
+    results = await asyncio.gather(
+        *(chain.run(make(), Page(), Core(stream=True)) for _ in range(500)), return_exceptions=True
+    )
+    assert results.count(None) == 50
+    assert sum(isinstance(result, QuotaExceeded) for result in results) == 450
+    assert [(one.spent, one.held) for one in await meter.standing(key)] == [(350, 0)]

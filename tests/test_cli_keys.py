@@ -1,0 +1,191 @@
+"""``switchyard keys`` as it is used: what is on standard output, what a router then knows."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from router.books.keys import looks_like_ours
+from router.cli_keys import add_arguments
+from tests.support.keys import here
+from tests.support.state import database_url, opened
+
+__all__ = ["database_url"]
+
+ROOT = Path(__file__).parents[1]
+DEADLINE = 60.0
+COMMAND = ("-m", "router", "keys")
+
+
+@dataclass
+class Ended:
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+async def keys(config: Path, command: str, *options: str) -> Ended:
+    """Run ``switchyard keys COMMAND OPTIONS --config CONFIG`` to its end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *COMMAND,
+        command,
+        *options,
+        "--config",
+        str(config),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(DEADLINE):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode is not None
+    assert b"Traceback" not in err, err.decode()
+    return Ended(process.returncode, out.decode(), err.decode())
+
+
+def written(path: Path, url: str, *names: str) -> Path:
+    """A file of settings with these keys and a database at ``url``."""
+    endpoint = {"name": "a", "url": "http://127.0.0.1:1", "dialect": "ollama"}
+    auth = {"keys": [{"name": name, "key": f"sk-{name}"} for name in names]}
+    file = path / "switchyard.yaml"
+    sections = {"endpoints": [endpoint], "state": {"url": url}, "auth": auth}
+    file.write_text(json.dumps(sections))
+    return file
+
+
+async def test_a_key_from_its_beginning_to_its_end(tmp_path: Path, database_url: str) -> None:
+    config = written(tmp_path, database_url, "cfg")
+    made = await keys(
+        config, "create", "ann", "--models", "gpt-*, llama3", "--endpoints", "box*",
+        "--expires", "30d", "--tag", "a", "--tag", "b", "--budget", "50usd/month",
+        "--budget", "2_000_000tokens/day", "--rpm", "60", "--concurrent", "4", "--priority", "2",
+    )  # fmt: skip
+    secret = made.out.removesuffix("\n")
+    assert made.status == 0
+    assert looks_like_ours(secret)
+    assert "ann" in made.err
+    assert secret not in made.err
+    async with opened(database_url) as database, here(database) as router:
+        assert await router.name(secret) == "ann"
+        changed = await keys(
+            config, "update", "ann", "--all-models", "--rpm", "none", "--tpm", "9", "--no-budgets"
+        )
+        assert (changed.status, changed.out) == (0, "")
+        key = await router.store.get("ann")
+        assert key is not None
+        assert key.spec is not None
+        assert (key.spec.models, key.spec.endpoints, key.spec.budgets) == (None, ("box*",), ())
+        assert (key.spec.tags, key.spec.priority) == (("a", "b"), 2)
+        assert (key.spec.limits.tokens_per_minute, key.spec.limits.concurrent) == (9, 4)
+        assert key.spec.limits.requests_per_minute is None
+        rotated = await keys(config, "rotate", "ann", "--grace", "1h")
+        new = rotated.out.removesuffix("\n")
+        assert "the old one is good until" in rotated.err
+        await router.virtual.refresh()
+        assert [await router.name(one) for one in (secret, new)] == ["ann", "ann"]
+        assert [await router.name(one, later=3601) for one in (secret, new)] == [None, "ann"]
+        assert (await keys(config, "revoke", "ann")).status == 0
+        await router.virtual.refresh()
+        assert [await router.name(one) for one in (secret, new)] == [None, None]
+    found = json.loads((await keys(config, "list", "--json")).out)
+    assert [key["name"] for key in found] == ["cfg", "ann"]
+    assert found[1]["limits"] == {"tokens_per_minute": 9, "concurrent": 4}
+    table = await keys(config, "list")
+    lines = table.out.splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["name", "source", "state"],
+        ["cfg", "configuration", "active"],
+        ["ann", "virtual", "revoked"],
+    ]
+    for text in (secret, new, "sk-cfg"):
+        assert text not in table.out + table.err
+
+
+async def test_what_is_refused(tmp_path: Path) -> None:
+    config = written(tmp_path, f"sqlite:///{tmp_path / 'state.db'}", "cfg")
+    ended = await keys(config, "revoke", "ann")
+    assert (ended.status, ended.out) == (2, "")
+    assert "There is no virtual key 'ann'" in ended.err
+    assert not (tmp_path / "state.db").exists()
+    assert (await keys(config, "create", "ann", "--expires", "2999-01-01")).status == 0
+    for command, told in (
+        (("create", "ann"), "There is, or was, a key named 'ann'"),
+        (("create", "bob", "--expires", "soon"), "Invalid 'expires'"),
+        (("update", "cfg", "--rpm", "1"), "auth.keys[0]"),
+    ):
+        ended = await keys(config, *command)
+        assert (ended.status, ended.out) == (2, "")
+        assert told in ended.err
+        assert ended.err.count("\n") == 1
+
+
+def parsed(*options: str) -> argparse.Namespace:
+    """What a command line says of a key."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(["update", "ann", "--config", "x.yaml", *options])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--budget", "50eur/month"),
+        ("--budget", "50usd"),
+        ("--budget", "1.5tokens/day"),
+        ("--rpm", "0"),
+        ("--rpm", "-1"),
+        ("--tpm", "many"),
+        ("--models", "a,"),
+        ("--expires", "999999999w"),
+    ],
+)
+def test_command_lines_that_cannot_be(
+    options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parsed(*options)
+    assert caught.value.code == 2
+    assert options[0] in capsys.readouterr().err
+
+
+def test_what_a_command_line_says() -> None:
+    given = parsed("--budget", "2.5usd/week", "--budget", "1_000tokens/total", "--rpm", "none")
+    assert given.budgets == [{"period": "week", "usd": 2.5}, {"period": "total", "tokens": 1000}]
+    assert given.rpm is None
+    for absent in ("models", "endpoints", "tags", "expires", "priority", "tpm"):
+        assert absent not in vars(given)
+    assert parsed("--expires", "never").expires is None
+    assert parsed("--expires", "2999-01-01").expires == "2999-01-01"
+    before = datetime.now(UTC)
+    moment = datetime.fromisoformat(parsed("--expires", "1.5h").expires)
+    assert timedelta(0) <= moment - before - timedelta(hours=1.5) < timedelta(minutes=1)
+    cleared = vars(parsed("--all-models", "--all-endpoints", "--no-tags", "--no-budgets"))
+    assert [cleared[name] for name in ("models", "endpoints", "tags", "budgets")] == [None] * 4
+
+
+async def test_where_no_key_can_be_made(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    ended = await keys(written(tmp_path, f"sqlite:///{path}"), "create", "ann")
+    assert (ended.status, ended.out) == (1, "")
+    assert "auth.keys is empty" in ended.err
+    assert not path.exists()
+    ended = await keys(written(tmp_path, "sqlite:///:memory:", "cfg"), "create", "ann")
+    assert (ended.status, ended.out) == (1, "")
+    assert "in the router's memory" in ended.err
+    nothing = await keys(written(tmp_path, f"sqlite:///{path}"), "list")
+    assert (nothing.status, nothing.out, nothing.err) == (0, "", "there are no keys\n")
