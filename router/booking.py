@@ -67,34 +67,18 @@ class Booking:
     def over(self, exchange: Exchange, attempt: Attempted) -> None:
         """An attempt is over, or as good as: what it came to will not change any more."""
         tokens, provenance = _used(exchange, attempt)
-        target = attempt.reservation.target
-        endpoint, url, model = target.endpoint.name, target.endpoint.settings.url, target.model
-        now, at = time.monotonic(), time.time()
+        target, first = attempt.reservation.target, exchange.first_output
+        place = target.endpoint.name, target.endpoint.settings.url, target.model
         served = exchange.served_model or exchange.model or ""
-        began = at - (now - attempt.sent)
-        first = exchange.first_output
-        row = Row(
-            id=_row_id(at),
-            at=began,
-            request=exchange.id,
-            key=exchange.caller,
-            tags=(exchange.key or ANYBODY).tags,
-            operation=exchange.operation.value,
-            kind=attempt.kind,
-            model=exchange.model or "",
-            served=served,
-            endpoint=endpoint,
-            tokens=tokens,
-            cost=self._price(endpoint, url, model, tokens, began),
-            duration=now - attempt.sent,
-            first_token=first - attempt.sent if first and first >= attempt.sent else None,
-            outcome=_outcome(attempt),
-            error=attempt.error.code if attempt.error is not None else _failure(attempt),
-            provenance=provenance,
-            response=attempt.draft.id if attempt.draft is not None else None,
-            stream=exchange.stream,
-        )
-        self._remember(served, (endpoint, url, model))
+        row = _row(exchange, attempt.kind, served, tokens, attempt.sent)
+        row.endpoint = target.endpoint.name
+        row.cost = self._price(*place, tokens, row.at)
+        row.first_token = first - attempt.sent if first and first >= attempt.sent else None
+        row.outcome = _outcome(attempt)
+        row.error = attempt.error.code if attempt.error is not None else _failure(attempt)
+        row.provenance = provenance
+        row.response = attempt.draft.id if attempt.draft is not None else None
+        self._remember(served, place)
         spent = exchange.spent = exchange.spent or Spent()
         spent.add(row)
         self._book(row)
@@ -103,32 +87,12 @@ class Booking:
 
     def cached(self, exchange: Exchange, served: str, tokens: Tokens, response: str | None) -> None:
         """An exchange was answered from the cache: these tokens were saved."""
-        now, at = time.monotonic(), time.time()
-        began = at - (now - exchange.started)
+        row = _row(exchange, Kind.CACHE, served, tokens, exchange.started)
         known = self._priced.get(served)
-        self._book(
-            Row(
-                id=_row_id(at),
-                at=began,
-                request=exchange.id,
-                key=exchange.caller,
-                tags=(exchange.key or ANYBODY).tags,
-                operation=exchange.operation.value,
-                kind=Kind.CACHE,
-                model=exchange.model or "",
-                served=served,
-                endpoint="",
-                tokens=tokens,
-                cost=self._price(*known, tokens, began) if known is not None else None,
-                duration=now - exchange.started,
-                first_token=None,
-                outcome="ok",
-                error=None,
-                provenance=Provenance.CACHED,
-                response=response,
-                stream=exchange.stream,
-            )
-        )
+        row.cost = self._price(*known, tokens, row.at) if known is not None else None
+        row.provenance = Provenance.CACHED
+        row.response = response
+        self._book(row)
 
     def _remember(self, served: str, place: tuple[str, str, str]) -> None:
         """Where a model was last asked for: what an answer from the cache would have cost."""
@@ -138,9 +102,31 @@ class Booking:
             del self._priced[next(iter(self._priced))]
 
 
-def _row_id(at: float) -> str:
-    """An id of its own, which begins with the time: databases write those in order quicker."""
-    return f"att_{int(at * 1000):012x}{os.urandom(8).hex()}"
+def _row(exchange: Exchange, kind: Kind, served: str, tokens: Tokens, began: float) -> Row:
+    """A row of something that began then (monotonic) and is over now, and went well."""
+    now, took = time.time(), time.monotonic() - began
+    return Row(
+        # It begins with the time: databases write ids in order quicker.
+        id=f"att_{int(now * 1000):012x}{os.urandom(8).hex()}",
+        at=now - took,
+        request=exchange.id,
+        key=exchange.caller,
+        tags=(exchange.key or ANYBODY).tags,
+        operation=exchange.operation.value,
+        kind=kind,
+        model=exchange.model or "",
+        served=served,
+        endpoint="",
+        tokens=tokens,
+        cost=None,
+        duration=took,
+        first_token=None,
+        outcome="ok",
+        error=None,
+        provenance=Provenance.REPORTED,
+        response=None,
+        stream=exchange.stream,
+    )
 
 
 def _used(exchange: Exchange, attempt: Attempted) -> tuple[Tokens, Provenance]:

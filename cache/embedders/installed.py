@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from cache.data_directory import data_directory
 from cache.embedder import EmbedderError
 
 __all__ = ["GRAPH", "HASHES", "NAME", "VOCABULARY", "default_directory", "verify"]
@@ -29,13 +30,7 @@ _INSTALL: Final = "run `switchyard embedder install`"
 
 def default_directory(environ: Mapping[str, str]) -> Path:
     """Where the model is kept unless another directory is named."""
-    if data := environ.get("SWITCHYARD_DATA_DIR"):
-        root = Path(data)
-    elif shared := environ.get("XDG_DATA_HOME"):
-        root = Path(shared) / "switchyard"
-    else:
-        root = Path.home() / ".local" / "share" / "switchyard"
-    return root / "embedders" / "all-MiniLM-L6-v2-int8"
+    return data_directory(environ) / "embedders" / "all-MiniLM-L6-v2-int8"
 
 
 def verify(directory: Path) -> None:

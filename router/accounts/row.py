@@ -87,8 +87,8 @@ class Row:
 
 
 class Spent:
-    """What an exchange has come to so far. ``unpriced`` counts attempts without a price;
-    ``seconds`` is how long endpoints were waited for, where it were two at once only once.
+    """What an exchange has come to so far. ``unpriced`` counts attempts that used tokens and have
+    no price; ``seconds`` is how long endpoints were waited for, two at once counted once.
     """
 
     __slots__ = ("_until", "cost", "seconds", "tokens", "unpriced")
@@ -106,10 +106,10 @@ class Spent:
         self.seconds += max(0.0, end - max(row.at, self._until))
         self._until = max(self._until, end)
         self.tokens = Tokens(*map(sum, zip(self.tokens, row.tokens, strict=True)))
-        if row.cost is None:
-            self.unpriced += 1
-        else:
+        if row.cost is not None:
             self.cost += row.cost
+        elif row.tokens.total:
+            self.unpriced += 1
 
 
 def tokens_of(usage: dict[str, Any] | None) -> Tokens:

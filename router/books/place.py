@@ -7,12 +7,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from cache.data_directory import data_directory
 from router.settings.accounts import Accounts
 from router.settings.schema import State
 from router.state.connect import SQLITE
 from router.state.upkeep.access import shown_url
 
-__all__ = ["data_directory", "journal_directory"]
+__all__ = ["journal_directory"]
 
 _MEMORY: Final = ":memory:"
 
@@ -32,12 +33,3 @@ def journal_directory(accounts: Accounts, state: State, environ: Mapping[str, st
         return None if path == _MEMORY else Path(f"{path}.journal")
     name = sha256(shown_url(state).encode()).hexdigest()[:16]
     return data_directory(environ) / "journal" / name
-
-
-def data_directory(environ: Mapping[str, str]) -> Path:
-    """Where files are kept whose place the configuration leaves open."""
-    if data := environ.get("SWITCHYARD_DATA_DIR"):
-        return Path(data)
-    if shared := environ.get("XDG_DATA_HOME"):
-        return Path(shared) / "switchyard"
-    return Path.home() / ".local" / "share" / "switchyard"

@@ -94,8 +94,8 @@ plugins: factory
         (GOOD + "auth: {keys: [{name: a, key: 123}]}", "f.yaml:8: auth.keys[0].key: must be text"),
         (GOOD + "auth: {keys: [{name: a, key: ''}]}", "f.yaml:8: auth.keys[0].key: is empty"),
         (
-            GOOD + "tracking: {}",
-            "f.yaml:8: tracking: unknown key; known here are server, auth, en",
+            GOOD + "unheard_of: {}",
+            "f.yaml:8: unheard_of: unknown key; known here are server, auth",
         ),
         (GOOD + "metrics: {require_key: maybe}", "f.yaml:8: metrics.require_key: must be true or"),
         (GOOD + "balance: {queue_size: -1}", "f.yaml:8: balance.queue_size: must be at least 0"),

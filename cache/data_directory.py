@@ -1,0 +1,17 @@
+"""Where files are kept whose place the configuration leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["data_directory"]
+
+
+def data_directory(environ: Mapping[str, str]) -> Path:
+    """``SWITCHYARD_DATA_DIR``, or ``switchyard`` where data of this user belongs."""
+    if data := environ.get("SWITCHYARD_DATA_DIR"):
+        return Path(data)
+    if shared := environ.get("XDG_DATA_HOME"):
+        return Path(shared) / "switchyard"
+    return Path.home() / ".local" / "share" / "switchyard"
