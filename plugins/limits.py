@@ -1,13 +1,13 @@
 """Limits and budgets: what a request may come to is held before it, what it used is counted after.
 
-It is for the outermost place among the interceptors: what others answer, such as the cache, is
-counted as well. Unlike others it fails closed: what cannot be counted does not pass.
+What is answered by others than endpoints, such as the cache, is counted as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from router.accounts.budgets import NO_TAGS, TagBudgets, is_limited
@@ -16,8 +16,8 @@ from router.accounts.limits import OverLimit, most_tokens, rules_of
 from router.accounts.metering import Demand, Hold, Meter
 from router.accounts.row import Tokens
 from router.errors import LimitsUnavailable, QuotaExceeded, RouterError
-from router.exchange import Exchange, Operation, Sink, internal_error
-from router.plugin import Interceptor, Proceed
+from router.exchange import Exchange, Operation
+from router.plugin import Gate, Leave
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 from router.translate.usage import estimate_tokens, prompt_chars
@@ -54,7 +54,7 @@ def _ignored(_: str, __: str) -> None:
     return None
 
 
-class RequestLimits(Interceptor):
+class RequestLimits(Gate):
     """Holds and settles with ``meter``, for keys with limits or budgets, or tags that have some
     (``tags``).
 
@@ -87,34 +87,14 @@ class RequestLimits(Interceptor):
         await self._tasks.wait(_STOP_SECONDS)
         await self._tasks.close()
 
-    async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
-        """See ``Interceptor.intercept``."""
+    async def enter(self, exchange: Exchange) -> Leave | None:
+        """See ``Gate.enter``."""
         key = exchange.key
         if key is None or exchange.model is None or exchange.operation not in _COUNTED:
-            await proceed(exchange, sink)
-            return
-        held = await self._held(exchange, key, exchange.model)
-        if held is None:
-            await proceed(exchange, sink)
-            return
-        try:
-            await proceed(exchange, sink)
-        finally:
-            await self._settle(exchange, *held)
-
-    async def _held(self, exchange: Exchange, key: Key, model: str) -> tuple[Hold, Demand] | None:
-        """What is held for it; None where nothing has to be. Raises RouterError only: whatever
-        else left here would have the request pass, by the chain's rules.
-        """
-        try:
-            if not is_limited(key, self._tags):
-                return None
-            return await self._hold(exchange, key, model)
-        except RouterError:
-            raise
-        except Exception as error:
-            _log.exception("limits broke", request_id=exchange.id)
-            raise internal_error(exchange) from error
+            return None
+        if not is_limited(key, self._tags):
+            return None
+        return partial(self._settle, exchange, *await self._hold(exchange, key, exchange.model))
 
     async def _hold(self, exchange: Exchange, key: Key, model: str) -> tuple[Hold, Demand]:
         demand = self._demand(exchange, key, model)
@@ -160,11 +140,13 @@ class RequestLimits(Interceptor):
         except Exception:
             _log.exception("what was used cannot be told", request_id=exchange.id)
             tokens, cost = Tokens(output=demand.tokens), demand.cost or 0
+        settled = self._meter.settle(hold, tokens, cost)
         try:
+            if self._meter.instant:
+                await settled
+                return
             async with asyncio.timeout(_SETTLE_SECONDS):
-                await self._tasks.see_through(
-                    self._meter.settle(hold, tokens, cost), f"{exchange.id} settle"
-                )
+                await self._tasks.see_through(settled, f"{exchange.id} settle")
         except TimeoutError:
             _log.warning("to count what was used takes long", request_id=exchange.id)
         except Exception:

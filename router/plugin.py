@@ -3,6 +3,8 @@
 A plugin says what it is, and by that how it fails:
 
     Guard         may refuse an exchange before its body is read      fails closed
+    Gate          may refuse it once its body is read, and hears      fails closed
+                  when it is over
     Interceptor   may answer instead of the rest of the chain, or     before its first frame: falls
                   change what passes                                  through and is logged; after
                                                                       it the exchange fails
@@ -25,10 +27,13 @@ from router.exchange import ClientGone, Exchange, Outcome, Sink
 from router.telemetry.log import get_logger
 from router.wire.frame import Frame
 
-__all__ = ["Chain", "Guard", "Interceptor", "Observer", "Plugin", "Proceed"]
+__all__ = ["Chain", "Gate", "Guard", "Interceptor", "Leave", "Observer", "Plugin", "Proceed"]
 
 Proceed = Callable[[Exchange, Sink], Awaitable[None]]
 """The rest of the chain: answers the exchange into the sink, or raises RouterError."""
+
+Leave = Callable[[], Awaitable[None]]
+"""Gives back what a gate has taken; raises nothing."""
 
 _log = get_logger("router.plugin")
 _P = TypeVar("_P", bound="Plugin")
@@ -59,6 +64,16 @@ class Guard(Plugin):
 
     async def admit(self, exchange: Exchange) -> None:
         """Return to let it pass, perhaps with ``exchange.caller`` set; raise RouterError."""
+        raise NotImplementedError
+
+
+class Gate(Plugin):
+    """May refuse an exchange once it is known what it asks for, before anything answers it."""
+
+    async def enter(self, exchange: Exchange) -> Leave | None:
+        """Return to let it pass, perhaps with what is to be called once it is over, however it
+        ends; raise RouterError.
+        """
         raise NotImplementedError
 
 
@@ -93,6 +108,7 @@ class Chain:
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.plugins = tuple(plugins)
         self._guards = self._all(Guard)
+        self._gates = self._all(Gate)
         self._interceptors = self._all(Interceptor)
         self._observers = self._all(Observer)
 
@@ -137,17 +153,48 @@ class Chain:
                 ) from exc
 
     async def run(self, exchange: Exchange, sink: Sink, core: Proceed) -> None:
-        """Pass the exchange through the interceptors to ``core``."""
-        await self._step(0, exchange, sink, core)
+        """Pass the exchange through the gates and the interceptors to ``core``."""
+        await self.through(core)(exchange, sink)
 
     def through(self, core: Proceed) -> Proceed:
-        """``core`` behind the interceptors.
+        """``core`` behind the gates and the interceptors.
 
         No coroutine more than there has to be: each is kept for as long as a stream lasts.
         """
-        if not self._interceptors:
-            return core
-        return lambda exchange, sink: self._step(0, exchange, sink, core)
+        within = core
+        if self._interceptors:
+
+            def within(exchange: Exchange, sink: Sink) -> Awaitable[None]:
+                return self._step(0, exchange, sink, core)
+
+        if not self._gates:
+            return within
+
+        async def passed(exchange: Exchange, sink: Sink) -> None:
+            leaves: list[Leave] = []
+            try:
+                for gate in self._gates:
+                    if (leave := await self._entered(gate, exchange)) is not None:
+                        leaves.append(leave)
+                await within(exchange, sink)
+            finally:
+                for leave in leaves:
+                    await leave()
+
+        return passed
+
+    @staticmethod
+    async def _entered(gate: Gate, exchange: Exchange) -> Leave | None:
+        """Raises RouterError. A gate that breaks refuses."""
+        try:
+            return await gate.enter(exchange)
+        except RouterError:
+            raise
+        except Exception as exc:
+            _log.exception("gate broke", plugin=gate.name, request_id=exchange.id)
+            raise InternalError(
+                f"The request could not be checked by '{gate.name}' and is refused."
+            ) from exc
 
     async def _step(self, index: int, exchange: Exchange, sink: Sink, core: Proceed) -> None:
         if index == len(self._interceptors):

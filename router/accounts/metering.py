@@ -48,7 +48,11 @@ class Standing:
 
 
 class Meter(Protocol):
-    """Counts what keys and tags use. Every wait on something outside has a deadline."""
+    """Counts what keys and tags use. Every wait on something outside has a deadline. ``instant``:
+    to settle takes no wait.
+    """
+
+    instant: bool
 
     async def hold(self, demand: Demand) -> Hold:
         """Reserve what the request may come to.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final, Literal
 
 from router.accounts.budgets import (
@@ -32,6 +33,7 @@ __all__ = ["MemoryMeter", "OnDown"]
 OnDown = Literal["fail_open", "fail_closed"]
 
 _SWEEP_EVERY: Final = 1024
+_MOST_KNOWN: Final = 4096
 """So many entries more than the last sweep left bring on the next."""
 
 _IDLE_SECONDS: Final = 3600.0
@@ -72,6 +74,8 @@ class MemoryMeter:
     time, for periods; ``monotonic`` is for rates.
     """
 
+    instant = True
+
     def __init__(
         self,
         spent: Spent,
@@ -93,6 +97,8 @@ class MemoryMeter:
         self._under_way: dict[str, int] = {}
         self._accounts: dict[Account, _Account] = {}
         self._sweep_at = _SWEEP_EVERY
+        self._rules_known: dict[tuple[str, str], tuple[Key, tuple[Rule, ...]]] = {}
+        self._lines_known: dict[str, tuple[Key, TagBudgets, float, float, tuple[Line, ...]]] = {}
 
     def __len__(self) -> int:
         """How many entries its tables have."""
@@ -107,18 +113,14 @@ class MemoryMeter:
 
     async def hold(self, demand: Demand) -> Hold:
         """See ``Meter.hold``."""
-        rules = rules_of(demand.key, demand.model)
-        lines = lines_of(demand.key, self.tags, self._clock())
+        rules = self._rules(demand.key, demand.model)
+        lines = self._lines(demand.key)
         while lines and not self._opened(lines):
             missing = await self._open(lines)
             if missing and self._on_down == "fail_closed":
                 raise unavailable("the usage ledger does not answer")
             # A period may have ended meanwhile.
-            lines = tuple(
-                line
-                for line in lines_of(demand.key, self.tags, self._clock())
-                if line.account not in missing
-            )
+            lines = tuple(line for line in self._lines(demand.key) if line.account not in missing)
         return self._hold(demand, rules, lines)
 
     def _hold(self, demand: Demand, rules: tuple[Rule, ...], lines: tuple[Line, ...]) -> Hold:
@@ -187,6 +189,32 @@ class MemoryMeter:
                 # Another may have been sooner, and counted something since.
                 self._accounts.setdefault(account, _Account(answer, now))
         return {one for one, answer in zip(asked, answers, strict=True) if answer is None}
+
+    def _rules(self, key: Key, model: str) -> tuple[Rule, ...]:
+        """``rules_of``, remembered: the same few are asked for over and over."""
+        known = self._rules_known.get((key.name, model))
+        if known is None or known[0] is not key:
+            if len(self._rules_known) >= _MOST_KNOWN:
+                self._rules_known.clear()
+            known = self._rules_known[key.name, model] = key, rules_of(key, model)
+        return known[1]
+
+    def _lines(self, key: Key) -> tuple[Line, ...]:
+        """``lines_of``, remembered until the first of their periods ends."""
+        if not (key.budgets or key.tags):
+            return ()
+        now = self._clock()
+        known = self._lines_known.get(key.name)
+        if known is not None:
+            same, tags, begin, end, lines = known
+            if same is key and tags is self.tags and begin <= now < end:
+                return lines
+        if len(self._lines_known) >= _MOST_KNOWN:
+            self._lines_known.clear()
+        lines = lines_of(key, self.tags, now)
+        end = min((line.account.until or inf for line in lines), default=inf)
+        self._lines_known[key.name] = key, self.tags, now, end, lines
+        return lines
 
     def _used(self, rule: Rule, moment: float) -> float:
         if rule.what == "concurrent":

@@ -69,6 +69,8 @@ class RedisMeter:
     ``uncounted`` is how many requests passed uncounted.
     """
 
+    instant = False
+
     def __init__(
         self,
         url: str,

@@ -46,9 +46,10 @@ class Routers:
         dialect: str,
         state: Mapping[str, Any],
         more: Mapping[str, Any] = _NOTHING,
+        module: str = "router",
     ) -> Target:
         """One more router, called ``process`` in logs and ``name`` in tables, when it answers.
-        ``more`` are further sections of its configuration.
+        ``more`` are further sections of its configuration; ``module`` is what serves it.
         """
         port = free_port()
         config = self.directory / f"router-{process}.yaml"
@@ -56,7 +57,7 @@ class Routers:
         child = self.children.start(
             process,
             self.core,
-            ["-m", "router", "serve", "--config", str(config)],
+            ["-m", module, "serve", "--config", str(config)],
             {_KEY_VARIABLE: self.key},
         )
         await child.ready(port, "/ready")

@@ -105,4 +105,4 @@ async def test_nothing_passes_because_something_broke() -> None:
             assert "sk-secret" not in caught.value.message
         with pytest.raises(StateUnavailable):
             await asked(None, "gpt-5", KeyScope(named), caller="away")
-    assert [line["event"] for line in log] == ["a key could not be checked"] * 2
+    assert [line["event"] for line in log] == ["gate broke"] * 2

@@ -47,6 +47,8 @@ KEY = Key(
 class Meter:
     """Knows how the budgets of ann stand, unless it is away."""
 
+    instant = True
+
     def __init__(self) -> None:
         self.away = False
 
