@@ -61,8 +61,7 @@ async def _counted(
         error.message = target.endpoint.redacted(error.message)
         raise
     except UpstreamError as error:
-        message = target.endpoint.redacted(error.message)
-        _log.warning("token count failed", endpoint=exchange.endpoint, error=message)
+        _log.warning("token count failed", endpoint=exchange.endpoint, error=error.logged)
         return None
     finally:
         selector.release(reservation)

@@ -35,7 +35,7 @@ The envelope and the statuses are those of the wire contract: ``{"error": {"mess
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 __all__ = [
     "AuthenticationFailed",
@@ -96,6 +96,11 @@ class RouterError(Exception):
         self.code = code if code is not None else self.default_code
         self.param = param
         self.headers: dict[str, str] = dict(headers or {})
+
+    @property
+    def logged(self) -> str:
+        """What may be logged of it: never what somebody else has put into words."""
+        return self.message
 
     def envelope(self) -> dict[str, dict[str, str | None]]:
         """The JSON body of the error."""
@@ -273,6 +278,28 @@ class UpstreamError(RouterError):
     ) -> None:
         super().__init__(message, code=code, param=param, headers=headers)
         self.again = again
+        self._quotes = False
+
+    @classmethod
+    def quoting(
+        cls,
+        words: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Self:
+        """An error whose message is the endpoint's: there may be a prompt in it, or an answer."""
+        error = cls(words, code=code, param=param, headers=headers)
+        error._quotes = True
+        return error
+
+    @property
+    def logged(self) -> str:
+        """See ``RouterError.logged``."""
+        if not self._quotes:
+            return self.message
+        return f"{type(self).__name__}, in the endpoint's words, which are not logged"
 
 
 class UpstreamRejected(UpstreamError):

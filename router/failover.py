@@ -127,7 +127,7 @@ class Failover:
                     request_id=exchange.id,
                     model=model,
                     by=fallback,
-                    error=error.message,
+                    error=error.logged,
                 )
             self._metrics.fleet.fallbacks.labels(asked, fallback).inc()
             model = exchange.notes[FALLBACK] = exchange.served_model = fallback
@@ -245,7 +245,7 @@ class Failover:
             endpoint=endpoint.name,
             model=target.model,
             attempt=exchange.attempts,
-            error=error.message,
+            error=error.logged,
         )
         return learned
 

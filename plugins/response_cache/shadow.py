@@ -88,7 +88,7 @@ class Shadow:
                 return
             similarity = await _similarity(semantic, told.text, fresh.text)
         except (RouterError, EmbedderError) as error:
-            _log.info("hit not compared", request_id=flight.carrier.id, error=str(error))
+            _log.info("hit not compared", request_id=flight.carrier.id, error=_logged(error))
             return
         agreed = not fresh.calls and agrees(told.text, fresh.text, similarity)
         self._metrics.compared(agreed)
@@ -105,3 +105,7 @@ async def _similarity(semantic: SemanticTier, one: str, other: str) -> float | N
         return None
     one_vector, other_vector = [await semantic.embedded(text) for text in texts]
     return float(one_vector @ other_vector)
+
+
+def _logged(error: RouterError | EmbedderError) -> str:
+    return error.logged if isinstance(error, RouterError) else str(error)

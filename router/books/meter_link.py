@@ -62,6 +62,8 @@ class Link:
         self._breaker = Breaker(_RULES, random.random)
         self._changed = changed
         self.failures = 0
+        self.why = ""
+        """Why the last call failed, for the log."""
 
     @property
     def name(self) -> str:
@@ -120,7 +122,8 @@ class Link:
                     answer = await self._client.command("EVALSHA", script.sha, *words)
                 except NoScriptError:
                     answer = await self._client.command("EVAL", script.text, *words)
-        except (StoreError, TimeoutError):
+        except (StoreError, TimeoutError) as exc:
+            self.why = str(exc) or f"no answer within {timeout:g} s"
             self._failed(began + timeout, probe)
             raise Away(sent=True) from None
         if self._breaker.succeeded(time.monotonic(), probe=probe):

@@ -86,6 +86,7 @@ class RedisMeter:
     ) -> None:
         self.tags = tags
         self.uncounted = 0
+        self._told = 0
         self._on_down = on_down
         self._lease = lease
         self._clock = clock
@@ -123,7 +124,9 @@ class RedisMeter:
         try:
             await self._run(CHECK, (), {})
         except Away:
-            _log.warning("limits cannot be counted yet", redis=self._link.name)
+            _log.warning(
+                "limits cannot be counted yet", redis=self._link.name, error=self._link.why
+            )
         self._tasks.spawn(self._tend(), "tend the limits in Redis")
 
     async def close(self) -> None:
@@ -295,9 +298,15 @@ class RedisMeter:
 
     def _changed(self, up: bool) -> None:
         if up:
-            _log.info("limits are counted again", redis=self._link.name, uncounted=self.uncounted)
+            passed, self._told = self.uncounted - self._told, self.uncounted
+            _log.info("limits are counted again", redis=self._link.name, uncounted=passed)
         else:
-            _log.warning("limits cannot be counted", redis=self._link.name, policy=self._on_down)
+            _log.warning(
+                "limits cannot be counted",
+                redis=self._link.name,
+                policy=self._on_down,
+                error=self._link.why,
+            )
         self._wake.set()
 
     async def _tend(self) -> None:

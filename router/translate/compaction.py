@@ -39,7 +39,7 @@ def compacted(
     output = theirs.get("output")
     if not isinstance(output, list):
         error = theirs.get("error")
-        raise UpstreamFailure(
+        raise UpstreamFailure.quoting(
             upstream_message(error)
             if error
             else "The endpoint sent a compacted response without output."

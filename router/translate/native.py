@@ -160,7 +160,7 @@ class NativeReader:
         response = load_object(body, "a response")
         if not isinstance(response.get("output"), list):
             error = response.get("error")
-            raise UpstreamFailure(
+            raise UpstreamFailure.quoting(
                 upstream_message(error) if error else "The endpoint sent a response without output."
             )
         status = response.get("status") or "completed"
@@ -352,5 +352,5 @@ def _error_of(error: Any) -> UpstreamError:
     message = upstream_message(error)
     code = error.get("code") if isinstance(error, dict) else None
     if code == "rate_limit_exceeded":
-        return UpstreamRateLimited(message)
-    return UpstreamFailure(message)
+        return UpstreamRateLimited.quoting(message)
+    return UpstreamFailure.quoting(message)

@@ -69,7 +69,7 @@ class OllamaReader(ResponseMachine):
 
     def _line(self, line: dict[str, Any]) -> None:
         if line.get("error"):
-            raise UpstreamFailure(upstream_message(line["error"]))
+            raise UpstreamFailure.quoting(upstream_message(line["error"]))
         message = line.get("message")
         if isinstance(message, dict):
             self._message(message, line.get("logprobs"))

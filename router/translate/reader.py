@@ -117,9 +117,9 @@ def check_reported(body: dict[str, Any]) -> None:
     """Raise UpstreamFailure when a chat completion, or a chunk of one, reports an error."""
     error = body.get("error")
     if error:
-        raise UpstreamFailure(upstream_message(error))
+        raise UpstreamFailure.quoting(upstream_message(error))
     if body.get("object") == "error":  # older vLLM: the error is the chunk itself
-        raise UpstreamFailure(upstream_message(body))
+        raise UpstreamFailure.quoting(upstream_message(body))
 
 
 def not_a_stream() -> UpstreamFailure:

@@ -40,25 +40,21 @@ def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes)
     error = _error_object(body)
     message = _message(error)
     if status == 429:
-        return UpstreamRateLimited(
-            message or f"Endpoint '{endpoint}' limits its rate.", headers=_retry_after(headers)
-        )
+        said = message or f"Endpoint '{endpoint}' limits its rate."
+        return UpstreamRateLimited.quoting(said, headers=_retry_after(headers))
     code, param = _name(error, "code"), _name(error, "param")
     if status in _FAULT_OF_THE_REQUEST or (
         status in _SOMETIMES and lesson(code, param, message) is not None
     ):
-        return UpstreamRejected(
-            message or f"Endpoint '{endpoint}' refused the request (HTTP {status}).",
-            code=code,
-            param=param,
-        )
+        said = message or f"Endpoint '{endpoint}' refused the request (HTTP {status})."
+        return UpstreamRejected.quoting(said, code=code, param=param)
     if status in (401, 403):
         return UpstreamFailure(
             f"Endpoint '{endpoint}' refused the router's credentials (HTTP {status}); "
             "check its api_key in the configuration."
         )
     if status == 404:
-        return UpstreamModelMissing(
+        return UpstreamModelMissing.quoting(
             message or f"Endpoint '{endpoint}' does not know the model or the operation (HTTP 404)."
         )
     if status in (408, 504):
