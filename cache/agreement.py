@@ -69,9 +69,11 @@ def agrees(cached: str, fresh: str, similarity: float | None) -> bool:
     """Whether the answers say the same. ``similarity`` is the cosine of their embeddings, None
     where it is not known; short answers do without.
     """
+    # A sign at the very beginning is read by what is before it.
+    cached, fresh = cached.strip(), fresh.strip()
     first, second = _words(cached), _words(fresh)
     if first == second:
-        return bool(first) or cached.strip() == fresh.strip()
+        return bool(first) or cached == fresh
     if not first or not second:
         return False
     if _short(cached, first) and _short(fresh, second):

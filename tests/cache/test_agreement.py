@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cache.agreement import agrees
@@ -116,6 +116,7 @@ def test_a_short_answer_agrees_with_a_long_one_that_gives_it() -> None:
 
 
 @given(st.text())
+@example("*0")
 def test_every_answer_agrees_with_itself(answer: str) -> None:
     assert agrees(answer, answer, None)
     assert agrees(answer, f" {answer}\n", 0.0)
