@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import pytest
 
 from router.books.keys import looks_like_ours
 from router.cli_keys import add_arguments
+from tests.support.commands import Ended, switchyard
 from tests.support.keys import here
 from tests.support.state import database_url, opened
 
@@ -24,38 +22,9 @@ DEADLINE = 60.0
 COMMAND = ("-m", "router", "keys")
 
 
-@dataclass
-class Ended:
-    """A command that has ended."""
-
-    status: int
-    out: str
-    err: str
-
-
 async def keys(config: Path, command: str, *options: str) -> Ended:
     """Run ``switchyard keys COMMAND OPTIONS --config CONFIG`` to its end."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *COMMAND,
-        command,
-        *options,
-        "--config",
-        str(config),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(DEADLINE):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    assert b"Traceback" not in err, err.decode()
-    return Ended(process.returncode, out.decode(), err.decode())
+    return await switchyard("keys", command, *options, "--config", str(config))
 
 
 def written(path: Path, url: str, *names: str) -> Path:

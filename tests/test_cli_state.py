@@ -10,7 +10,6 @@ import stat
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import pytest_asyncio
 
 from router.cli import main
 from router.state.responses import Responses
+from tests.support.commands import Ended, switchyard
 from tests.support.damage import executed
 from tests.support.processes import Processes, RouterProcess
 from tests.support.state import database_url, opened
@@ -31,35 +31,9 @@ ROOT = Path(__file__).parents[1]
 DEADLINE = 60.0
 
 
-@dataclass
-class Ended:
-    """A command that has ended."""
-
-    status: int
-    out: str
-    err: str
-
-
 async def state(config: Path, command: str, *options: str) -> Ended:
     """Run ``switchyard state COMMAND --config CONFIG OPTIONS`` to its end."""
-    arguments = ("-m", "router", "state", command, "--config", str(config), *options)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *arguments,
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(DEADLINE):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    assert b"Traceback" not in err, err.decode()
-    return Ended(process.returncode, out.decode(), err.decode())
+    return await switchyard("state", command, "--config", str(config), *options)
 
 
 def configured(path: Path, url: str) -> Path:

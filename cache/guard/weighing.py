@@ -55,6 +55,17 @@ class _Alone(NamedTuple):
     narrows: bool
 
 
+class _Apart(NamedTuple):
+    """What sets two texts apart: the items of each that are alone, how many words only one of them
+    has, and how many words both have together.
+    """
+
+    mine: list[_Alone]
+    yours: list[_Alone]
+    words: int
+    all_words: int
+
+
 def doubtful(veto: Veto) -> bool:
     """Whether it can be outweighed."""
     return veto.reason in _DOUBTS or (veto.one_sided and veto.reason in _DOUBTS_OF_ONE)
@@ -64,11 +75,13 @@ def outweighed(
     asked: Profile, stored: Profile, pairs: Pairs, similarity: float, doubts: Sequence[Veto]
 ) -> bool:
     """Whether all these doubts are."""
-    mine, yours = _alone(asked, {i for i, _ in pairs}), _alone(stored, {j for _, j in pairs})
-    only_narrowed = bool(mine) != bool(yours) and all(one.narrows for one in mine + yours)
-    if only_narrowed or _distance(asked.text, stored.text)[0] < _APART:
+    apart = _apart(asked, stored, pairs)
+    one_sided = bool(apart.mine) != bool(apart.yours)
+    if one_sided and all(one.narrows for one in apart.mine + apart.yours):
         return False
-    found = signs(asked, stored, pairs, similarity, doubts)
+    if apart.words < _APART:
+        return False
+    found = _signs(asked, stored, pairs, apart, similarity, doubts)
     return sum(map(float.__mul__, _WEIGHTS, found)) + _BIAS > 0.0
 
 
@@ -76,13 +89,28 @@ def signs(
     asked: Profile, stored: Profile, pairs: Pairs, similarity: float, doubts: Sequence[Veto]
 ) -> tuple[float, ...]:
     """What speaks for and against, in the order of ``SIGNS``; mostly counts of items."""
+    return _signs(asked, stored, pairs, _apart(asked, stored, pairs), similarity, doubts)
+
+
+def _apart(asked: Profile, stored: Profile, pairs: Pairs) -> _Apart:
     mine, yours = _alone(asked, {i for i, _ in pairs}), _alone(stored, {j for _, j in pairs})
-    apart, words = _distance(asked.text, stored.text)
-    swapped = bool(mine and yours) and apart <= 2 * max(len(mine), len(yours))
+    return _Apart(mine, yours, *_distance(asked.text, stored.text))
+
+
+def _signs(
+    asked: Profile,
+    stored: Profile,
+    pairs: Pairs,
+    apart: _Apart,
+    similarity: float,
+    doubts: Sequence[Veto],
+) -> tuple[float, ...]:
+    mine, yours, words, all_words = apart
+    swapped = bool(mine and yours) and words <= 2 * max(len(mine), len(yours))
     shared = [i for i, _ in pairs if asked.items[i].kind == "word" and not asked.items[i].light]
     return (
         similarity,
-        similarity * apart / max(words, 1),
+        similarity * words / max(all_words, 1),
         float(len(mine) + len(yours)),
         float(sum(one.narrows for one in mine + yours)),
         float(sum(not one.item.keys.isdisjoint(_CONTRASTING) for one in mine + yours)),

@@ -18,6 +18,7 @@ from router.telemetry.log import get_logger
 from router.web.body import read_body
 from router.web.front import Front, Handler, json_response
 from router.wire.checks import integer, missing, wrong_type
+from router.wire.paging import parse_limit
 from router.wire.responses import parse_object
 
 __all__ = ["KeysAdmin"]
@@ -26,7 +27,6 @@ _log = get_logger("router.admin")
 
 _MAX_BODY: Final = 64 * 1024
 _SHOWN: Final = 200
-_MAX_DIGITS: Final = 20
 _DEFAULT_LIMIT: Final = "100"
 _check_limit = integer(1, 1000)
 
@@ -163,12 +163,7 @@ class KeysAdmin:
 
 
 def _limit(query: Mapping[str, str]) -> int:
-    try:
-        limit = int(query.get("limit", _DEFAULT_LIMIT)[:_MAX_DIGITS])
-    except ValueError:
-        raise InvalidRequest(
-            "Invalid 'limit': expected an integer.", code="invalid_type", param="limit"
-        ) from None
+    limit = parse_limit(query, _DEFAULT_LIMIT)
     _check_limit(limit, "limit")
     return limit
 

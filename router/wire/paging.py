@@ -12,7 +12,15 @@ from typing import Any, Final
 from router.errors import InvalidRequest
 from router.wire.checks import integer, one_of
 
-__all__ = ["Page", "listing", "page_of", "parse_include", "parse_page", "unknown_after"]
+__all__ = [
+    "Page",
+    "listing",
+    "page_of",
+    "parse_include",
+    "parse_limit",
+    "parse_page",
+    "unknown_after",
+]
 
 _DEFAULT_LIMIT: Final = "20"
 _MAX_DIGITS: Final = 20
@@ -34,16 +42,21 @@ class Page:
 
 def parse_page(query: Mapping[str, str]) -> Page:
     """What the query asks for; raise InvalidRequest for a bad ``limit`` or ``order``."""
-    try:
-        limit = int(query.get("limit", _DEFAULT_LIMIT)[:_MAX_DIGITS])
-    except ValueError:
-        raise InvalidRequest(
-            "Invalid 'limit': expected an integer.", code="invalid_type", param="limit"
-        ) from None
+    limit = parse_limit(query, _DEFAULT_LIMIT)
     _check_limit(limit, "limit")
     order = query.get("order", "desc")
     _check_order(order, "order")
     return Page(limit, order == "desc", query.get("after") or None)
+
+
+def parse_limit(query: Mapping[str, str], default: str) -> int:
+    """The ``limit`` of a query, whatever it is; raise InvalidRequest for what is no integer."""
+    try:
+        return int(query.get("limit", default)[:_MAX_DIGITS])
+    except ValueError:
+        raise InvalidRequest(
+            "Invalid 'limit': expected an integer.", code="invalid_type", param="limit"
+        ) from None
 
 
 def parse_include(query: Mapping[str, str]) -> frozenset[str]:
