@@ -239,7 +239,7 @@ class VectorIndex:
         count = max(_FROM_GRAPH, _SPARE * limit)
 
         def work() -> tuple[list[int], list[int]]:
-            nodes = [] if near is None else near(vector, count)
+            nodes = [] if near is None else near(vector, threshold, count)
             return scan(views, vector, threshold, now, _SPARE * limit), nodes
 
         now = self._clock()

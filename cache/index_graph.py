@@ -2,7 +2,8 @@
 
 A ``Graph`` knows rows as *nodes*, small numbers that stay while rows move. Which row a node is,
 is known on the event loop only; ``grow`` and ``near`` run in threads, one at a time. What ``near``
-finds is where to look, nothing more: similarities are computed anew from the rows.
+finds is where to look, nothing more: similarities are computed anew from the rows, of those that
+the graph, which knows them in steps of a byte, does not rule out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ _EXPANSION_ADD: Final = 64
 _EXPANSION_SEARCH: Final = 96
 _NODE_BYTES: Final = 16
 """What a node takes outside the graph: its slot, and its place in a list of free ones."""
+
+_ROUGHNESS: Final = 0.1
+"""The cosines of the graph may be too low by so much. Measured over 1500 rows of random directions:
+up to 0.021 in 384 dimensions, 0.044 in 4096."""
 
 
 class Graph:
@@ -102,10 +107,11 @@ class Graph:
                 self._index.add(np.array(nodes, np.uint64), vectors, threads=1)
             self._memory = int(self._index.memory_usage)
 
-    def near(self, vector: NDArray[np.float32], count: int) -> list[int]:
-        """About ``count`` nodes nearest to a vector."""
+    def near(self, vector: NDArray[np.float32], threshold: float, count: int) -> list[int]:
+        """About ``count`` nodes nearest to a vector, without those farther than ``threshold``."""
         with self._lock:
             if not len(self._index):
                 return []
-            found: list[int] = self._index.search(vector, count, threads=1).keys.tolist()
-            return found
+            found = self._index.search(vector, count, threads=1)
+        nodes: list[int] = found.keys[found.distances <= 1 - threshold + _ROUGHNESS].tolist()
+        return nodes

@@ -181,7 +181,7 @@ async def _semantic() -> dict[str, Any]:
             return await tier.index.search(space, vector, threshold=0.8)
 
         await judge(new[0])
-        near = [f"Please tell me: {text[0].lower()}{text[1:]}" for text in known]
+        near = [_reworded(text) for text in known]
         made = [await tier.embedded(text) for text in new]
         return {
             "judge_new": await _timed(judge, new),
@@ -190,10 +190,15 @@ async def _semantic() -> dict[str, Any]:
             "embed": await _timed(tier.embedded, new),
             "search": await _timed(search, made),
             "refuses": _quantiles([_refusing(tier, space, text) for text in new]),
-            "veto": _quantiles([_guarding(*pair) for pair in zip(near, known, strict=True)]),
+            # Of texts that were not judged above: profiles are remembered.
+            "veto": _quantiles([_guarding(_reworded(text), text) for text in new]),
         }
     finally:
         await cache.close()
+
+
+def _reworded(text: str) -> str:
+    return f"Please tell me: {text[0].lower()}{text[1:]}"
 
 
 def _refusing(tier: SemanticTier, space: str, text: str) -> float:

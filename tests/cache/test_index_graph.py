@@ -128,8 +128,29 @@ def test_what_went_from_the_same_place_again_and_again_is_not_in_the_way() -> No
         [node], gone = graph.claim([7])
         graph.grow([node], vectors[7:8], gone)
         graph.settle(gone)
-    assert [graph.slot(found) for found in graph.near(vectors[7], 64)].count(7) == 1
-    assert len(graph.near(vectors[7], 64)) == 64
+    assert [graph.slot(found) for found in graph.near(vectors[7], -1, 64)].count(7) == 1
+    assert len(graph.near(vectors[7], -1, 64)) == 64
+
+
+@pytest.mark.parametrize("dimensions", [16, 384, 3072])
+def test_what_a_graph_rules_out_is_not_near(dimensions: int) -> None:
+    vectors = units(400, dimensions, 1)
+    vectors[200:] = [near(vector, n) for n, vector in enumerate(vectors[:200])]
+    graph = Graph(dimensions)
+    nodes, gone = graph.claim(range(400))
+    graph.grow(nodes, vectors, gone)
+    graph.settle(gone)
+    ruled_out = 0
+    for row in range(0, 200, 2):
+        asked = vectors[row]
+        similarity = vectors @ asked
+        threshold = float(similarity[200 + row])  # exactly as near as one of them
+        found = graph.near(asked, threshold, 32)
+        gone = sorted(set(graph.near(asked, -1, 32)) - set(found))
+        assert row in found
+        assert (similarity[gone] < threshold).all()
+        ruled_out += len(gone)
+    assert ruled_out > 1000
 
 
 async def test_a_graph_that_fails_is_done_without(
