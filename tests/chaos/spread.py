@@ -34,7 +34,13 @@ _DEVIATIONS: Final = 1.5
 """So many standard deviations may be chance."""
 
 _EARLY_SHARE: Final = 0.75
-_LATE_SHARE: Final = 0.5
+"""Of its late share, an endpoint gets at most so much early."""
+
+_LATE_SHARE: Final = 0.3
+"""So much of what is due to an endpoint comes to it again: conversations that went to another one
+stay there, and a share of two seconds wavers by more than chance.
+"""
+
 _RETURN_SLACK: Final = 2.0
 """Seconds, beside those of a breaker, that may pass until somebody tries."""
 
