@@ -58,5 +58,5 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	@echo "Installing Switchyard and what its tests need"
-	@$(PIP) install --editable '.[dev]'
+	@$(PIP) install --editable '.[dev,clients]'
 	@touch $@ $(VENV)/.installed

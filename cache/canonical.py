@@ -41,6 +41,7 @@ __all__ = [
     "plain",
     "refuse_shared",
     "settings",
+    "written",
 ]
 
 JSON = dict[str, Any]
@@ -123,6 +124,7 @@ class CacheRequest:
     no_user_text        it does not end with a message of the user
     logprobs            it asks for log probabilities
     sampled             it asks for a temperature above 0
+    vectors             it asks for embeddings, and is no question at all
     ==================  ======================================================================
 
     ``common`` is the canonical request as bytes, without that text; ``asked`` is the text.
@@ -144,16 +146,13 @@ def finished(model: Any, canonical: JSON, *, sampled: bool) -> CacheRequest:
     texts, blanked = _blanked(last) if last.get("role") == "user" else ([], last)
     common = {**canonical, "messages": [*messages[:-1], blanked]} if texts else canonical
     try:
-        common_bytes = orjson.dumps(common, option=orjson.OPT_SORT_KEYS)
+        common_bytes = written(common)
         asked = orjson.dumps(texts) if texts else b""
         if type(model) is not str:
             raise Unfit("unsupported")
         model.encode()
     except (TypeError, UnicodeEncodeError):  # lone surrogates, integers of more than 64 bits
         raise Unfit("unsupported") from None
-    # Written as null, which is the only way that these bytes could lie.
-    if b"null" in common_bytes and _has_non_finite(common):
-        raise Unfit("unsupported")
     exact_only = None
     if any(map(_shows, messages)):
         exact_only = "images"
@@ -165,6 +164,20 @@ def finished(model: Any, canonical: JSON, *, sampled: bool) -> CacheRequest:
         exact_only = "sampled"
     text = "\n".join(texts) if texts else None
     return CacheRequest("answer", model, canonical, text, exact_only, common_bytes, asked)
+
+
+def written(common: JSON) -> bytes:
+    """The bytes of what two requests have to have in common; raises Unfit for what JSON cannot
+    say.
+    """
+    try:
+        found = orjson.dumps(common, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # lone surrogates, integers of more than 64 bits
+        raise Unfit("unsupported") from None
+    # Written as null, which is the only way that these bytes could lie.
+    if b"null" in found and _has_non_finite(common):
+        raise Unfit("unsupported")
+    return found
 
 
 def settings(

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from cache.answer import Answer
+from cache.canonical_embeddings import VECTORS
 from cache.controls import Controls
 from cache.embedder import EmbedderError
 from cache.entry import Entry, Rule
@@ -29,6 +30,7 @@ from cache.keys import Keys
 from cache.listener import Listener
 from cache.request import CacheRequest
 from cache.store import Change, Store, StoreError, StoreStats
+from cache.vectors import VectorAnswer
 
 if TYPE_CHECKING:
     from cache.semantic import SemanticTier  # which needs numpy
@@ -229,7 +231,7 @@ class ResponseCache:
         if known is not None and known[0] == entry.created:
             self._read.move_to_end(entry.key)
             return known[1]
-        answer = Answer.decode(entry.body)
+        answer = (VectorAnswer if entry.kind == VECTORS else Answer).decode(entry.body)
         if len(entry.body) <= _MAX_READ_BYTES:
             self._read[entry.key] = (entry.created, answer)
             if len(self._read) > _MAX_READ:

@@ -30,7 +30,8 @@ class Entry:
 
     ``key`` is the hash of the whole canonical request in its scope, ``namespace`` the one of what
     the request has in common with those that differ in their last user text only, both in hex.
-    ``kind`` is what sort of answer ``body`` holds (``answer``: a canonical answer as JSON).
+    ``kind`` is what sort of answer ``body`` holds (``answer``: a canonical answer as JSON;
+    ``vectors``: embeddings).
     ``epoch`` is the store's epoch of before the answer was asked for: an invalidation since then
     is about it too. ``text`` is the last user text, and ``vector`` that text's embedding
     (little-endian float32, of length 1) by the embedder of this name; all three are empty where

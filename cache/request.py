@@ -11,9 +11,10 @@ from typing import Any
 
 from cache.canonical import Bypass, CacheRequest, Unfit
 from cache.canonical_chat import canonical_chat
+from cache.canonical_embeddings import canonical_embeddings
 from cache.canonical_responses import canonical_responses
 
-__all__ = ["Bypass", "CacheRequest", "from_chat", "from_responses"]
+__all__ = ["Bypass", "CacheRequest", "from_chat", "from_embeddings", "from_responses"]
 
 
 def from_responses(body: Mapping[str, Any]) -> CacheRequest | Bypass:
@@ -27,6 +28,11 @@ def from_responses(body: Mapping[str, Any]) -> CacheRequest | Bypass:
 def from_chat(body: Mapping[str, Any]) -> CacheRequest | Bypass:
     """The request of a Chat Completions body, or why it has none; the body may be any object."""
     return _attempt(canonical_chat, body)
+
+
+def from_embeddings(body: Mapping[str, Any]) -> CacheRequest | Bypass:
+    """The request of an embeddings body, or why it has none."""
+    return _attempt(canonical_embeddings, body)
 
 
 def _attempt(

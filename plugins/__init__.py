@@ -59,6 +59,10 @@ class Accounts(Protocol):
         """What these tokens may cost, in nano-USD; None where no price is known."""
         ...
 
+    async def charge(self, exchange: Exchange) -> None:
+        """Counts in the budgets what an exchange came to that nothing was held for."""
+        ...
+
     def spent_by(self, exchange: Exchange) -> tuple[Tokens, int]:
         """What an exchange came to: tokens, and money in nano-USD."""
         ...
@@ -91,7 +95,10 @@ def default_plugins(
     if settings.cache.mode != "off":
         keepalive = settings.server.keepalive_interval
         saved = accounts.saved
-        plugins.append(ResponseCachePlugin(cache, settings.cache, metrics.cache, keepalive, saved))
+        charge = accounts.charge
+        plugins.append(
+            ResponseCachePlugin(cache, settings.cache, metrics.cache, keepalive, saved, charge)
+        )
     return plugins
 
 

@@ -49,9 +49,13 @@ class AccessLog(Observer):
         if exchange.first_output is not None:
             fields["first_output_ms"] = round((exchange.first_output - exchange.started) * 1000, 1)
         if (spent := exchange.spent) is not None:
-            fields.update((f"{kind}_tokens", n) for kind, n in spent.tokens._asdict().items())
+            tokens = spent.tokens
+            fields["input_tokens"], fields["cached_tokens"] = tokens.input, tokens.cached
+            fields["output_tokens"], fields["reasoning_tokens"] = tokens.output, tokens.reasoning
             if not spent.unpriced:
                 fields["cost_usd"] = spent.cost / NANO
         if exchange.error_code is not None:
             fields["error"] = exchange.error_code
+        if exchange.limit is not None:
+            fields["limit"] = exchange.limit
         self._log.info("request", **fields)

@@ -10,13 +10,13 @@ from router.accounts.key import KeyRing
 from router.errors import AuthenticationFailed
 from router.exchange import Exchange
 from router.plugin import Guard
-from router.wire.bearer import bearer_token
+from router.wire.bearer import presented_key
 
 __all__ = ["ApiKeys"]
 
 
 class ApiKeys(Guard):
-    """Admits requests that carry one of the ring's keys as a bearer token, until it expires."""
+    """Admits requests that carry one of the ring's keys, until it expires."""
 
     name = "api_keys"
 
@@ -26,9 +26,12 @@ class ApiKeys(Guard):
 
     async def admit(self, exchange: Exchange) -> None:
         """See ``Guard.admit``: sets ``exchange.key``, and ``exchange.caller`` to its name."""
-        token = bearer_token(exchange.headers.get("Authorization", ""))
+        token = presented_key(exchange.headers)
         if token is None:
-            raise _refused("No API key was given. Send it as 'Authorization: Bearer KEY'.")
+            raise _refused(
+                "No API key was given. Send it as 'Authorization: Bearer KEY', or as "
+                "'x-api-key: KEY'."
+            )
         now = self._clock()
         key = await self._ring.find(token, now)
         if key is None:

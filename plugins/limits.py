@@ -1,26 +1,38 @@
 """Limits and budgets: what a request may come to is held before it, what it used is counted after.
 
 What is answered by others than endpoints, such as the cache, is counted as well.
+
+A background run is a request when it comes: past a limit or a budget it is refused then, but for
+the number of those at once. When it begins it waits until there is room for what it may come to.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from random import uniform
+from typing import Final
 
-from router.accounts.budgets import NO_TAGS, TagBudgets, is_limited
+from router.accounts.budgets import NO_TAGS, Squeezed, TagBudgets, is_limited
 from router.accounts.key import Key
-from router.accounts.limits import OverLimit, most_tokens, rules_of
+from router.accounts.limits import OverLimit, What, most_tokens, rules_of
 from router.accounts.metering import Demand, Hold, Meter
-from router.accounts.row import Tokens
-from router.errors import LimitsUnavailable, QuotaExceeded, RouterError
-from router.exchange import Exchange, Operation
+from router.accounts.row import NO_TOKENS, Tokens
+from router.errors import LimitsUnavailable, QuotaExceeded, RateLimitExceeded, RouterError
+from router.exchange import COUNTED, GENERATING, Exchange, Operation
 from router.plugin import Gate, Leave
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
-from router.translate.usage import estimate_tokens, prompt_chars
+from router.translate.usage import (
+    answers,
+    estimate_tokens,
+    longest_prompt_chars,
+    prompt_chars,
+    prompts,
+)
 
 __all__ = ["LimitHit", "Price", "RequestLimits", "SpentBy"]
 
@@ -37,13 +49,20 @@ LimitHit = Callable[[str, str], None]
 
 _log = get_logger("plugins.limits")
 
-_COUNTED: Final = frozenset({Operation.RESPONSES, Operation.RUN, Operation.COMPACT, Operation.CHAT})
 _SAID: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
+_MANIFOLD: Final = frozenset({Operation.CHAT, Operation.COMPLETIONS})
 _GUESS: Final = 4096
 """Tokens that an answer may have where nobody says."""
 
+_MOST_KNOWN: Final = 4096
 _SETTLE_SECONDS: Final = 2.0
 _STOP_SECONDS: Final = 5.0
+
+_ROOM_SECONDS: Final = 600.0
+"""So long a run waits for room, or for what counts it: nobody waits for the run."""
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 2.0
 
 
 def _unknown(_: str) -> None:
@@ -81,6 +100,7 @@ class RequestLimits(Gate):
         self._context = context
         self._limit_hit = limit_hit
         self._tasks = Tasks()
+        self._known: dict[tuple[str, str], tuple[Key, int | None]] = {}
 
     async def stop(self) -> None:
         """See ``Plugin.stop``. The meter itself outlives it."""
@@ -90,32 +110,67 @@ class RequestLimits(Gate):
     async def enter(self, exchange: Exchange) -> Leave | None:
         """See ``Gate.enter``."""
         key = exchange.key
-        if key is None or exchange.model is None or exchange.operation not in _COUNTED:
+        if key is None or exchange.model is None or exchange.operation not in COUNTED:
             return None
         if not is_limited(key, self._tags):
             return None
         return partial(self._settle, exchange, *await self._hold(exchange, key, exchange.model))
 
-    async def _hold(self, exchange: Exchange, key: Key, model: str) -> tuple[Hold, Demand]:
+    async def accept(self, exchange: Exchange) -> None:
+        """See ``Gate.accept``: it counts as a request now, and for the rest when it begins."""
+        key = exchange.key
+        if key is None or exchange.model is None or not is_limited(key, self._tags):
+            return
+        spares: What | None = "concurrent" if exchange.body.get("background") else None
+        hold, _ = await self._hold(exchange, key, exchange.model, spares)
+        await self._meter.settle(hold, NO_TOKENS, 0)
+
+    async def _hold(
+        self, exchange: Exchange, key: Key, model: str, spares: What | None = None
+    ) -> tuple[Hold, Demand]:
         demand = self._demand(exchange, key, model)
+        hold_it = self._meter.hold
+        if exchange.operation is Operation.RUN:
+            hold_it, spares = self._hold_patiently, "requests"
+        if spares is not None:
+            demand = replace(demand, spares=spares)
         try:
-            hold = await self._meter.hold(demand)
+            hold = await hold_it(demand)
         except RouterError as error:
             self._limit_hit(key.name, _which(error))
+            exchange.limit = error.limit
             raise
         exchange.notes.update(hold.headers)
         return hold, demand
 
+    async def _hold_patiently(self, demand: Demand) -> Hold:
+        """``Meter.hold``, once there is room; raises like it where there will be none in time."""
+        give_up, pause = time.monotonic() + _ROOM_SECONDS, _FIRST_PAUSE
+        while True:
+            try:
+                return await self._meter.hold(demand)
+            except (RateLimitExceeded, LimitsUnavailable) as error:
+                left = give_up - time.monotonic()
+                if left <= 0.0 or error.headers.get("x-should-retry") == "false":
+                    raise
+            await asyncio.sleep(min(left, pause * uniform(0.5, 1.0)))
+            pause = min(2.0 * pause, _LONGEST_PAUSE)
+
     def _demand(self, exchange: Exchange, key: Key, model: str) -> Demand:
         inputs = estimate_tokens(prompt_chars(exchange.body))
         outputs, guessed = _GUESS, True
-        for name in _SAID:
+        if exchange.operation not in GENERATING:
+            outputs, guessed = 0, False
+        for name in _SAID if guessed else ():
             said = exchange.body.get(name)
             if type(said) is int and said >= 0:
                 outputs, guessed = said, False
                 break
         if (context := self._context(model)) is not None:
-            outputs = min(outputs, max(0, context - inputs))
+            longest = inputs
+            if outputs and prompts(exchange.body) > 1:
+                longest = estimate_tokens(longest_prompt_chars(exchange.body))
+            outputs = min(outputs, max(0, context - longest))
         tokens = inputs + outputs * _answers(exchange)
         if guessed and (most := self._most(key, model)) is not None:
             # A guess of ours is no reason to refuse what may well fit.
@@ -124,14 +179,13 @@ class RequestLimits(Gate):
         return Demand(exchange.id, key, model, tokens, cost)
 
     def _most(self, key: Key, model: str) -> int | None:
-        """The most tokens that any request of the key can get for this model."""
-        budgets = [*key.budgets]
-        for tag in key.tags:
-            budgets += self._tags.get(tag, ())
-        mosts = [budget.most for budget in budgets if budget.unit == "tokens"]
-        if (most := most_tokens(rules_of(key, model))) is not None:
-            mosts.append(most)
-        return min(mosts, default=None)
+        """``_most_of``, remembered."""
+        known = self._known.get((key.name, model))
+        if known is None or known[0] is not key:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[key.name, model] = key, _most_of(key, model, self._tags)
+        return known[1]
 
     async def _settle(self, exchange: Exchange, hold: Hold, demand: Demand) -> None:
         """Count what was used, also where the client has left; raises nothing of its own."""
@@ -153,15 +207,25 @@ class RequestLimits(Gate):
             _log.exception("what was used was not counted", request_id=exchange.id)
 
 
+def _most_of(key: Key, model: str, tags: TagBudgets) -> int | None:
+    """The most tokens that any request of the key can get for this model."""
+    budgets = [*key.budgets]
+    for tag in key.tags:
+        budgets += tags.get(tag, ())
+    mosts = [budget.most for budget in budgets if budget.unit == "tokens"]
+    if (most := most_tokens(rules_of(key, model))) is not None:
+        mosts.append(most)
+    return min(mosts, default=None)
+
+
 def _answers(exchange: Exchange) -> int:
     """How many answers are asked for."""
-    count: Any = exchange.body.get("n") if exchange.operation is Operation.CHAT else 1
-    return count if type(count) is int and count > 1 else 1
+    return answers(exchange.body) if exchange.operation in _MANIFOLD else 1
 
 
 def _which(error: RouterError) -> str:
     if isinstance(error, OverLimit):
         return error.which
-    if isinstance(error, QuotaExceeded):
+    if isinstance(error, QuotaExceeded | Squeezed):
         return "budget"
     return "unavailable" if isinstance(error, LimitsUnavailable) else "requests"

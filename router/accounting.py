@@ -66,6 +66,10 @@ class Accounting:
         self.listen(self.ledger.book)
         self.listen(metrics.accounts.booked)
         metrics.accounts.known_model = registry.known_model
+        meter = self.meter
+        metrics.accounts.watch_limits(
+            lambda: meter.up, lambda: meter.uncounted, lambda: meter.unbudgeted
+        )
         figures = self.ledger.figures
         metrics.accounts.watch_ledger(
             lambda: figures().waiting,
@@ -85,19 +89,24 @@ class Accounting:
         """The key of this name, for what goes on without the request that it came with."""
         return await self._ring.named(name)
 
+    async def at_once(self, name: str) -> int | None:
+        """How many requests of this key may be under way at once; None is any number."""
+        key = await self.named(name)
+        return key.limits.concurrent if key is not None else None
+
     def configure(self, settings: Settings) -> None:
         """Go on with these settings."""
         self.prices.configure(settings.accounts)
         self.meter.tags = tag_budgets(settings.accounts.tags)
         self._ring = self.ring(settings)
-        self._ring.warn_if_open()
+        self._ring.warn()
 
     async def start(self) -> None:
         """Begin; the database has been started."""
         await self.ledger.start()
         await self._virtual.start()
         await self.meter.start()
-        self._ring.warn_if_open()
+        self._ring.warn()
         self._tasks.spawn(self._watch(), "look at budgets")
 
     async def stop(self) -> None:
@@ -160,6 +169,11 @@ class Accounting:
         group = self._registry.find(model)
         known = [target.context for target in group.targets] if group is not None else []
         return max((context for context in known if context is not None), default=None)
+
+    async def charge(self, exchange: Exchange) -> None:
+        """Count in the budgets what an exchange came to that was not held for: the router's own."""
+        if exchange.key is not None and exchange.spent is not None:
+            await self.meter.charge(exchange.key, exchange.spent.tokens, exchange.spent.cost)
 
     async def _watch(self) -> None:
         """Now and then tell the metrics how the budgets of those that ask stand."""

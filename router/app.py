@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -14,6 +15,7 @@ from cache.core import ResponseCache
 from plugins import default_plugins
 from router.accounting import Accounting
 from router.caching import make_cache
+from router.endpoints.described import Described
 from router.errors import StateUnavailable
 from router.fleet import Fleet
 from router.generations import Generations, first_output
@@ -43,9 +45,17 @@ from router.upstream.http1 import HttpTransport
 from router.web.admin import AdminApi
 from router.web.chat import ChatApi
 from router.web.conversations import ConversationsApi
+from router.web.description.api import DescriptionApi
+from router.web.description.document import document
 from router.web.front import Front
 from router.web.keys_admin import KeysAdmin
+from router.web.messages import MessagesApi
 from router.web.models import ModelsApi
+from router.web.ollama import OllamaApi
+from router.web.ollama_manage import OllamaManage
+from router.web.ollama_models import OllamaModels
+from router.web.ollama_moves import OllamaMoves
+from router.web.plain import PlainApi
 from router.web.prompts import PromptsApi
 from router.web.responses import ResponsesApi
 from router.web.routes import Apis, add_routes
@@ -103,8 +113,15 @@ def create_app(config: Settings) -> web.Application:
     cache = make_cache(config.cache, metrics.cache, registry.named)
     database = MeasuredDatabase(open_database(config.state), metrics.state.operated)
     accounting = Accounting(config, database, registry, metrics)
-    booking = accounting.booking
-    pipeline = Pipeline(fleet, config.server.keepalive_interval, metrics, first_output, booking)
+    strict = config.server.unsupported == "strict"
+    pipeline = Pipeline(
+        fleet,
+        config.server.keepalive_interval,
+        metrics,
+        first_output,
+        accounting.booking,
+        strict=strict,
+    )
 
     def make_plugins(settings: Settings) -> list[Plugin]:
         plugins = default_plugins(settings, metrics, registry.known_model, cache, accounting)
@@ -114,50 +131,77 @@ def create_app(config: Settings) -> web.Application:
     front = Front(generations, config.server)
     stateful = Stateful(config.state, database, generations, metrics, accounting)
     front.drain_beside(stateful.runs.drain)
+    reloader = Reloader(config, make_plugins, fleet, generations, metrics, accounting.configure)
+    parts = _Parts(generations, fleet, stateful, front, cache, accounting, reloader)
     app = web.Application(client_max_size=front.max_body)
     app[FRONT] = front
     app[FLEET] = fleet
     app[CACHE] = cache
     app[ACCOUNTING] = accounting
-    app[RELOADER] = reloader = Reloader(
-        config, make_plugins, fleet, generations, metrics, accounting.configure
-    )
-    usage = UsageApi(database, accounting.meter)
-    keys = KeysAdmin(front, accounting.keys, lambda: reloader.settings)
+    app[RELOADER] = reloader
     add_routes(
         app,
         front,
-        Apis(
-            ResponsesApi(front, stateful.turns, stateful.prompts),
-            StoredApi(front, stateful.responses, stateful.runs, stateful.turns),
-            ConversationsApi(front, stateful.conversations, stateful.responses.find_items),
-            PromptsApi(front, stateful.prompts),
-            ChatApi(front),
-            ModelsApi(registry),
-            AdminApi(front, fleet, reloader, cache, [*keys.routes(), *usage.routes()]),
-            usage,
-        ),
-        Service(front, registry, metrics, stateful.database),
+        _apis(parts, config),
+        Service(front, registry, metrics, database),
         metrics_need_key=config.metrics.require_key,
     )
 
     async def drain(app: web.Application) -> None:
         await front.drain(config.server.drain_timeout)
 
-    app.cleanup_ctx.append(_life(generations, fleet, stateful, front, cache, accounting))
+    app.cleanup_ctx.append(_life(parts))
     app.on_shutdown.append(drain)
     return app
 
 
-def _life(
-    generations: Generations,
-    fleet: Fleet,
-    stateful: Stateful,
-    front: Front,
-    cache: ResponseCache,
-    accounting: Accounting,
-) -> Callable[[web.Application], AsyncIterator[None]]:
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What an application is made of."""
+
+    generations: Generations
+    fleet: Fleet
+    stateful: Stateful
+    front: Front
+    cache: ResponseCache
+    accounting: Accounting
+    reloader: Reloader
+
+
+def _apis(parts: _Parts, config: Settings) -> Apis:
+    """The handlers of everything that is served."""
+    front, stateful, registry = parts.front, parts.stateful, parts.fleet.registry
+    usage = UsageApi(stateful.database, parts.accounting.meter)
+    keys = KeysAdmin(
+        front, parts.accounting.keys, lambda: parts.reloader.settings, registry.may_serve
+    )
+    more = [*keys.routes(), *usage.routes()]
+    admin = AdminApi(front, parts.fleet, parts.reloader, parts.cache, more)
+    described = Described(registry)
+    return Apis(
+        ResponsesApi(front, stateful.turns, stateful.prompts),
+        StoredApi(front, stateful.responses, stateful.runs, stateful.turns),
+        ConversationsApi(front, stateful.conversations, stateful.responses.find_items),
+        PromptsApi(front, stateful.prompts),
+        ChatApi(front),
+        PlainApi(front),
+        MessagesApi(front),
+        ModelsApi(registry),
+        admin,
+        usage,
+        OllamaApi(front, OllamaMoves(front, parts.fleet, admin)),
+        OllamaModels(front, registry, described, package_version()),
+        OllamaManage(front, registry, described, admin),
+        DescriptionApi(
+            document(version=package_version(), metrics_need_key=config.metrics.require_key)
+        ),
+    )
+
+
+def _life(parts: _Parts) -> Callable[[web.Application], AsyncIterator[None]]:
     """What is started with the application, in this order, and stopped in the opposite one."""
+    generations, fleet, stateful = parts.generations, parts.fleet, parts.stateful
+    front, cache, accounting = parts.front, parts.cache, parts.accounting
 
     async def life(app: web.Application) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
@@ -199,7 +243,12 @@ class Stateful:
         resolver = Resolver(self.responses, self.conversations, lock)
         executor = Executor(generations, self.responses, resolver, accounting.named)
         self.runs = Runs(
-            database, self._presence, config, executor.execute, metrics.state.run_ended
+            database,
+            self._presence,
+            config,
+            executor.execute,
+            metrics.state.run_ended,
+            at_once=accounting.at_once,
         )
         metrics.state.watch(
             lambda: database.up, lambda: self.runs.running, lambda: self.runs.queued

@@ -10,18 +10,32 @@ from router.accounts.row import Kind
 from router.booking import Booking
 from router.delivery import Job
 from router.endpoints.selector import Reservation
-from router.errors import UpstreamError, UpstreamFailure, UpstreamRejected
+from router.errors import (
+    UpstreamError,
+    UpstreamFailure,
+    UpstreamModelMissing,
+    UpstreamRejected,
+)
 from router.exchange import Exchange
 from router.telemetry.trace import AttemptTrace
 from router.translate.draft import Draft
 from router.translate.reader import Reader
-from router.upstream.contract import Answer, UpstreamRequest
+from router.upstream.contract import (
+    Answer,
+    Call,
+    UpstreamRequest,
+    refuse_unsent,
+    unsent_note,
+)
 from router.wire.frame import Frame
 
 __all__ = ["Attempt"]
 
 _MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
 """A streamed answer, which is kept until its end, may be as large as one in one piece."""
+
+_LESSONS: Final = 2
+"""So often an adapter may learn from a refusal, and ask in another way."""
 
 
 class Attempt:
@@ -89,29 +103,46 @@ class Attempt:
         ``Transport.send``, and InvalidRequest or NotSupported where the dialect cannot carry it.
         """
         target = self.reservation.target
-        endpoint = target.endpoint
-        call = self._job.prepare(endpoint.adapter, target.model, self.draft)
-        self._reader = call.reader
+        call = self._prepared()
         self._exchange.attempts += 1
         self.sent = time.monotonic()
         if (trace := self._exchange.trace) is not None:
-            self.trace = trace.attempt(endpoint.settings, target.model)
+            self.trace = trace.attempt(target.endpoint.settings, target.model)
         try:
-            try:
-                answer = await endpoint.transport.send(self._traced(call.request))
-            except UpstreamRejected as error:
-                if call.retry is None or not call.retry(error):
-                    raise
-                call = self._job.prepare(endpoint.adapter, target.model, self.draft)
-                self._reader = call.reader
-                answer = await endpoint.transport.send(self._traced(call.request))
+            call, self._answer = await self._sent(call)
+            self.error = None
         except UpstreamError as error:
             self.error = error
             raise
-        self._answer = answer
         self.answered = True
-        self.notes = call.notes
+        self.notes = {**call.notes, **unsent_note(call.unsent)} if call.unsent else call.notes
         return call.reader
+
+    def _prepared(self) -> Call:
+        """The call for this endpoint. Where nothing may be left out, one that does is refused."""
+        target = self.reservation.target
+        call = self._job.prepare(target.endpoint.adapter, target.model, self.draft)
+        if call.unsent and self._job.strict:
+            refuse_unsent(call.unsent, self._exchange.body)
+        self._reader = call.reader
+        return call
+
+    async def _sent(self, call: Call) -> tuple[Call, Answer]:
+        """The call that was answered at last, and its answer."""
+        transport = self.reservation.target.endpoint.transport
+        lessons = 0
+        while True:
+            try:
+                return call, await transport.send(self._traced(call.request))
+            except (UpstreamRejected, UpstreamModelMissing) as error:
+                learned = call.retry is not None and call.retry(error)
+                if not learned or lessons == _LESSONS:
+                    if call.named is not None and error.param is not None:
+                        error.param = call.named(error.param)
+                    raise
+                self.error = error
+            lessons += 1
+            call = self._prepared()
 
     def _traced(self, request: UpstreamRequest) -> UpstreamRequest:
         """The request, which tells the endpoint of the trace it is part of."""

@@ -8,6 +8,7 @@ characters to a token, at most what the model's context and the request allow.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -17,11 +18,11 @@ from router.accounts.key import ANYBODY
 from router.accounts.row import NO_TOKENS, Kind, Provenance, Row, Spent, Tokens, tokens_of
 from router.endpoints.selector import Reservation
 from router.errors import UpstreamError, UpstreamRejected, UpstreamTimeout
-from router.exchange import Exchange
+from router.exchange import Exchange, Operation
 from router.telemetry.trace import AttemptTrace
 from router.translate.draft import Draft
 from router.translate.reader import Reader
-from router.translate.usage import estimate_tokens, prompt_chars
+from router.translate.usage import answers, estimate_tokens, prompt_chars, prompts
 
 __all__ = ["Attempted", "Book", "Booking", "Price"]
 
@@ -53,6 +54,8 @@ class Attempted(Protocol):
 
 
 _MOST_PRICED: Final = 4096
+_MOST_COUNTED: Final = 0xFFFFFF
+_MANIFOLD: Final = frozenset({Operation.CHAT, Operation.COMPLETIONS})
 _LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 
 
@@ -63,23 +66,44 @@ class Booking:
         self._price = price
         self._book = book
         self._priced: dict[str, tuple[str, str, str]] = {}
+        # Random for every process, counted within it: cheaper than random for every row.
+        self._mark = os.urandom(6).hex()
+        self._number = itertools.count(int.from_bytes(os.urandom(3), "big"))
 
     def over(self, exchange: Exchange, attempt: Attempted) -> None:
         """An attempt is over, or as good as: what it came to will not change any more."""
         tokens, provenance = _used(exchange, attempt)
-        target, first = attempt.reservation.target, exchange.first_output
-        place = target.endpoint.name, target.endpoint.settings.url, target.model
+        target, sent = attempt.reservation.target, attempt.sent
+        endpoint, first, error = target.endpoint, exchange.first_output, attempt.error
+        place = endpoint.name, endpoint.settings.url, target.model
         served = exchange.served_model or exchange.model or ""
-        row = _row(exchange, attempt.kind, served, tokens, attempt.sent)
-        row.endpoint = target.endpoint.name
-        row.cost = self._price(*place, tokens, row.at)
-        row.first_token = first - attempt.sent if first and first >= attempt.sent else None
-        row.outcome = _outcome(attempt)
-        row.error = attempt.error.code if attempt.error is not None else _failure(attempt)
-        row.provenance = provenance
-        row.response = attempt.draft.id if attempt.draft is not None else None
-        self._remember(served, place)
-        spent = exchange.spent = exchange.spent or Spent()
+        ident, at, took = self._moment(sent)
+        row = Row(
+            ident,
+            at,
+            exchange.id,
+            exchange.caller,
+            (exchange.key or ANYBODY).tags,
+            exchange.operation.value,
+            attempt.kind,
+            exchange.model or "",
+            served,
+            endpoint.name,
+            tokens,
+            self._price(*place, tokens, at),
+            took,
+            first - sent if first and first >= sent else None,
+            _outcome(attempt),
+            error.code if error is not None else _failure(attempt),
+            provenance,
+            attempt.draft.id if attempt.draft is not None else None,
+            exchange.stream,
+        )
+        if self._priced.get(served) != place:
+            self._remember(served, place)
+        spent = exchange.spent
+        if spent is None:
+            spent = exchange.spent = Spent()
         spent.add(row)
         self._book(row)
         if attempt.trace is not None:
@@ -87,12 +111,39 @@ class Booking:
 
     def cached(self, exchange: Exchange, served: str, tokens: Tokens, response: str | None) -> None:
         """An exchange was answered from the cache: these tokens were saved."""
-        row = _row(exchange, Kind.CACHE, served, tokens, exchange.started)
+        ident, at, took = self._moment(exchange.started)
         known = self._priced.get(served)
-        row.cost = self._price(*known, tokens, row.at) if known is not None else None
-        row.provenance = Provenance.CACHED
-        row.response = response
+        row = Row(
+            ident,
+            at,
+            exchange.id,
+            exchange.caller,
+            (exchange.key or ANYBODY).tags,
+            exchange.operation.value,
+            Kind.CACHE,
+            exchange.model or "",
+            served,
+            "",
+            tokens,
+            self._price(*known, tokens, at) if known is not None else None,
+            took,
+            None,
+            "ok",
+            None,
+            Provenance.CACHED,
+            response,
+            exchange.stream,
+        )
         self._book(row)
+
+    def _moment(self, began: float) -> tuple[str, float, float]:
+        """For something that began then (monotonic) and is over now: an id for its row, when that
+        was in Unix time, and the seconds that it took.
+        """
+        now, took = time.time(), time.monotonic() - began
+        # It begins with the time: databases write ids in order quicker.
+        ident = f"att_{int(now * 1000):012x}{self._mark}{next(self._number) & _MOST_COUNTED:06x}"
+        return ident, now - took, took
 
     def _remember(self, served: str, place: tuple[str, str, str]) -> None:
         """Where a model was last asked for: what an answer from the cache would have cost."""
@@ -100,33 +151,6 @@ class Booking:
         self._priced[served] = place
         if len(self._priced) > _MOST_PRICED:
             del self._priced[next(iter(self._priced))]
-
-
-def _row(exchange: Exchange, kind: Kind, served: str, tokens: Tokens, began: float) -> Row:
-    """A row of something that began then (monotonic) and is over now, and went well."""
-    now, took = time.time(), time.monotonic() - began
-    return Row(
-        # It begins with the time: databases write ids in order quicker.
-        id=f"att_{int(now * 1000):012x}{os.urandom(8).hex()}",
-        at=now - took,
-        request=exchange.id,
-        key=exchange.caller,
-        tags=(exchange.key or ANYBODY).tags,
-        operation=exchange.operation.value,
-        kind=kind,
-        model=exchange.model or "",
-        served=served,
-        endpoint="",
-        tokens=tokens,
-        cost=None,
-        duration=took,
-        first_token=None,
-        outcome="ok",
-        error=None,
-        provenance=Provenance.REPORTED,
-        response=None,
-        stream=exchange.stream,
-    )
 
 
 def _used(exchange: Exchange, attempt: Attempted) -> tuple[Tokens, Provenance]:
@@ -140,8 +164,14 @@ def _used(exchange: Exchange, attempt: Attempted) -> tuple[Tokens, Provenance]:
     context = attempt.reservation.target.context
     inputs = estimate_tokens(prompt_chars(exchange.body))
     said = attempt.reader.said if attempt.reader is not None else 0
-    output = _bounded(estimate_tokens(said), _asked_for(exchange.body), context)
-    return Tokens(input=_bounded(inputs, context), output=output), Provenance.ESTIMATED
+    whole, each = context, _asked_for(exchange.body)
+    if exchange.operation in _MANIFOLD and (count := answers(exchange.body)) > 1:
+        whole = context * count if context is not None else None
+        each = each * count if each is not None else None
+    output = _bounded(estimate_tokens(said), each, whole)
+    if context is not None:
+        inputs = _bounded(inputs, context * prompts(exchange.body))
+    return Tokens(input=inputs, output=output), Provenance.ESTIMATED
 
 
 def _worked(attempt: Attempted) -> bool:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from router import (
+    cli_accounts,
     cli_cache,
     cli_embedder,
     cli_endpoints,
@@ -198,8 +199,9 @@ def _check(args: argparse.Namespace) -> int:
     for endpoint, result in zip(settings.endpoints, results, strict=True):
         costs = cli_prices.costs(settings, endpoint, result.models)
         print("\n" + "\n".join([*_described(endpoint, result), *costs]))
-    stores = [cli_state.glance(settings), cli_cache.glance(settings)]
-    print("\n" + "\n".join(line for _, line in stores))
+    stores = [one.glance(settings) for one in (cli_state, cli_cache, cli_accounts)]
+    remarks = cli_accounts.remarks(settings, results)
+    print("\n" + "\n".join([*(line for _, line in stores), *remarks]))
     answered = sum(map(_can_serve, settings.endpoints, results))
     print(f"\n{answered} of {count} answered")
     return 0 if answered == count and all(usable for usable, _ in stores) else 2

@@ -12,12 +12,12 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from router.terminal import aligned, printable
+from router.terminal import printable
 
 if TYPE_CHECKING:
     from router.books.keys import Issued, KeyStore
@@ -152,6 +152,24 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
     return fields | ({"limits": limits} if limits else {})
 
 
+def _endpoints(settings: Settings) -> list[str]:
+    return [endpoint.name for endpoint in settings.endpoints]
+
+
+def _hint(settings: Settings, fields: dict[str, Any]) -> None:
+    """Say what may be a slip. Of models it is what the configuration knows, asking nobody."""
+    from router.books.key_hints import hints
+    from router.endpoints.catalogue import Catalogue, serves
+
+    catalogues = [*map(Catalogue, settings.endpoints)]
+
+    def served(model: str) -> bool | None:
+        return True if model in settings.fallbacks else serves(catalogues, model)
+
+    for hint in hints(fields, served, settings.accounts.tags):
+        _say(f"warning: {printable(hint)}")
+
+
 def _create(settings: Settings, args: argparse.Namespace) -> int:
     configured = [key.name for key in settings.auth.keys]
     if not configured:
@@ -163,7 +181,10 @@ def _create(settings: Settings, args: argparse.Namespace) -> int:
     fields = _given(args)
 
     async def create(store: KeyStore) -> int:
-        issued = await store.create(args.name, fields, reserved=configured)
+        issued = await store.create(
+            args.name, fields, reserved=configured, endpoints=_endpoints(settings)
+        )
+        _hint(settings, fields)
         return _show(issued, f"created {args.name}; this is its secret, which is kept nowhere")
 
     return _done(settings, create, None)
@@ -175,7 +196,8 @@ def _update(settings: Settings, args: argparse.Namespace) -> int:
         return _complain("switchyard: say what to change", 2)
 
     async def update(store: KeyStore) -> int:
-        await store.update(args.name, changes)
+        await store.update(args.name, changes, endpoints=_endpoints(settings))
+        _hint(settings, changes)
         return _say(f"changed {args.name}")
 
     return _changed(settings, args, update)
@@ -203,6 +225,7 @@ def _list(settings: Settings, args: argparse.Namespace) -> int:
     import orjson
 
     from router.books.keys_shown import shown_configured, shown_virtual
+    from router.cli_keys_shown import table
 
     now = time.time()
     keys = [shown_configured(key, now) for key in settings.auth.keys]
@@ -220,34 +243,10 @@ def _list(settings: Settings, args: argparse.Namespace) -> int:
     if args.json:
         print(orjson.dumps(keys).decode())
     elif keys:
-        print("\n".join(_table(keys)))
+        print("\n".join(table(keys)))
     else:
         _say("there are no keys")
     return 0
-
-
-def _table(keys: list[dict[str, Any]]) -> Iterator[str]:
-    head = ("name", "source", "state", "secret", "expires", "models", "tags", "budgets")
-    rows: list[tuple[str, ...]] = [head]
-    for key in keys:
-        budgets = [
-            f"{one['usd']:g}usd/{one['period']}"
-            if "usd" in one
-            else f"{one['tokens']}tokens/{one['period']}"
-            for one in key.get("budgets", ())
-        ]
-        cells = (
-            key["name"],
-            key["source"],
-            key["state"],
-            key.get("hint", "-"),
-            (key.get("expires") or "never")[:16],
-            ",".join(key.get("models") or ("all",)),
-            ",".join(key.get("tags") or ("-",)),
-            ",".join(budgets or ("-",)),
-        )
-        rows.append(tuple(map(printable, cells)))
-    return aligned(rows)
 
 
 def _changed(

@@ -24,7 +24,7 @@ async def count_tokens(
     registry: Registry, selector: Selector, exchange: Exchange, sink: Sink
 ) -> None:
     """Ask an endpoint that can count; estimate, and say so, where none can."""
-    group = await registry.group(exchange.model or "")
+    group = await registry.group(exchange.model or "", exchange.key)
     requests = {
         target: request
         for target in reached(group, exchange.key)

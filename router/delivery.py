@@ -19,7 +19,7 @@ from router.errors import RouterError
 from router.exchange import ClientGone, Exchange, Sink
 from router.translate.draft import Draft
 from router.translate.reader import Reader
-from router.upstream.contract import Adapter, Call
+from router.upstream.contract import UNSENT, Adapter, Call, unsent_note
 from router.wire.frame import Frame
 
 __all__ = ["Delivery", "Job"]
@@ -34,11 +34,13 @@ class Job:
 
     ``prepare`` makes the call for an adapter, a model and a draft; ``draft`` is the response under
     construction, None for operations without one; ``fail`` ends a stream that no reader has begun.
+    ``strict``: what an endpoint's dialect cannot carry is refused.
     """
 
     prepare: Callable[[Adapter, str, Draft | None], Call]
     fail: Callable[[RouterError, Draft | None], list[Frame]]
     draft: Draft | None = None
+    strict: bool = False
 
 
 class Delivery:
@@ -141,4 +143,7 @@ def answer_headers(exchange: Exchange, notes: dict[str, str]) -> dict[str, str]:
     headers = {**exchange.notes, **notes, "X-Switchyard-Attempts": str(exchange.attempts)}
     if exchange.endpoint is not None:
         headers["X-Switchyard-Endpoint"] = exchange.endpoint
+    if exchange.unsent:
+        others = headers.get(UNSENT, "")
+        headers |= unsent_note([*exchange.unsent, *filter(None, others.split(", "))])
     return headers

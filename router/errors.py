@@ -21,6 +21,7 @@
     └── UpstreamError            raised at the boundary to an endpoint, and nowhere else
         ├── UpstreamRejected    400  the endpoint refuses the request itself
         ├── UpstreamModelMissing 404  the endpoint does not know the model
+        │   └── UpstreamRouteMissing 404  nor the operation, as it seems
         ├── UpstreamRateLimited 429  with its Retry-After
         ├── UpstreamFailure     502  5xx, 401/403, garbage, a broken connection
         ├── UpstreamUnavailable 503  no connection could be made
@@ -62,6 +63,7 @@ __all__ = [
     "UpstreamModelMissing",
     "UpstreamRateLimited",
     "UpstreamRejected",
+    "UpstreamRouteMissing",
     "UpstreamTimeout",
     "UpstreamTooLong",
     "UpstreamUnavailable",
@@ -76,7 +78,8 @@ class RouterError(Exception):
     """An error with a place in the API's envelope.
 
     ``message`` is for the client and says what to do about it; ``param`` names the field at
-    fault; ``headers`` go out with the HTTP answer (``Retry-After``).
+    fault; ``headers`` go out with the HTTP answer (``Retry-After``). ``limit`` is a short name of
+    the limit or budget that refused, for the log.
     """
 
     status: ClassVar[int] = 500
@@ -96,6 +99,7 @@ class RouterError(Exception):
         self.code = code if code is not None else self.default_code
         self.param = param
         self.headers: dict[str, str] = dict(headers or {})
+        self.limit: str | None = None
 
     @property
     def logged(self) -> str:
@@ -214,6 +218,10 @@ class QuotaExceeded(RouterError):
     type = "insufficient_quota"
     default_code = "insufficient_quota"
 
+    def response_error(self) -> dict[str, str]:
+        """See ``RouterError.response_error``; not of that list: to try again soon is of no use."""
+        return {"code": "insufficient_quota", "message": self.message}
+
 
 class LimitsUnavailable(RouterError):
     """503: what counts limits does not answer, and the configuration has requests refused then."""
@@ -316,6 +324,10 @@ class UpstreamModelMissing(UpstreamError):
     status = 404
     type = "invalid_request_error"
     default_code = "model_not_found"
+
+
+class UpstreamRouteMissing(UpstreamModelMissing):
+    """404: the endpoint has no such route, or says nothing of a model."""
 
 
 class UpstreamRateLimited(UpstreamError):

@@ -11,19 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from router.accounts.key import Key
 from router.accounts.row import Spent
 from router.errors import InternalError, RouterError
 from router.telemetry.trace import Trace
 from router.translate.draft import Draft
+from router.wire.form import OPENAI, Form
 from router.wire.frame import Frame
 
 if TYPE_CHECKING:
     from router.generations import Generation
 
-__all__ = ["ClientGone", "Exchange", "Operation", "Outcome", "Record", "Sink", "internal_error"]
+__all__ = [
+    "AS_RESPONSES",
+    "COUNTED",
+    "GENERATING",
+    "ClientGone",
+    "Exchange",
+    "Operation",
+    "Outcome",
+    "Record",
+    "Sink",
+    "internal_error",
+]
 
 
 class Operation(Enum):
@@ -37,10 +49,36 @@ class Operation(Enum):
     CONVERSATIONS = "conversations"
     PROMPTS = "prompts"
     CHAT = "chat_completions"
+    COMPLETIONS = "completions"
+    EMBEDDINGS = "embeddings"
+    RERANK = "rerank"
+    MESSAGES = "messages"
+    OLLAMA_CHAT = "ollama_chat"
+    OLLAMA_GENERATE = "ollama_generate"
+    OLLAMA_EMBED = "ollama_embed"
+    OLLAMA = "ollama"
     MODELS = "models"
     USAGE = "usage"
     ADMIN = "admin"
     OTHER = "other"
+
+
+AS_RESPONSES: Final = frozenset(
+    {
+        Operation.RESPONSES,
+        Operation.RUN,
+        Operation.MESSAGES,
+        Operation.OLLAMA_CHAT,
+        Operation.OLLAMA_GENERATE,
+    }
+)
+"""Operations that are answered by a response: their body is a Responses request."""
+
+GENERATING: Final = AS_RESPONSES | {Operation.COMPACT, Operation.CHAT, Operation.COMPLETIONS}
+"""Operations by which a model writes text."""
+
+COUNTED: Final = GENERATING | {Operation.EMBEDDINGS, Operation.OLLAMA_EMBED, Operation.RERANK}
+"""Operations that use tokens: they are limited, and paid for."""
 
 
 class Outcome(Enum):
@@ -124,7 +162,9 @@ class Exchange:
     ``generation`` are the plugins that it began with and ends with; whoever lets it in sets that.
     ``served_model`` is the model of ``fallbacks`` that answers in the place of ``model``. ``cache``
     says what the response cache had to do with it (``hit`` …). ``trace`` is told of its attempts.
-    ``waited`` are the seconds that it waited for slots, and for models to be loaded.
+    ``waited`` are the seconds that it waited for slots, and for models to be loaded. ``form`` is
+    that of its API's answers. ``limit`` is which limit or budget refused it. ``unsent`` are the
+    fields of a foreign API's request that a Responses request cannot carry.
     """
 
     __slots__ = (
@@ -139,10 +179,12 @@ class Exchange:
         "error_code",
         "finished",
         "first_output",
+        "form",
         "generation",
         "headers",
         "id",
         "key",
+        "limit",
         "method",
         "model",
         "notes",
@@ -158,6 +200,7 @@ class Exchange:
         "status",
         "stream",
         "trace",
+        "unsent",
         "usage",
         "waited",
     )
@@ -174,6 +217,7 @@ class Exchange:
         headers: Mapping[str, str],
         remote: str | None,
         started: float,
+        form: Form = OPENAI,
     ) -> None:
         self.id = id
         self.operation = operation
@@ -182,6 +226,7 @@ class Exchange:
         self.headers = headers
         self.remote = remote
         self.started = started
+        self.form = form
         self.caller = "default"
         self.key: Key | None = None
         self.body: dict[str, Any] = {}
@@ -205,7 +250,9 @@ class Exchange:
         self.cache: str | None = None
         self.outcome: Outcome | None = None
         self.error_code: str | None = None
+        self.limit: str | None = None
         self.notes: dict[str, str] = {}
+        self.unsent: tuple[str, ...] = ()
 
 
 def internal_error(exchange: Exchange) -> InternalError:

@@ -142,7 +142,7 @@ class Failover:
 
     async def _with(self, model: str, exchange: Exchange, work: Work, *, desperate: bool) -> None:
         """Try the endpoints that serve this model."""
-        plan = self._selector.plan(await self._registry.group(model), exchange)
+        plan = self._selector.plan(await self._registry.group(model, exchange.key), exchange)
         plan.desperate = desperate
         failure: RouterError | None = None
         attempts = 0

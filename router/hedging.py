@@ -15,7 +15,7 @@ from router.attempt import Attempt
 from router.balance.budget import Budget
 from router.endpoints.selector import Reservation, Selector
 from router.errors import RouterError, UpstreamError
-from router.exchange import Exchange, Operation
+from router.exchange import GENERATING, Exchange
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
 from router.telemetry.tasks import Tasks
@@ -25,7 +25,6 @@ __all__ = ["Hedging", "Opening"]
 
 _log = get_logger("router.hedging")
 
-_HEDGED: Final = frozenset({Operation.RESPONSES, Operation.RUN, Operation.CHAT})
 _RUN_BY_THE_CLIENT: Final = frozenset({"function", "custom"})
 
 
@@ -94,7 +93,7 @@ class Hedging:
             return None
         if not exchange.attempts:
             self._budget.deposit(time.monotonic())
-        if exchange.operation not in _HEDGED or len(reservation.plan.targets) < 2:
+        if exchange.operation not in GENERATING or len(reservation.plan.targets) < 2:
             return None
         if reservation.probe:
             return None  # it has a limit already, and is to find out whether the endpoint is back

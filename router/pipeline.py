@@ -35,7 +35,7 @@ from router.telemetry.metrics import Metrics
 from router.translate.draft import Draft
 from router.translate.native import ENDPOINT_ERRORS
 from router.translate.reader import Reader
-from router.upstream.contract import REASONING_DROPPED, Adapter, Call, cannot_compact
+from router.upstream.contract import DIRECT, REASONING_DROPPED, Adapter, Call, cannot_compact
 from router.wire.frame import Frame
 
 __all__ = ["Pipeline"]
@@ -55,6 +55,8 @@ class Pipeline:
         metrics: Metrics,
         first_output: Callable[[Exchange], None],
         booking: Booking,
+        *,
+        strict: bool = False,
     ) -> None:
         self._booking = booking
         self._registry = fleet.registry
@@ -64,15 +66,18 @@ class Pipeline:
         self._keepalive = keepalive_interval
         self._metrics = metrics
         self._first_output = first_output
+        self._strict = strict
 
     async def answer(self, exchange: Exchange, sink: Sink) -> None:
         """Answer the exchange; raises RouterError as long as nothing has been sent."""
         if exchange.operation is Operation.INPUT_TOKENS:
             await count_tokens(self._registry, self._selector, exchange, sink)
             return
-        make_job = _chat_job if exchange.operation is Operation.CHAT else _response_job
+        make_job = _direct_job if exchange.operation in DIRECT else _response_job
         try:
-            await _Run(self, exchange, sink, make_job(exchange)).go()
+            job = make_job(exchange)
+            job.strict = self._strict
+            await _Run(self, exchange, sink, job).go()
         except UpstreamModelMissing as error:
             if exchange.operation is not Operation.COMPACT:
                 raise
@@ -98,9 +103,11 @@ def _failed_response(error: RouterError, draft: Draft | None) -> list[Frame]:
     return [*draft.open(), draft.end(failed)]
 
 
-def _chat_job(exchange: Exchange) -> Job:
+def _direct_job(exchange: Exchange) -> Job:
+    make = DIRECT[exchange.operation]
+
     def prepare(adapter: Adapter, model: str, draft: Draft | None) -> Call:
-        return adapter.chat(exchange, model)
+        return make(adapter, exchange, model)
 
     return Job(prepare, lambda error, draft: [Frame("", orjson.dumps(error.envelope()))])
 

@@ -4,7 +4,7 @@ A plugin says what it is, and by that how it fails:
 
     Guard         may refuse an exchange before its body is read      fails closed
     Gate          may refuse it once its body is read, and hears      fails closed
-                  when it is over
+                  when it is over; a run also before it is queued
     Interceptor   may answer instead of the rest of the chain, or     before its first frame: falls
                   change what passes                                  through and is logged; after
                                                                       it the exchange fails
@@ -37,6 +37,7 @@ Leave = Callable[[], Awaitable[None]]
 
 _log = get_logger("router.plugin")
 _P = TypeVar("_P", bound="Plugin")
+_T = TypeVar("_T")
 _STOP_SECONDS: Final = 10.0
 
 
@@ -75,6 +76,11 @@ class Gate(Plugin):
         ends; raise RouterError.
         """
         raise NotImplementedError
+
+    async def accept(self, exchange: Exchange) -> None:
+        """Return to let a run be stored and queued, which enters when it begins; raise
+        RouterError.
+        """
 
 
 class Interceptor(Plugin):
@@ -152,6 +158,11 @@ class Chain:
                     f"The request could not be checked by '{guard.name}' and is refused."
                 ) from exc
 
+    async def accept(self, exchange: Exchange) -> None:
+        """Ask every gate whether a run may be queued; raises RouterError."""
+        for gate in self._gates:
+            await self._asked(gate, gate.accept, exchange)
+
     async def run(self, exchange: Exchange, sink: Sink, core: Proceed) -> None:
         """Pass the exchange through the gates and the interceptors to ``core``."""
         await self.through(core)(exchange, sink)
@@ -174,7 +185,8 @@ class Chain:
             leaves: list[Leave] = []
             try:
                 for gate in self._gates:
-                    if (leave := await self._entered(gate, exchange)) is not None:
+                    leave = await self._asked(gate, gate.enter, exchange)
+                    if leave is not None:
                         leaves.append(leave)
                 await within(exchange, sink)
             finally:
@@ -184,10 +196,12 @@ class Chain:
         return passed
 
     @staticmethod
-    async def _entered(gate: Gate, exchange: Exchange) -> Leave | None:
-        """Raises RouterError. A gate that breaks refuses."""
+    async def _asked(
+        gate: Gate, ask: Callable[[Exchange], Awaitable[_T]], exchange: Exchange
+    ) -> _T:
+        """What it says; raises RouterError. A gate that breaks refuses."""
         try:
-            return await gate.enter(exchange)
+            return await ask(exchange)
         except RouterError:
             raise
         except Exception as exc:

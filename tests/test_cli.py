@@ -262,7 +262,7 @@ def test_check_shows_what_each_endpoint_speaks_and_serves(
     shown = capsys.readouterr().out
     assert status == 0, shown
     first, one, two, stores, last = shown.strip().split("\n\n")
-    state, cache = stores.splitlines()
+    state, cache, limits = stores.splitlines()
     assert first == f"{file} is valid; asking 2 endpoints"
     assert f"one  {chat}/v1" in one
     assert re.search(r"reachable +in \d+ ms", one)
@@ -273,6 +273,7 @@ def test_check_shows_what_each_endpoint_speaks_and_serves(
     assert "NOT LISTED" not in two
     assert state == f"state  sqlite:///{tmp_path}/state.db  not there yet, made at the first start"
     assert cache == "cache  off"
+    assert limits == "limits  memory: ok"
     assert last == "2 of 2 answered"
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from router.books.keys import looks_like_ours
 from router.cli_keys import add_arguments
+from router.cli_keys_shown import table
 from tests.support.commands import Ended, switchyard
 from tests.support.keys import here
 from tests.support.state import database_url, opened
@@ -40,7 +43,7 @@ def written(path: Path, url: str, *names: str) -> Path:
 async def test_a_key_from_its_beginning_to_its_end(tmp_path: Path, database_url: str) -> None:
     config = written(tmp_path, database_url, "cfg")
     made = await keys(
-        config, "create", "ann", "--models", "gpt-*, llama3", "--endpoints", "box*",
+        config, "create", "ann", "--models", "gpt-*, llama3", "--endpoints", "a*",
         "--expires", "30d", "--tag", "a", "--tag", "b", "--budget", "50usd/month",
         "--budget", "2_000_000tokens/day", "--rpm", "60", "--concurrent", "4", "--priority", "2",
     )  # fmt: skip
@@ -58,7 +61,7 @@ async def test_a_key_from_its_beginning_to_its_end(tmp_path: Path, database_url:
         key = await router.store.get("ann")
         assert key is not None
         assert key.spec is not None
-        assert (key.spec.models, key.spec.endpoints, key.spec.budgets) == (None, ("box*",), ())
+        assert (key.spec.models, key.spec.endpoints, key.spec.budgets) == (None, ("a*",), ())
         assert (key.spec.tags, key.spec.priority) == (("a", "b"), 2)
         assert (key.spec.limits.tokens_per_minute, key.spec.limits.concurrent) == (9, 4)
         assert key.spec.limits.requests_per_minute is None
@@ -81,6 +84,7 @@ async def test_a_key_from_its_beginning_to_its_end(tmp_path: Path, database_url:
         ["cfg", "configuration", "active"],
         ["ann", "virtual", "revoked"],
     ]
+    assert lines[2].endswith("all     a,b   9 tok/min 4 at once  -")
     for text in (secret, new, "sk-cfg"):
         assert text not in table.out + table.err
 
@@ -95,6 +99,15 @@ async def test_what_is_refused(tmp_path: Path) -> None:
     for command, told in (
         (("create", "ann"), "There is, or was, a key named 'ann'"),
         (("create", "bob", "--expires", "soon"), "Invalid 'expires'"),
+        (
+            ("create", "bob", "--endpoints", "box"),
+            "'endpoints[0]': matches no endpoint; known are: a",
+        ),
+        (("create", "bob", "--tag", "x", "--tag", "x"), "Invalid 'tags[1]': repeats tags[0]."),
+        (
+            ("update", "ann", "--budget", "1usd/day", "--budget", "2usd/day"),
+            "'budgets[1]': repeats",
+        ),
         (("update", "cfg", "--rpm", "1"), "auth.keys[0]"),
     ):
         ended = await keys(config, *command)
@@ -158,3 +171,72 @@ async def test_where_no_key_can_be_made(tmp_path: Path) -> None:
     assert "in the router's memory" in ended.err
     nothing = await keys(written(tmp_path, f"sqlite:///{path}"), "list")
     assert (nothing.status, nothing.out, nothing.err) == (0, "", "there are no keys\n")
+
+
+async def test_what_may_be_a_slip_is_told(tmp_path: Path) -> None:
+    config = written(tmp_path, f"sqlite:///{tmp_path / 'state.db'}", "cfg")
+    sections = json.loads(config.read_text())
+    sections["accounts"] = {"tags": {"team-a": {"budgets": [{"period": "day", "usd": 1}]}}}
+    sections["endpoints"][0]["models"] = ["m"]
+    config.write_text(json.dumps(sections))
+    made = await keys(config, "create", "ann", "--models", "m,n", "--tag", "Team-A")
+    assert made.status == 0
+    assert looks_like_ours(made.out.removesuffix("\n"))
+    assert made.err.splitlines()[:2] == [
+        "warning: models[1]: no endpoint serves a model 'n' at the moment.",
+        "warning: tags[0]: 'Team-A' has no budget; did you mean 'team-a'?",
+    ]
+    # An endpoint that is asked for its models may serve it.
+    del sections["endpoints"][0]["models"]
+    config.write_text(json.dumps(sections))
+    changed = await keys(config, "update", "ann", "--models", "n")
+    assert (changed.status, changed.err) == (0, "changed ann\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "limits", "budgets"),
+    [
+        ({}, "-", "-"),
+        (
+            {
+                "limits": {
+                    "requests_per_minute": 60,
+                    "tokens_per_minute": 100_000,
+                    "concurrent": 4,
+                },
+                "budgets": [
+                    {"period": "day", "usd": 5.0},
+                    {"period": "month", "tokens": 2_000_000},
+                ],
+            },
+            "60/min 100k tok/min 4 at once",
+            "$5/day 2M tok/month",
+        ),
+        (
+            {
+                "limits": {"tokens_per_minute": 1234},
+                "model_limits": {"gpt-*": {"requests_per_minute": 1500}, "x": {}},
+                "budgets": [
+                    {"period": "total", "usd": 1234567.5},
+                    {"period": "week", "usd": 0.0001},
+                ],
+            },
+            "1234 tok/min; gpt-*: 1.5k/min",
+            "$1234567.50/total $0.0001/week",
+        ),
+        ({"model_limits": {"m" * 99: {"concurrent": 1}}}, "m" * 37 + "...", "-"),
+    ],
+)
+def test_what_the_table_says(fields: dict[str, Any], limits: str, budgets: str) -> None:
+    shown = {"name": "ann", "source": "virtual", "state": "active", **fields}
+    _, line = table([shown])
+    assert re.split(r" {2,}", line) == [
+        "ann", "virtual", "active", "-", "never", "all", "-", limits, budgets,
+    ]  # fmt: skip
+
+
+def test_a_terminal_obeys_nothing_in_the_table() -> None:
+    key = {"name": "ann", "source": "virtual", "state": "active"}
+    _, line = table([{**key, "models": ["\x1b[31m"], "model_limits": {"\r": {"concurrent": 1}}}])
+    assert "?[31m" in line
+    assert line.isprintable()

@@ -36,6 +36,7 @@ async def test_what_it_prints_can_be_pasted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with simulated("chat", "ollama") as (chat, ollama):
+        chat["models"], ollama["models"] = ["sim-chat"], ["sim-llama:latest"]
         endpoints = [chat, {**ollama, "num_ctx": 4096}]
         assert await run("probe", "--config", config(tmp_path, *endpoints)) == 0
     shown = capsys.readouterr()

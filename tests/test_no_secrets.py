@@ -59,6 +59,7 @@ class _Talkative:
     def _words(self, request: web.Request, body: bytes) -> str:
         given = request.headers.get("Authorization", "")
         self.keys.add(given)
+        self.keys |= {request.headers[name] for name in ("X-Api-Key",) if name in request.headers}
         return f"no: {given}, {body.decode()}, {ANSWER}"
 
     async def _refuse(self, request: web.Request) -> web.Response:
@@ -158,6 +159,20 @@ class _Clients:
         else:
             body |= {"input": prompt, "instructions": PROMPT, "metadata": {"m": PROMPT}}
             status, _ = await self.send("POST", "/v1/responses", json=body)
+        return status
+
+    async def ask_as_claude(self, play: str, dialect: str, *, stream: bool) -> int:
+        """The same with Anthropic's API, and its header for the key."""
+        body = {
+            "model": f"{play}-{dialect}",
+            "max_tokens": 100,
+            "stream": stream,
+            "system": PROMPT,
+            "metadata": {"user_id": PROMPT},
+            "messages": [{"role": "user", "content": f"play:{play} {PROMPT}"}],
+        }
+        headers = {"x-api-key": SECRETS["client"]}
+        status, _ = await self.send("POST", "/v1/messages", None, json=body, headers=headers)
         return status
 
     async def in_background(self, play: str) -> None:
@@ -285,6 +300,7 @@ async def _good(clients: _Clients) -> None:
         for stream in (False, True):
             for chat in (False, True):
                 assert await clients.ask("well", dialect, stream=stream, chat=chat) == 200
+            assert await clients.ask_as_claude("well", dialect, stream=stream) == 200
         assert await clients.ask("well", dialect, stream=False, chat=False) == 200  # from the cache
     await clients.in_background("well")
 
@@ -295,6 +311,7 @@ async def _bad(clients: _Clients) -> None:
         for dialect in DIALECTS:
             await clients.ask(play, dialect, stream=True, chat=False, store=False)
             await clients.ask(play, dialect, stream=play == "early", chat=True)
+            await clients.ask_as_claude(play, dialect, stream=play != "early")
     for play in ("status400", "early", "broken", "garbage"):
         await clients.in_background(play)
     await clients.ask("status400", "nobody", stream=False, chat=False)
@@ -305,12 +322,14 @@ async def _bad(clients: _Clients) -> None:
     wrong = SECRETS["wrong"]
     for headers in ({"X-Api-Key": wrong}, {"Authorization": f"Basic {wrong}"}):
         await clients.send("POST", "/v1/responses", None, json=good, headers=headers)
+        await clients.send("POST", "/v1/messages", None, json=good, headers=headers)
     await clients.send("GET", f"/v1/models?key={wrong}", None)
     await clients.send("GET", f"/v1/models?key={SECRETS['client']}")
     text = json.dumps(good)
     for data in (text[:-1], text + "}", text.encode() + b"\xff", f'"{PROMPT}"', f"[{PROMPT}]"):
         await clients.send("POST", "/v1/responses", data=data)
         await clients.send("POST", "/v1/chat/completions", data=data)
+        await clients.send("POST", "/v1/messages", data=data)
     for fault in ({"input": {PROMPT: 1}}, {"tools": [{"type": PROMPT}]}, {PROMPT: PROMPT},
                   {"temperature": PROMPT}, {"previous_response_id": PROMPT}):  # fmt: skip
         await clients.send("POST", "/v1/responses", json={**good, **fault})

@@ -59,8 +59,8 @@ def _run(command: list[str]) -> str:
 def test_curl_lines(demo: int) -> None:
     curls = [block for block in _blocks("sh") if "curl" in block]
     outputs = [_run(["sh", "-ec", b.replace(":8080", f":{demo}")]) for b in curls]
-    assert len(outputs) == 6
-    once, stream, look, run, prompt, cached = outputs
+    assert len(outputs) == 7
+    once, stream, look, run, prompt, cached, others = outputs
     assert '"output_text":"hello from the yard"' in once
     assert "event: response.completed" in stream
     assert '"id":"sim-native"' in look
@@ -71,6 +71,8 @@ def test_curl_lines(demo: int) -> None:
     assert '"text":"Count from 1 to 5"' in rest
     assert '"output_text":"hello world"' in prompt
     assert re.findall(r"X-Cache: (\w+)", cached) == ["MISS", "HIT"]
+    assert '"type":"text","text":"hello"' in others
+    assert '"message":{"role":"assistant","content":"hello"' in others
 
 
 def test_python_lines(demo: int) -> None:

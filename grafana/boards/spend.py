@@ -82,6 +82,20 @@ BOARD = Board(
                     [Query(rate("limits_hit_total", "key, limit"), "{{key}}: {{limit}}")],
                     "stacked", 12, 8,
                 ),
+                Panel(
+                    "Counting", "Whether what counts limits and budgets answers every router.",
+                    "short",
+                    [Query(f'min({value("limits_store_up")})')], "stat", 4, 7,
+                    ((None, "red"), (1, "green")),
+                ),
+                Panel(
+                    "Passed uncounted",
+                    "Requests that passed because of on_down: fail_open, by what did not answer: "
+                    "the store of the limits, or the usage ledger.",
+                    "reqps",
+                    [Query(rate("limits_uncounted_total", "away"), "{{away}}")],
+                    "stacked", 20, 7,
+                ),
             ),
         ),
     ),

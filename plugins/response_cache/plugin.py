@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from cache.answer import Answer
 from cache.controls import Controls, ControlsError, Policy, read_controls
@@ -24,7 +24,7 @@ from cache.keys import Keys, keys
 from cache.request import Bypass, CacheRequest
 from plugins.response_cache.flight import Flight, Overheard, carrier_of
 from plugins.response_cache.participant import Participant, TryAgain
-from plugins.response_cache.shadow import Shadow
+from plugins.response_cache.shadow import Charge, Shadow, unpaid
 from plugins.response_cache.surfaces import SURFACES, Rendering, Surface, Told
 from plugins.response_cache.telling import tell
 from router.accounts.row import Tokens, tokens_of
@@ -73,7 +73,9 @@ what was not used, the response's id).
 
 
 class ResponseCachePlugin(Interceptor):
-    """Answers from the cache, and keeps answers. ``keepalive`` is in seconds."""
+    """Answers from the cache, and keeps answers. ``keepalive`` is in seconds. ``charge`` is told
+    what its self-check uses.
+    """
 
     name = "response_cache"
 
@@ -84,6 +86,7 @@ class ResponseCachePlugin(Interceptor):
         metrics: CacheMetrics,
         keepalive: float,
         saved: Saved,
+        charge: Charge = unpaid,
     ) -> None:
         assert settings.mode != "off"
         self._saved = saved
@@ -100,7 +103,7 @@ class ResponseCachePlugin(Interceptor):
             sampled=settings.semantic.sampled,
         )
         self._check = settings.semantic.self_check
-        self._shadow = Shadow(cache, self._check.share, metrics)
+        self._shadow = Shadow(cache, self._check.share, metrics, charge=charge)
         self._silent = Generation(Chain(()), _nobody)
         self._flights: dict[str, Flight] = {}
         self._tasks = Tasks()
@@ -325,11 +328,13 @@ def _flight(
 def _captured(surface: Surface, flight: Flight) -> Answer | None:
     """The canonical answer of a call that is over."""
     carrier = flight.carrier
-    final, hidden = None, {}
+    final: dict[str, Any] | None = None
+    hidden: dict[str, str] = {}
     if isinstance(carrier.record, Overheard):
         final, hidden = carrier.record.final, dict(carrier.record.hidden)
-    response = surface.answer(Told(final, flight.body, flight.whole, carrier.usage))
-    return None if response is None else Answer.of_response(response, hidden)
+    model = carrier.served_model or carrier.model or ""
+    told = Told(final, hidden, flight.body, flight.whole, carrier.usage, model)
+    return surface.answer(told)
 
 
 def _id_of(rendering: Rendering) -> str | None:

@@ -7,7 +7,7 @@ often it switches itself off (``cache.selfcheck``).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from cache.agreement import agrees
@@ -16,6 +16,7 @@ from cache.core import ResponseCache
 from cache.embedder import EmbedderError
 from plugins.response_cache.flight import Flight
 from router.errors import RouterError
+from router.exchange import Exchange
 from router.generations import Generation
 from router.plugin import Proceed
 from router.telemetry.cache_metrics import CacheMetrics
@@ -25,7 +26,7 @@ from router.telemetry.tasks import Tasks
 if TYPE_CHECKING:
     from cache.semantic import SemanticTier
 
-__all__ = ["Shadow"]
+__all__ = ["Charge", "Shadow", "unpaid"]
 
 _log = get_logger("plugins.response_cache")
 
@@ -34,8 +35,18 @@ _WORDS: Final = 120
 """So much of an answer is compared: what an embedder takes, and what an answer begins with."""
 
 
+Charge = Callable[[Exchange], Awaitable[None]]
+"""Counts in the budgets what an exchange came to that nothing was held for."""
+
+
+async def unpaid(_: Exchange) -> None:
+    """Where there are no budgets."""
+
+
 class Shadow:
-    """Compares hits with what the model says, in tasks of its own. ``share`` of them."""
+    """Compares hits with what the model says, in tasks of its own. ``share`` of them. ``charge`` is
+    told what that came to: the usage ledger has it, too.
+    """
 
     def __init__(
         self,
@@ -43,11 +54,14 @@ class Shadow:
         share: float,
         metrics: CacheMetrics,
         chance: Callable[[], float] = random.random,
+        *,
+        charge: Charge = unpaid,
     ) -> None:
         self._cache = cache
         self._share = share
         self._metrics = metrics
         self._chance = chance
+        self._charge = charge
         self._tasks = Tasks()
 
     def check(
@@ -82,7 +96,10 @@ class Shadow:
         proceed: Proceed,
     ) -> None:
         try:
-            await proceed(flight.carrier, flight)
+            try:
+                await proceed(flight.carrier, flight)
+            finally:
+                await self._charge(flight.carrier)
             fresh = flight.canonical()
             if fresh is None:
                 return

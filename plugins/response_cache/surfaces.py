@@ -16,11 +16,12 @@ from typing import Any, Final, Protocol
 import orjson
 
 from cache.answer import Answer
-from cache.request import Bypass, CacheRequest, from_chat, from_responses
+from cache.request import Bypass, CacheRequest, from_chat, from_embeddings, from_responses
+from cache.vectors import VectorAnswer
 from plugins.response_cache.flight import Overheard
 from router.drafts import new_draft
 from router.errors import RouterError
-from router.exchange import Exchange, Operation
+from router.exchange import AS_RESPONSES, Exchange, Operation
 from router.translate.draft import Draft
 from router.translate.follow import TERMINAL, ChatFollower, ResponseFollower
 from router.translate.replay import replay
@@ -71,14 +72,16 @@ class Rendering(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a call brought: its final Response object where that is known, its body or its events,
-    and its ``usage`` as a Response has it.
+    """What a call brought: its final Response object where that is known, and what is ``hidden`` of
+    that, its body or its events, its ``usage`` as a Response has it, and the model that answered.
     """
 
     final: dict[str, Any] | None
+    hidden: Mapping[str, str]
     body: bytes
     frames: Sequence[Frame]
     usage: dict[str, Any] | None
+    model: str
 
 
 class Surface(Protocol):
@@ -100,8 +103,8 @@ class Surface(Protocol):
         """How the client is answered for whom the carrier's call is made."""
         ...
 
-    def answer(self, told: Told) -> dict[str, Any] | None:
-        """What was answered, as a Response object; None for what is no complete answer."""
+    def answer(self, told: Told) -> Answer | None:
+        """What was answered; None for what is no complete answer, or none to be given again."""
         ...
 
 
@@ -118,14 +121,13 @@ class _Responses:
     def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
         return _LeadingResponse(exchange, carrier)
 
-    def answer(self, told: Told) -> dict[str, Any] | None:
-        if told.final is not None:
-            return told.final
-        if told.body:
-            return _object(orjson.loads(told.body))
-        if told.frames and told.frames[-1].type == "response.completed":
-            return _object(told.frames[-1].json().get("response"))
-        return None
+    def answer(self, told: Told) -> Answer | None:
+        response = told.final
+        if response is None and told.body:
+            response = _object(orjson.loads(told.body))
+        elif response is None and told.frames and told.frames[-1].type == "response.completed":
+            response = _object(told.frames[-1].json().get("response"))
+        return None if response is None else Answer.of_response(response, told.hidden)
 
 
 class _ResponseRendering:
@@ -223,9 +225,10 @@ class _Chat:
     def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
         return _ChatRendering(exchange)
 
-    def answer(self, told: Told) -> dict[str, Any] | None:
+    def answer(self, told: Told) -> Answer | None:
         sent = told.body or [frame.data for frame in told.frames]
-        return answer_of_chat(sent, usage=told.usage)
+        response = answer_of_chat(sent, usage=told.usage)
+        return None if response is None else Answer.of_response(response, {})
 
 
 class _ChatRendering:
@@ -263,6 +266,52 @@ class _ChatRendering:
         return [Frame("", orjson.dumps(error.envelope()))]
 
 
+class _Embeddings:
+    def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
+        return from_embeddings(body)
+
+    def carried(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
+    def rendering(self, exchange: Exchange) -> Rendering:
+        return _AsItWasSent()
+
+    def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
+        return _AsItWasSent()
+
+    def answer(self, told: Told) -> Answer | None:
+        if not told.body:
+            return None
+        return VectorAnswer.of_body(told.model, told.usage, told.body)
+
+
+class _AsItWasSent:
+    """There is nothing of one client's in it, and it is never a stream."""
+
+    draft: Draft | None = None
+    final: dict[str, Any] | None = None
+    hidden: Mapping[str, str] = {}
+
+    def opening(self) -> list[Frame]:
+        return []
+
+    def replay(self, answer: Answer) -> list[Frame]:
+        return []
+
+    def whole(self, answer: Answer) -> bytes:
+        assert isinstance(answer, VectorAnswer)
+        return answer.body
+
+    def follow(self, batch: Sequence[Frame]) -> list[Frame]:
+        return []
+
+    def follow_whole(self, body: bytes) -> bytes:
+        return body
+
+    def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
+        return []
+
+
 def _told(answer: Answer) -> dict[str, Any]:
     return {
         "model": answer.model,
@@ -278,6 +327,7 @@ def _object(value: Any) -> dict[str, Any] | None:
 
 
 SURFACES: Final[Mapping[Operation, Surface]] = {
-    Operation.RESPONSES: _Responses(),
+    **dict.fromkeys(AS_RESPONSES - {Operation.RUN}, _Responses()),
     Operation.CHAT: _Chat(),
+    **dict.fromkeys((Operation.EMBEDDINGS, Operation.OLLAMA_EMBED), _Embeddings()),
 }

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from router.accounts.row import NANO, Provenance, Row
-from router.exchange import Exchange, Operation
+from router.exchange import GENERATING, Exchange, Operation
 from router.settings.schema import EndpointSettings
 
 __all__ = [
@@ -29,10 +29,12 @@ ERROR: Final = "error.type"
 
 CHAT: Final = "chat"
 OPERATIONS: Final = {
-    Operation.RESPONSES: CHAT,
-    Operation.RUN: CHAT,
-    Operation.CHAT: CHAT,
+    **dict.fromkeys(GENERATING, CHAT),
     Operation.COMPACT: "compact",
+    Operation.COMPLETIONS: "text_completion",
+    Operation.EMBEDDINGS: "embeddings",
+    Operation.OLLAMA_EMBED: "embeddings",
+    Operation.RERANK: "rerank",
     Operation.INPUT_TOKENS: "count_tokens",
 }
 """What is traced, and what it is called."""

@@ -8,6 +8,9 @@ counted there, even when they have become those of a former period by then.
 A request passes where what is spent, what is held, and what it may come to itself are within the
 budget. What costs nothing passes a budget in money, spent or not. Where no price is known, nothing
 can be held or counted: that passes until the budget is spent.
+
+Where there would be room but for what others hold, it is only for the moment that a request does
+not pass (``Squeezed``); else it is until the period ends (``QuotaExceeded``).
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ from typing import Final, NamedTuple
 from router.accounts.key import NO_LIMITS, Budget, Key, budgets_of
 from router.accounts.metering import Standing
 from router.accounts.row import NANO, Tokens
-from router.errors import QuotaExceeded
+from router.errors import QuotaExceeded, RateLimitExceeded
 from router.settings.accounts import Period, TagSettings
 
 __all__ = [
-    "NO_TAGS", "Account", "Line", "Sums", "TagBudgets", "account_at", "accounts_of", "exceeds",
-    "is_limited", "lines_of", "over_budget", "standing_of", "tag_budgets",
+    "NO_TAGS", "Account", "Line", "Squeezed", "Sums", "TagBudgets", "account_at", "accounts_of",
+    "exceeds", "is_limited", "lines_of", "over_budget", "standing_of", "tag_budgets",
 ]  # fmt: skip
 
 TagBudgets = Mapping[str, tuple[Budget, ...]]
@@ -36,6 +39,10 @@ NO_TAGS: Final[TagBudgets] = {}
 
 _DAY: Final = timedelta(days=1)
 _WORDS: Final = {"day": " for today", "week": " for this week", "month": " for this month"}
+
+
+class Squeezed(RateLimitExceeded):
+    """A budget is not spent, but requests that are under way may need what is left of it."""
 
 
 class Account(NamedTuple):
@@ -137,7 +144,7 @@ def exceeds(budget: Budget, sums: Sums, tokens: int, cost: int | None) -> bool:
 
 def over_budget(
     lines: Sequence[Line], sums: Sequence[Sums], tokens: int, cost: int | None, now: float
-) -> QuotaExceeded | None:
+) -> QuotaExceeded | Squeezed | None:
     """Why a request that may come to so much is refused; None where it may pass.
 
     ``sums`` are those of the account of each line. Of several budgets that refuse, that is named
@@ -150,16 +157,21 @@ def over_budget(
     ]
     if not refusing:
         return None
-    line, one = max(refusing, key=lambda pair: _pause(pair[0], pair[1], tokens, cost, now))
-    pause = _pause(line, one, tokens, cost, now)
-    headers = {"Retry-After": str(max(1, ceil(pause)))} if pause != _NEVER else {}
-    if pause == _NEVER:
-        headers["x-should-retry"] = "false"
-    return QuotaExceeded(_message(line, one, tokens, cost), headers=headers)
+    pauses = [_pause(line, one, tokens, cost, now) for line, one in refusing]
+    pause = max(pauses)
+    line, one = refusing[pauses.index(pause)]
+    headers = {"Retry-After": str(ceil(pause))} if pause != _NEVER else {"x-should-retry": "false"}
+    kind = Squeezed if pause == _SOON else QuotaExceeded
+    error = kind(_message(line, one, tokens, cost), headers=headers)
+    whose = "" if line.account.owner.startswith("tag:") else "key"
+    error.limit = f"budget {whose or line.account.owner} {line.account.period}"
+    return error
 
 
 _NEVER: Final = float("inf")
 _SOON: Final = 1.0
+_LATER: Final = 2.0
+"""A budget that is spent is so for longer than one that is squeezed."""
 
 
 def _pause(line: Line, sums: Sums, tokens: int, cost: int | None, now: float) -> float:
@@ -171,7 +183,7 @@ def _pause(line: Line, sums: Sums, tokens: int, cost: int | None, now: float) ->
     if spent < line.budget.most and spent + amount <= line.budget.most:
         return _SOON
     until = line.account.until
-    return _NEVER if until is None else max(_SOON, until - now)
+    return _NEVER if until is None else max(_LATER, until - now)
 
 
 def _message(line: Line, sums: Sums, tokens: int, cost: int | None) -> str:

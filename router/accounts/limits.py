@@ -22,8 +22,8 @@ from router.accounts.key import Key, Limits
 from router.errors import RateLimitExceeded
 
 __all__ = [
-    "HAIR", "Level", "OverLimit", "Rule", "amount_of", "duration", "limit_headers", "most_tokens",
-    "over_limit", "remaining", "rules_of", "wait_of",
+    "HAIR", "Level", "OverLimit", "Rule", "What", "amount_of", "duration", "limit_headers",
+    "most_tokens", "over_limit", "remaining", "rules_of", "wait_of",
 ]  # fmt: skip
 
 HAIR: Final = 1e-6
@@ -32,6 +32,12 @@ HAIR: Final = 1e-6
 _MINUTE: Final = 60.0
 
 What = Literal["requests", "tokens", "concurrent"]
+
+_NAMES: Final[Mapping[What, str]] = {
+    "requests": "requests_per_minute",
+    "tokens": "tokens_per_minute",
+    "concurrent": "concurrent",
+}
 
 
 class Rule(NamedTuple):
@@ -61,14 +67,20 @@ class Level:
 
     def now(self, now: float, most: int) -> float:
         """How much is missing by now, where ``most`` comes back in a minute."""
-        return max(0.0, self.used - max(0.0, now - self.at) * most / _MINUTE)
+        passed = now - self.at
+        left = self.used - passed * most / _MINUTE if passed > 0.0 else self.used
+        return left if left > 0.0 else 0.0
 
     def add(self, now: float, most: int, amount: float) -> float:
         """Take ``amount``, whether it is there or not, or give it back (negative); what is
         missing then.
         """
-        self.used = max(0.0, self.now(now, most) + amount)
+        return self.put(now, self.now(now, most) + amount)
+
+    def put(self, now: float, used: float) -> float:
+        """So much is missing then: nothing, where it is negative."""
         self.at = now
+        self.used = used if used > 0.0 else 0.0
         return self.used
 
 
@@ -150,6 +162,8 @@ def over_limit(rules: Sequence[Rule], used: Sequence[float], tokens: int) -> Ove
         message = _message(rule, left, tokens, seconds)
     error = OverLimit(message, headers=headers)
     error.which = rule.what
+    name = _NAMES[rule.what]
+    error.limit = name if rule.pattern is None else f"{name} {rule.pattern}"
     return error
 
 
@@ -175,21 +189,32 @@ def _whose(rule: Rule) -> str:
 
 def limit_headers(rules: Sequence[Rule], used: Sequence[float]) -> dict[str, str]:
     """OpenAI's ``x-ratelimit-*``, each kind of the rule that leaves the least."""
-    tightest: dict[str, tuple[int, float, int]] = {}
+    tightest: dict[What, tuple[int, float, int]] = {}
     for rule, missing in zip(rules, used, strict=True):
-        if rule.what == "concurrent":
+        what = rule.what
+        if what == "concurrent":
             continue
-        full = missing * _MINUTE / rule.most
-        standing = (remaining(rule, missing), -full, rule.most)
-        tightest[rule.what] = min(standing, tightest.get(rule.what, standing))
+        most = rule.most
+        standing = (remaining(rule, missing), -missing * _MINUTE / most, most)
+        if what not in tightest or standing < tightest[what]:
+            tightest[what] = standing
     headers = {}
     for what, (left, full, most) in tightest.items():
-        headers[f"x-ratelimit-limit-{what}"] = str(most)
-        headers[f"x-ratelimit-remaining-{what}"] = str(left)
-        headers[f"x-ratelimit-reset-{what}"] = duration(-full)
+        limit, rest, reset = _HEADERS[what]
+        headers[limit] = str(most)
+        headers[rest] = str(left)
+        headers[reset] = duration(-full)
     return headers
 
 
+_HEADERS: Final[Mapping[What, tuple[str, str, str]]] = {
+    what: (
+        f"x-ratelimit-limit-{what}",
+        f"x-ratelimit-remaining-{what}",
+        f"x-ratelimit-reset-{what}",
+    )
+    for what in ("requests", "tokens")
+}
 _UNITS: Final[Mapping[str, int]] = {"h": 3_600_000, "m": 60_000}
 
 

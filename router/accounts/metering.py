@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from router.accounts.key import Budget, Key
+from router.accounts.limits import What
 from router.accounts.row import Tokens
 
 __all__ = ["Demand", "Hold", "Meter", "Standing"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Demand:
     """What one request may come to: ``tokens`` and ``cost`` (nano-USD) are what is reserved for it
     until it is over.
 
     ``cost`` is 0 for what costs nothing, and None where no price is known: then nothing can be
-    reserved, and the request passes as long as its budgets in money are not spent.
+    reserved, and the request passes as long as its budgets in money are not spent. ``spares`` is a
+    kind of limit that does not apply to it.
     """
 
     request: str
@@ -26,6 +28,7 @@ class Demand:
     model: str
     tokens: int
     cost: int | None
+    spares: What | None = None
 
 
 class Hold(Protocol):
@@ -50,9 +53,19 @@ class Standing:
 class Meter(Protocol):
     """Counts what keys and tags use. Every wait on something outside has a deadline. ``instant``:
     to settle takes no wait.
+
+    ``uncounted`` is how many requests passed although the store was away, ``unbudgeted`` how many
+    did without regard to a budget, since the usage ledger did not tell what was spent of it.
     """
 
     instant: bool
+    uncounted: int
+    unbudgeted: int
+
+    @property
+    def up(self) -> bool:
+        """Whether the store answers."""
+        ...
 
     async def hold(self, demand: Demand) -> Hold:
         """Reserve what the request may come to.
@@ -68,10 +81,8 @@ class Meter(Protocol):
         """
         ...
 
-    async def charge(self, key: Key, model: str, tokens: Tokens, cost: int) -> None:
-        """Count what was used without a reservation, or after it was settled. Raises nothing, as
-        ``settle``.
-        """
+    async def charge(self, key: Key, tokens: Tokens, cost: int) -> None:
+        """Count in the budgets what was used without a hold. Raises nothing, as ``settle``."""
         ...
 
     async def standing(self, key: Key) -> Sequence[Standing]:

@@ -105,7 +105,10 @@ class Spent:
         end = row.at + row.duration
         self.seconds += max(0.0, end - max(row.at, self._until))
         self._until = max(self._until, end)
-        self.tokens = Tokens(*map(sum, zip(self.tokens, row.tokens, strict=True)))
+        if self.tokens is NO_TOKENS:
+            self.tokens = row.tokens
+        else:
+            self.tokens = Tokens(*map(sum, zip(self.tokens, row.tokens, strict=True)))
         if row.cost is not None:
             self.cost += row.cost
         elif row.tokens.total:
@@ -118,13 +121,12 @@ def tokens_of(usage: dict[str, Any] | None) -> Tokens:
         return NO_TOKENS
     inputs, outputs = usage.get("input_tokens_details"), usage.get("output_tokens_details")
     return Tokens(
-        _count(usage, "input_tokens"),
-        _count(inputs, "cached_tokens"),
-        _count(usage, "output_tokens"),
-        _count(outputs, "reasoning_tokens"),
+        _count(usage.get("input_tokens")),
+        _count(inputs.get("cached_tokens")) if type(inputs) is dict else 0,
+        _count(usage.get("output_tokens")),
+        _count(outputs.get("reasoning_tokens")) if type(outputs) is dict else 0,
     )
 
 
-def _count(counts: Any, name: str) -> int:
-    value = counts.get(name) if type(counts) is dict else None
+def _count(value: Any) -> int:
     return value if type(value) is int and 0 <= value <= _MOST else 0

@@ -150,8 +150,8 @@ def _entries(body: Mapping[str, Any], limit: int) -> Iterator[tuple[str, list[st
 def _listed(given: Any, speaker: str, limit: int) -> Iterator[tuple[str, list[str]]]:
     if type(given) is str:
         yield speaker, [given]
-    if type(given) is not list:
-        return
+    if type(given) is not list or (given and type(given[0]) is not dict):
+        return  # several texts, or tokens: not the beginning of anything
     for item in islice(given, limit):
         kind = role = None
         if type(item) is dict:

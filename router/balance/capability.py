@@ -134,7 +134,9 @@ def too_long(body: Mapping[str, Any], model: str, tokens: int, context: int) -> 
         f"The request has about {tokens} tokens; the largest context for '{model[:_SHOWN]}' is "
         f"{context}."
     )
-    return Unmet(message, "messages" if _is_chat(body) else "input")
+    if _is_chat(body):
+        return Unmet(message, "messages")
+    return Unmet(message, "prompt" if isinstance(body.get("prompt"), str | list) else "input")
 
 
 def _stated(capabilities: Mapping[str, Capabilities], model: str, field: str) -> Any:

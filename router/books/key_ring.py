@@ -34,7 +34,6 @@ class Ring:
         self._virtual = virtual
         self._names: dict[str, Key] = {}
         self._keys: dict[bytes, tuple[bytes, Key]] = {}
-        self._warned: set[str] = set()
         for one in configured:
             digest, key = self._digest(one.key.get_secret_value()), key_of(one)
             self._keys[digest] = (digest, key)
@@ -43,18 +42,25 @@ class Ring:
     def __repr__(self) -> str:
         return f"Ring({len(self._keys)} configured keys)"
 
-    def warn_if_open(self) -> None:
-        """Say so where nobody is asked for a key although there are virtual ones.
+    def warn(self) -> None:
+        """Say so where virtual keys do not count: they are displaced by configured ones, or nobody
+        is asked for a key.
 
         It is the configuration alone that closes a router: what is in a database, which may be
         away, does not decide who gets in.
         """
-        if not self._keys and self._virtual is not None and len(self._virtual):
+        if self._virtual is None:
+            return
+        if not self._keys and len(self._virtual):
             _log.warning(
                 "open to everybody on this machine: auth.keys is empty, so that virtual keys "
                 "do not count",
                 virtual_keys=len(self._virtual),
             )
+        self._virtual.displaced.intersection_update(self._names)
+        for name in self._names:
+            if name in self._virtual:
+                self._warn_of(name, self._virtual)
 
     async def find(self, presented: str, now: float) -> Key | None:
         """See ``KeyRing.find``."""
@@ -66,7 +72,7 @@ class Ring:
             return None
         found = await self._virtual.find(presented, now)
         if found is not None and found.name in self._names:
-            self._warn_of(found.name)
+            self._warn_of(found.name, self._virtual)
             return None
         return found
 
@@ -81,9 +87,10 @@ class Ring:
             return key
         return await self._virtual.named(name)
 
-    def _warn_of(self, name: str) -> None:
-        if name not in self._warned:
-            self._warned.add(name)
+    @staticmethod
+    def _warn_of(name: str, virtual: VirtualKeys) -> None:
+        if name not in virtual.displaced:
+            virtual.displaced.add(name)
             _log.warning("a virtual key has the name of a configured one: refused", key=name)
 
     def _digest(self, key: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -11,10 +11,14 @@ from pydantic import ValidationError
 
 from router.accounts.key import Key, budgets_of, limits_of, model_limits_of
 from router.accounts.row import NANO
+from router.books.key_fields import check_fields, path_of, unknown
 from router.errors import InvalidRequest
-from router.settings.accounts import KeySpec
+from router.settings.accounts import KeySpec, repeated_in, unknown_endpoints
+from router.settings.words import in_words
 
-__all__ = ["key_from", "load_spec", "merged", "parse_spec", "shown_spec", "stored_spec"]
+__all__ = [
+    "changed_spec", "key_from", "load_spec", "merged", "parse_spec", "shown_spec", "stored_spec",
+]  # fmt: skip
 
 _MOST_BYTES: Final = 8 * 1024
 _MOST: Final = 2**53
@@ -22,31 +26,51 @@ _MOST: Final = 2**53
 
 _DEPTH: Final = 3
 _SHOWN: Final = 200
-_CODES: Final = {"extra_forbidden": "unknown_parameter", "missing": "missing_required_parameter"}
 
 
-def parse_spec(fields: Mapping[str, Any]) -> KeySpec:
-    """The spec with these fields, as they are in JSON; raises InvalidRequest with the field."""
+def parse_spec(fields: Mapping[str, Any], endpoints: Sequence[str] | None = None) -> KeySpec:
+    """The spec with these fields, as they are in JSON; raises InvalidRequest with the field.
+
+    ``endpoints`` are the names of those that there are; None where they are not known.
+    """
+    return changed_spec(KeySpec(), fields, endpoints)
+
+
+def changed_spec(
+    spec: KeySpec, changes: Mapping[str, Any], endpoints: Sequence[str] | None = None
+) -> KeySpec:
+    """The spec with these fields changed, as ``merged``; raises InvalidRequest with the field.
+
+    Endpoints that the spec has already need not be there any more.
+    """
+    check_fields(changes)
     try:
-        spec = KeySpec.model_validate(dict(fields))
+        new = KeySpec.model_validate(merged(spec, changes))
     except ValidationError as exc:
         fault = exc.errors(include_input=False, include_url=False)[0]
-        steps = [str(step) for step in fault["loc"] if step != "[key]"]
-        param = ".".join(steps)[:_SHOWN]
-        code = _CODES.get(fault["type"], "invalid_value")
-        if code == "unknown_parameter":
-            raise InvalidRequest(f"Unknown parameter: '{param}'.", code=code, param=param) from None
-        raise InvalidRequest(
-            f"Invalid '{param}': {fault['msg']}.", code=code, param=param or None
-        ) from None
-    _check_size(spec)
-    return spec
+        param = path_of([step for step in fault["loc"] if step != "[key]"])
+        if fault["type"] == "extra_forbidden":
+            raise unknown(param) from None
+        raise _invalid(param, in_words(fault)) from None
+    faults = [*repeated_in(new)]
+    if endpoints is not None and "endpoints" in changes:
+        faults += unknown_endpoints(new.endpoints or (), endpoints)
+    for place, message in faults:
+        raise _invalid(path_of(place), message)
+    _check_size(new)
+    return new
+
+
+def _invalid(param: str, what: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid '{param}': {what}.", code="invalid_value", param=param[:_SHOWN] or None
+    )
 
 
 def _check_size(spec: KeySpec) -> None:
     numbers: dict[str, float] = {"priority": spec.priority}
     for index, budget in enumerate(spec.budgets):
-        numbers[f"budgets.{index}"] = (budget.usd or 0.0) * NANO + (budget.tokens or 0)
+        numbers[f"budgets[{index}]"] = (budget.usd or 0.0) * NANO + (budget.tokens or 0)
     numbers |= {f"limits.{field}": number or 0 for field, number in spec.limits}
     for pattern, limits in spec.model_limits.items():
         numbers |= {f"model_limits.{pattern}.{field}": number or 0 for field, number in limits}
@@ -64,8 +88,7 @@ def _check_size(spec: KeySpec) -> None:
 
 
 def _too_large(param: str) -> InvalidRequest:
-    shown = param[:_SHOWN]
-    return InvalidRequest(f"Invalid '{shown}': too large.", code="invalid_value", param=shown)
+    return _invalid(param[:_SHOWN], "is too large")
 
 
 def _seconds(spec: KeySpec) -> float | None:

@@ -13,14 +13,14 @@ import hashlib
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from router.accounts.key import ANYBODY
-from router.books.key_spec import load_spec, merged, parse_spec, stored_spec
+from router.books.key_spec import changed_spec, load_spec, parse_spec, stored_spec
 from router.errors import Conflict, InvalidRequest, NotFound
 from router.settings.accounts import KeySpec
 from router.settings.values import KeyName
@@ -167,9 +167,15 @@ class KeyStore:
         self.changed: Callable[[str], None] = lambda name: None
 
     async def create(
-        self, name: str, spec: Mapping[str, Any], *, reserved: Collection[str] = ()
+        self,
+        name: str,
+        spec: Mapping[str, Any],
+        *,
+        reserved: Collection[str] = (),
+        endpoints: Sequence[str] | None = None,
     ) -> Issued:
-        """A new key; ``spec`` are fields of KeySpec, as in JSON.
+        """A new key; ``spec`` are fields of KeySpec, as in JSON, and ``endpoints`` the names that
+        it may refer to, None for any.
 
         Raises InvalidRequest with the field at fault, Conflict for a name that is or was
         another key's, or is one of ``reserved``, those of the configuration.
@@ -178,7 +184,7 @@ class KeyStore:
         if name == ANYBODY.name or name in reserved:
             owner = "who calls without a key" if name == ANYBODY.name else "a configured key"
             raise Conflict(f"'{name}' is the name of {owner}.", code="name_taken", param="name")
-        checked = parse_spec(spec)
+        checked = parse_spec(spec, endpoints)
         if checked.expires is not None and checked.expires.timestamp() <= time.time():
             raise InvalidRequest(
                 "Invalid 'expires': is in the past.", code="invalid_value", param="expires"
@@ -210,7 +216,9 @@ class KeyStore:
         rows = await self._database.read(_PAGE, after=after, limit=limit)
         return [_stored(KeyRow(*row)) for row in rows]
 
-    async def update(self, name: str, changes: Mapping[str, Any]) -> StoredKey:
+    async def update(
+        self, name: str, changes: Mapping[str, Any], *, endpoints: Sequence[str] | None = None
+    ) -> StoredKey:
         """Change these fields of KeySpec, the others stay; null is as if it was never given.
 
         Raises NotFound, Conflict for a revoked key, InvalidRequest with the field at fault.
@@ -224,7 +232,7 @@ class KeyStore:
                     "changed by this one.",
                     code="unreadable_key",
                 )
-            changed = _spec_row(parse_spec(merged(spec, changes)))
+            changed = _spec_row(changed_spec(spec, changes, endpoints))
             step = Step(_UPDATE, ({"name": name, "seen": row.changed_at, **changed},), guard=True)
             if await self._database.write(step):
                 return await self._after(name)

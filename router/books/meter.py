@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Final, Literal
 
@@ -50,17 +51,58 @@ class _Account(Sums):
         self.used = used
 
 
+@dataclass(slots=True)
+class _Gauge:
+    """How a limit stands: how much of a minute's worth is missing, or how many are under way."""
+
+    most: int
+    level: Level
+    under_way: int = 0
+
+    def used(self, rule: Rule, moment: float) -> float:
+        if rule.what == "concurrent":
+            return self.under_way
+        return self.level.now(moment, rule.most)
+
+    def put(self, rule: Rule, moment: float, used: float) -> float:
+        """So much is used then; how much that comes to."""
+        if rule.what == "concurrent":
+            self.under_way = int(used)
+            return used
+        self.most = rule.most
+        return self.level.put(moment, used)
+
+
+class _Terms:
+    """What limits a key for a model, found once: in force from ``begin`` until ``end``, when the
+    first period of its budgets does. ``sums`` are those of the accounts of ``lines``, once all are
+    known, and ``accounts`` each of them once.
+    """
+
+    __slots__ = ("accounts", "begin", "end", "gauges", "key", "lines", "rules", "sums", "tags")
+
+    def __init__(self, key: Key, tags: TagBudgets, now: float, rules: tuple[Rule, ...]) -> None:
+        self.key = key
+        self.tags = tags
+        self.rules = rules
+        self.gauges: tuple[_Gauge, ...] = ()
+        self.lines = lines_of(key, tags, now)
+        self.sums: tuple[_Account, ...] | None = None if self.lines else ()
+        self.accounts: tuple[_Account, ...] = ()
+        self.begin = now
+        self.end = min((line.account.until or inf for line in self.lines), default=inf)
+
+
 class _Hold:
     """Implements ``router.accounts.metering.Hold``."""
 
-    __slots__ = ("accounts", "cost", "headers", "rules", "settled", "tokens")
+    __slots__ = ("accounts", "cost", "gauges", "headers", "rules", "settled", "tokens")
 
-    def __init__(
-        self, demand: Demand, rules: tuple[Rule, ...], accounts: tuple[_Account, ...]
-    ) -> None:
+    def __init__(self, demand: Demand, terms: _Terms, accounts: tuple[_Account, ...]) -> None:
         self.tokens = demand.tokens
         self.cost = demand.cost or 0
-        self.rules = rules
+        self.rules = terms.rules
+        self.gauges = terms.gauges
         self.accounts = accounts
         self.headers: dict[str, str] = {}
         self.settled = False
@@ -75,6 +117,7 @@ class MemoryMeter:
     """
 
     instant = True
+    up = True
 
     def __init__(
         self,
@@ -87,22 +130,21 @@ class MemoryMeter:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tags = tags
+        self.uncounted = self.unbudgeted = 0
         self._on_down = on_down
         self._clock = clock
         self._monotonic = monotonic
         self._opening = Opening(
             lambda account: spent(account.owner, account.since), timeout, monotonic
         )
-        self._levels: dict[str, tuple[Level, int]] = {}
-        self._under_way: dict[str, int] = {}
+        self._gauges: dict[str, _Gauge] = {}
         self._accounts: dict[Account, _Account] = {}
         self._sweep_at = _SWEEP_EVERY
-        self._rules_known: dict[tuple[str, str], tuple[Key, tuple[Rule, ...]]] = {}
-        self._lines_known: dict[str, tuple[Key, TagBudgets, float, float, tuple[Line, ...]]] = {}
+        self._terms_known: dict[tuple[str, str], _Terms] = {}
 
     def __len__(self) -> int:
         """How many entries its tables have."""
-        return len(self._levels) + len(self._under_way) + len(self._accounts)
+        return len(self._gauges) + len(self._accounts)
 
     async def start(self) -> None:
         """Make ready; there is nothing to do."""
@@ -113,34 +155,44 @@ class MemoryMeter:
 
     async def hold(self, demand: Demand) -> Hold:
         """See ``Meter.hold``."""
-        rules = self._rules(demand.key, demand.model)
-        lines = self._lines(demand.key)
-        while lines and not self._opened(lines):
-            missing = await self._open(lines)
+        terms = self._terms(demand)
+        while terms.sums is None:
+            missing = await self._open(terms.lines)
             if missing and self._on_down == "fail_closed":
                 raise unavailable("the usage ledger does not answer")
-            # A period may have ended meanwhile.
-            lines = tuple(line for line in self._lines(demand.key) if line.account not in missing)
-        return self._hold(demand, rules, lines)
+            terms = self._terms(demand)  # a period may have ended meanwhile
+            known = tuple(line for line in terms.lines if line.account not in missing)
+            if missing and self._opened(known):
+                sums = tuple(self._accounts[line.account] for line in known)
+                hold = self._hold(demand, terms, known, sums)
+                self.unbudgeted += 1
+                return hold
+        return self._hold(demand, terms, terms.lines, terms.sums)
 
-    def _hold(self, demand: Demand, rules: tuple[Rule, ...], lines: tuple[Line, ...]) -> Hold:
+    def _hold(
+        self, demand: Demand, terms: _Terms, lines: Sequence[Line], sums: Sequence[_Account]
+    ) -> Hold:
         now, moment = self._clock(), self._monotonic()
-        sums = [self._accounts[line.account] for line in lines]
         refusal = over_budget(lines, sums, demand.tokens, demand.cost, now)
         if refusal is not None:
             raise refusal
-        used = [self._used(rule, moment) for rule in rules]
-        over = over_limit(rules, used, demand.tokens)
+        both = [*zip(terms.rules, terms.gauges, strict=True)]
+        used = [gauge.used(rule, moment) for rule, gauge in both]
+        over = over_limit(terms.rules, used, demand.tokens)
         if over is not None:
             raise over
-        hold = _Hold(demand, rules, tuple(self._accounts[a] for a in accounts_of(lines)))
-        for account in hold.accounts:
+        accounts = (
+            terms.accounts if sums is terms.sums else tuple({id(s): s for s in sums}.values())
+        )
+        hold = _Hold(demand, terms, accounts)
+        for account in accounts:
             account.hold(hold.tokens, hold.cost)
             account.used = now
-        taken = [self._take(rule, moment, amount_of(rule, hold.tokens)) for rule in rules]
-        hold.headers = limit_headers(rules, taken)
-        if len(self) >= self._sweep_at:
-            self._sweep(now, moment)
+        taken = [
+            gauge.put(rule, moment, before + amount_of(rule, hold.tokens))
+            for (rule, gauge), before in zip(both, used, strict=True)
+        ]
+        hold.headers = limit_headers(terms.rules, taken)
         return hold
 
     async def settle(self, hold: Hold, tokens: Tokens, cost: int) -> None:
@@ -153,18 +205,16 @@ class MemoryMeter:
             account.hold(-hold.tokens, -hold.cost)
             account.spend(tokens, cost)
         moment = self._monotonic()
-        for rule in hold.rules:
+        for rule, gauge in zip(hold.rules, hold.gauges, strict=True):
             if rule.what == "tokens":
-                self._take(rule, moment, tokens.total - hold.tokens)
+                # A sweep may have dropped it, when all of what was held had come back.
+                level = self._gauges.setdefault(rule.id, gauge).level
+                level.add(moment, rule.most, tokens.total - hold.tokens)
             elif rule.what == "concurrent":
-                self._take(rule, moment, -1)
+                gauge.under_way -= 1
 
-    async def charge(self, key: Key, model: str, tokens: Tokens, cost: int) -> None:
+    async def charge(self, key: Key, tokens: Tokens, cost: int) -> None:
         """See ``Meter.charge``. An account that is not counted here yet gets it from the ledger."""
-        moment = self._monotonic()
-        for rule in rules_of(key, model):
-            if rule.what == "tokens":
-                self._take(rule, moment, tokens.total)
         for account in accounts_of(lines_of(key, self.tags, self._clock())):
             if (counted := self._accounts.get(account)) is not None:
                 counted.spend(tokens, cost)
@@ -190,57 +240,45 @@ class MemoryMeter:
                 self._accounts.setdefault(account, _Account(answer, now))
         return {one for one, answer in zip(asked, answers, strict=True) if answer is None}
 
-    def _rules(self, key: Key, model: str) -> tuple[Rule, ...]:
-        """``rules_of``, remembered: the same few are asked for over and over."""
-        known = self._rules_known.get((key.name, model))
-        if known is None or known[0] is not key:
-            if len(self._rules_known) >= _MOST_KNOWN:
-                self._rules_known.clear()
-            known = self._rules_known[key.name, model] = key, rules_of(key, model)
-        return known[1]
+    def _terms(self, demand: Demand) -> _Terms:
+        """What limits the request, remembered: the same few are asked for over and over."""
+        key, now = demand.key, self._clock()
+        name = (key.name, demand.model)
+        terms = self._terms_known.get(name)
+        if (
+            terms is None
+            or demand.spares is not None
+            or terms.key is not key
+            or terms.tags is not self.tags
+            or not terms.begin <= now < terms.end
+        ):
+            rules = rules_of(key, demand.model)
+            rules = tuple(rule for rule in rules if rule.what != demand.spares)
+            terms = self._found(_Terms(key, self.tags, now, rules))
+            if demand.spares is None:
+                if len(self._terms_known) >= _MOST_KNOWN:
+                    self._terms_known.clear()
+                self._terms_known[name] = terms
+        if terms.sums is None and self._opened(terms.lines):
+            terms.sums = tuple(self._accounts[line.account] for line in terms.lines)
+            terms.accounts = tuple(self._accounts[one] for one in accounts_of(terms.lines))
+        return terms
 
-    def _lines(self, key: Key) -> tuple[Line, ...]:
-        """``lines_of``, remembered until the first of their periods ends."""
-        if not (key.budgets or key.tags):
-            return ()
-        now = self._clock()
-        known = self._lines_known.get(key.name)
-        if known is not None:
-            same, tags, begin, end, lines = known
-            if same is key and tags is self.tags and begin <= now < end:
-                return lines
-        if len(self._lines_known) >= _MOST_KNOWN:
-            self._lines_known.clear()
-        lines = lines_of(key, self.tags, now)
-        end = min((line.account.until or inf for line in lines), default=inf)
-        self._lines_known[key.name] = key, self.tags, now, end, lines
-        return lines
-
-    def _used(self, rule: Rule, moment: float) -> float:
-        if rule.what == "concurrent":
-            return self._under_way.get(rule.id, 0)
-        entry = self._levels.get(rule.id)
-        return entry[0].now(moment, rule.most) if entry is not None else 0.0
-
-    def _take(self, rule: Rule, moment: float, amount: int) -> float:
-        """What is missing then, or how many are under way."""
-        if rule.what == "concurrent":
-            under_way = self._under_way.get(rule.id, 0) + amount
-            if under_way > 0:
-                self._under_way[rule.id] = under_way
-            else:
-                self._under_way.pop(rule.id, None)
-            return under_way
-        level = self._levels.get(rule.id, (Level(), 0))[0]
-        self._levels[rule.id] = level, rule.most
-        return level.add(moment, rule.most, amount)
+    def _found(self, terms: _Terms) -> _Terms:
+        """The same, with its gauges."""
+        if len(self) >= self._sweep_at:
+            self._sweep(self._clock(), self._monotonic())
+        terms.gauges = tuple(
+            self._gauges.setdefault(rule.id, _Gauge(rule.most, Level())) for rule in terms.rules
+        )
+        return terms
 
     def _sweep(self, now: float, moment: float) -> None:
         """Drop what says nothing any more, and what the ledger can tell as well."""
-        self._levels = {
-            ident: (level, most)
-            for ident, (level, most) in self._levels.items()
-            if level.now(moment, most) > 0.0
+        self._gauges = {
+            ident: gauge
+            for ident, gauge in self._gauges.items()
+            if gauge.under_way or gauge.level.now(moment, gauge.most) > 0.0
         }
         self._accounts = {
             account: sums
@@ -248,4 +286,5 @@ class MemoryMeter:
             if (account.until is None or now < account.until)
             and (sums.held_tokens or sums.held_cost or now - sums.used < _IDLE_SECONDS)
         }
+        self._terms_known.clear()  # they know what was dropped
         self._sweep_at = 2 * len(self) + _SWEEP_EVERY

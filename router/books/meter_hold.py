@@ -11,7 +11,10 @@ from router.accounts.budgets import Account
 from router.accounts.limits import Rule
 from router.accounts.row import Tokens
 
-__all__ = ["RedisHold", "Settlement", "Untold", "account_names"]
+__all__ = ["ROOM", "RedisHold", "Settlement", "Untold", "account_names"]
+
+ROOM: Final = "room"
+"""The name of the key that says whether Redis can be written to."""
 
 _MOST: Final = 10_000
 _DONE_MS: Final = 300_000

@@ -98,12 +98,12 @@ class Link:
                 raise Away(sent=False)
             return await self._run(script, keys, ask, self._timeout, probe=False)
 
-    async def probe(self, script: Script) -> bool:
-        """Whether Redis answers again, asked with a script that needs nothing."""
+    async def probe(self, script: Script, keys: Sequence[str]) -> bool:
+        """Whether Redis answers again, asked with a script that needs nothing but these keys."""
         if not self._breaker.begin_probe():
             return False
         try:
-            await self._run(script, (), {}, max(self._timeout, _PROBE_SECONDS), probe=True)
+            await self._run(script, keys, {}, max(self._timeout, _PROBE_SECONDS), probe=True)
         except Away:
             return False
         except asyncio.CancelledError:

@@ -37,7 +37,7 @@ from router.accounts.limits import (
 from router.accounts.metering import Demand, Hold, Standing
 from router.accounts.row import NO_TOKENS, Tokens
 from router.books.meter import OnDown
-from router.books.meter_hold import RedisHold, Settlement, Untold, account_names
+from router.books.meter_hold import ROOM, RedisHold, Settlement, Untold, account_names
 from router.books.meter_link import Away, Link
 from router.books.meter_scripts import CHECK, HOLD, OPEN, RENEW, SETTLE, Script
 from router.books.opening import Opening, Spent, unavailable
@@ -66,7 +66,6 @@ class RedisMeter:
     has ``timeout``. What a router holds that was killed is given back after ``lease``. All are in
     seconds. ``tags`` may be replaced at any time, by those of another configuration.
 
-    ``uncounted`` is how many requests passed uncounted.
     """
 
     instant = False
@@ -85,7 +84,7 @@ class RedisMeter:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.tags = tags
-        self.uncounted = 0
+        self.uncounted = self.unbudgeted = 0
         self._told = 0
         self._on_down = on_down
         self._lease = lease
@@ -122,7 +121,7 @@ class RedisMeter:
         find that out again.
         """
         try:
-            await self._run(CHECK, (), {})
+            await self._run(CHECK, [ROOM], {})
         except Away:
             _log.warning(
                 "limits cannot be counted yet", redis=self._link.name, error=self._link.why
@@ -143,17 +142,22 @@ class RedisMeter:
     async def hold(self, demand: Demand) -> Hold:
         """See ``Meter.hold``."""
         rules = rules_of(demand.key, demand.model)
+        if demand.spares is not None:
+            rules = tuple(rule for rule in rules if rule.what != demand.spares)
         hold = RedisHold(rules, demand.tokens, demand.cost or 0)
         unknown: set[Account] = set()
         for _ in range(_TRIES):
             lines = self._lines(demand.key, unknown)
             hold.accounts = accounts_of(lines)
             if not (rules or lines):
+                self.unbudgeted += bool(unknown)
                 return hold
             try:
                 answer = await self._ask(hold, demand, lines)
                 if answer[0] != b"missing":
-                    return self._held(hold, demand, lines, answer)
+                    held = self._held(hold, demand, lines, answer)
+                    self.unbudgeted += bool(unknown)
+                    return held
                 unknown |= await self._open([hold.accounts[int(n) - 1] for n in answer[1:]])
             except Away as away:
                 return self._not_held(hold, sent=away.sent)
@@ -230,13 +234,12 @@ class RedisMeter:
         self._running.pop(hold.id, None)
         await self._tell(hold.settlement(tokens, cost, self._clock()))
 
-    async def charge(self, key: Key, model: str, tokens: Tokens, cost: int) -> None:
+    async def charge(self, key: Key, tokens: Tokens, cost: int) -> None:
         """See ``Meter.charge``. An account that is not counted there yet gets it from the
         ledger.
         """
-        hold = RedisHold(rules_of(key, model), 0, 0)
+        hold = RedisHold((), 0, 0)
         hold.accounts = accounts_of(lines_of(key, self.tags, self._clock()))
-        hold.sure = True
         await self._tell(hold.settlement(tokens, cost, self._clock()))
 
     async def standing(self, key: Key) -> Sequence[Standing]:
@@ -247,7 +250,7 @@ class RedisMeter:
                 return []
             accounts = accounts_of(lines)
             try:
-                answer = await self._run(CHECK, account_names(accounts), {})
+                answer = await self._run(CHECK, [ROOM, *account_names(accounts)], {})
                 if answer[0] == b"yes":
                     sums = _sums(accounts, answer[1:])
                     return [standing_of(line, sums[line.account]) for line in lines]
@@ -313,7 +316,7 @@ class RedisMeter:
         """Look for Redis while it is away, renew leases, tell what could not be told."""
         while True:
             await self._pause()
-            if not self._link.up and not await self._link.probe(CHECK):
+            if not self._link.up and not await self._link.probe(CHECK, [self._link.key(ROOM)]):
                 continue
             try:
                 await self._renew()

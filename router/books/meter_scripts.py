@@ -8,11 +8,16 @@ All keys of one Redis share one hash tag, so that one node of a cluster holds th
                     the ledger was asked what was spent before (``from``, ms)
     leases ACCOUNT  sorted set: what is held, as ``TOKENS COST ID``, by the end of its lease (ms)
     done ID         what was settled: it is not settled again, nor held any more
+    room            nothing, ever: whether it could be written is what is asked
 
 What a router holds is given back by itself when its lease ends, since a router that was killed
 does not do it; while it runs, a router renews its leases. Time is that of Redis.
 
 Every script has one argument, JSON. Numbers go back as texts: Lua would round them.
+
+The first write of every script is one that a Redis that is full refuses, and so does the whole
+script: what can be held there can be settled there, and where nothing can be settled, nothing is
+held or refused.
 """
 
 from __future__ import annotations
@@ -47,6 +52,7 @@ local function set_level(key, most, used)
   redis.call('HSET', key, 'used', exact(used), 'at', whole(now))
   redis.call('PEXPIRE', key, whole(math.ceil(used * 60000 / most) + 1000))
 end
+local function check_room(key) redis.call('SETRANGE', key, 0, '') end
 local function parts(member)
   local tokens, cost = string.match(member, '^(%d+) (%d+) ')
   return tokens or '0', cost or '0'
@@ -83,6 +89,7 @@ HOLD: Final = Script(
     _BEGIN,
     _SUMS,
     """
+check_room(KEYS[1])
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'no'} end
 local levels, slots = #ask.levels, #ask.slots
 local first = 1 + levels + slots
@@ -208,16 +215,18 @@ CHECK: Final = Script(
     _BEGIN,
     _SUMS,
     """
-local none = missing(0, #KEYS / 2)
+check_room(KEYS[1])
+local none = missing(1, (#KEYS - 1) / 2)
 if #none > 0 then return {'missing', unpack(none)} end
 local answer = {'yes'}
-for place = 1, #KEYS, 2 do
+for place = 2, #KEYS, 2 do
   for _, sum in ipairs(read(KEYS[place], KEYS[place + 1])) do answer[#answer + 1] = sum end
 end
 return answer
 """,
 )
-"""The sums of accounts. Keys: sums and leases of each."""
+"""The sums of accounts, where there is room to count more. Keys: ``room``; sums and leases of each.
+"""
 
 RENEW: Final = Script(
     _BEGIN,

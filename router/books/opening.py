@@ -26,10 +26,12 @@ _LEFT_ALONE: Final = 1.0
 
 def unavailable(why: str) -> LimitsUnavailable:
     """The refusal of a request that cannot be counted."""
-    return LimitsUnavailable(
+    error = LimitsUnavailable(
         f"What the key may use cannot be told at the moment: {why}. Try again.",
         headers={"Retry-After": "1"},
     )
+    error.limit = "unavailable"
+    return error
 
 
 Look = Callable[[Account], Awaitable[tuple[int, int]]]

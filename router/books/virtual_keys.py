@@ -45,7 +45,8 @@ class VirtualKeys:
     """Finds virtual keys by their secrets and names.
 
     ``every`` is how often the database is asked for changes, in seconds; at most ``most`` keys are
-    held, others are looked up each time. ``clock`` is monotonic, in seconds.
+    held, others are looked up each time. ``clock`` is monotonic, in seconds. ``displaced`` are the
+    names that configured keys have taken, as far as that was told.
     """
 
     def __init__(
@@ -68,11 +69,16 @@ class VirtualKeys:
         self._looks = 0
         self._full = False
         self._tasks = Tasks()
+        self.displaced: set[str] = set()
         store.changed = self.forget
 
     def __len__(self) -> int:
         """How many are held."""
         return len(self._names)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether one of this name is held."""
+        return name in self._names
 
     async def start(self) -> None:
         """Read all keys, and keep them current; where the database is away, once it is back."""

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from router.settings.schema import EndpointSettings
 from router.upstream.contract import Listed
 
-__all__ = ["Catalogue"]
+__all__ = ["Catalogue", "serves"]
 
 _LATEST = ":latest"
 
@@ -100,6 +100,15 @@ class Catalogue:
         aliases = {name for alias in self._aliases.items() for name in alias}
         return {*own, *own.values(), *aliases}
 
+    def may_serve(self, pattern: str) -> bool | None:
+        """Whether it serves what clients call so, or something that matches this pattern; None
+        where it has not said yet.
+        """
+        names = {*self.known_names(), *self._patterns}
+        if self.resolve(pattern) is not None or any(fnmatchcase(n, pattern) for n in names):
+            return True
+        return None if self.discovers and not self.known else False
+
     @property
     def serves_any(self) -> bool:
         """Whether there is any name that it would take."""
@@ -135,3 +144,11 @@ class Catalogue:
 
     def _key(self, name: str) -> str:
         return name.removesuffix(_LATEST) if self._latest else name
+
+
+def serves(catalogues: Iterable[Catalogue], pattern: str) -> bool | None:
+    """Whether any of them may serve it; None where none does, and not all have said."""
+    answers = {catalogue.may_serve(pattern) for catalogue in catalogues}
+    if True in answers:
+        return True
+    return None if None in answers else False

@@ -20,6 +20,7 @@ from router.endpoints.selector import Selector
 from router.endpoints.target import Target
 from router.errors import InvalidRequest, RouterError
 from router.exchange import Exchange
+from router.upstream.contract import unsent_note
 
 __all__ = ["Candidate", "Choice", "Explainer", "Explanation", "LeftOut", "ModelPlan", "Sent"]
 
@@ -125,9 +126,16 @@ class Explainer:
         self._clock = clock
 
     async def explain(
-        self, exchange: Exchange, fallbacks: Sequence[str], attempts: int, notes: Sequence[str]
+        self,
+        exchange: Exchange,
+        fallbacks: Sequence[str],
+        attempts: int,
+        notes: Sequence[str],
+        *,
+        strict: bool = False,
     ) -> Explanation:
-        """What would become of a validated request, with ``attempts`` attempts at each model.
+        """What would become of a validated request, with ``attempts`` attempts at each model;
+        ``strict`` is that of ``server.unsupported``.
 
         ``exchange`` is one of the Responses API or of Chat Completions. Raises RouterError like
         the request itself where nobody is known to serve its model and there are no fallbacks.
@@ -143,7 +151,8 @@ class Explainer:
                     raise
                 plans.append(self._described(Group(model, ()), Rehearsal(error=error), exchange))
                 continue
-            rehearsal = self._rehearsed(group, exchange, attempts, last=place == len(fallbacks))
+            last = place == len(fallbacks)
+            rehearsal = self._rehearsed(group, exchange, attempts, last=last, strict=strict)
             if rehearsal.attempts and not chosen and not any(plan["waits"] for plan in plans):
                 chosen = rehearsal.attempts[0]
             plans.append(self._described(group, rehearsal, exchange))
@@ -162,7 +171,7 @@ class Explainer:
         }
 
     def _rehearsed(
-        self, group: Group, exchange: Exchange, attempts: int, *, last: bool
+        self, group: Group, exchange: Exchange, attempts: int, *, last: bool, strict: bool
     ) -> Rehearsal:
         now = self._clock()
         for target in group.targets:
@@ -172,7 +181,7 @@ class Explainer:
         except InvalidRequest as error:
             return Rehearsal(error=error)
         plan.desperate = last
-        return rehearse(self._selector, plan, exchange, attempts)
+        return rehearse(self._selector, plan, exchange, attempts, strict=strict)
 
     def _described(self, group: Group, rehearsal: Rehearsal, exchange: Exchange) -> ModelPlan:
         error = rehearsal.error
@@ -285,5 +294,5 @@ def _sent(attempt: Attempted) -> Sent:
         "endpoint": attempt.target.endpoint.name,
         "path": request.path,
         "body": orjson.Fragment(request.body),
-        "answer_headers": attempt.call.notes,
+        "answer_headers": {**attempt.call.notes, **unsent_note(attempt.call.unsent)},
     }

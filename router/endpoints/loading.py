@@ -15,6 +15,8 @@ __all__ = ["CannotBeAsked", "Failed", "Refused", "load"]
 _POLL_SECONDS: Final = 0.5
 _NO_SUCH_ROUTE: Final = frozenset({404, 405, 501})
 _NOT_THE_REQUEST: Final = frozenset({401, 403, 408, 429})
+_REFUSED: Final = 400
+_NOT_GENERATING: Final = re.compile(rb"does not support (?:generat|complet)", re.IGNORECASE)
 _OF_THE_MODEL: Final = re.compile(rb"\bmodel\b", re.IGNORECASE)
 _SHOWN: Final = 300
 
@@ -44,6 +46,8 @@ async def load(target: Target, request: LoadRequest, timeout: float) -> float | 
     endpoint = target.endpoint
     adapter = endpoint.adapter
     status, body = await endpoint.transport.post(request, timeout)
+    if status == _REFUSED and request.instead is not None and _NOT_GENERATING.search(body):
+        status, body = await endpoint.transport.post(request.instead, timeout)
     if status == 200:
         if request.at_once and not request.unloads:
             await _wait_until_loaded(target, None)

@@ -12,7 +12,7 @@ from router.endpoints.registry import Group
 from router.endpoints.target import Target
 from router.errors import InvalidRequest, no_access
 from router.translate.native import unseal
-from router.translate.usage import estimate_tokens, prompt_chars
+from router.translate.usage import estimate_tokens, longest_prompt_chars
 
 __all__ = ["LACKS_CONTEXT", "LACKS_FEATURE", "Plan", "able", "issuers", "reached"]
 
@@ -111,7 +111,7 @@ def able(group: Group, body: dict[str, Any], key: Key | None = None) -> Sequence
             lacks = [target.lacks for target in reached(group, key)]
             raise _refusal(missing_features(body, group.model, needed, lacks), LACKS_FEATURE)
     if group.contexts and body.get("truncation") != "auto":
-        size = int(estimate_tokens(prompt_chars(body)) * _SURE)
+        size = int(estimate_tokens(longest_prompt_chars(body)) * _SURE)
         fitting = [t for t in targets if t.context is None or size <= t.context]
         if not fitting:
             largest = max(t.context or 0 for t in targets)

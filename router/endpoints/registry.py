@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from random import random
 from typing import Final
 
+from router.accounts.key import Key
 from router.balance.capability import Feature
 from router.balance.lane import Lane
+from router.endpoints.catalogue import serves
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.target import Target
 from router.errors import ModelNotFound, RouterError, UpstreamUnavailable
@@ -191,12 +193,18 @@ class Registry:
             names.update(dict.fromkeys(endpoint.catalogue.public_names()))
         return list(names)
 
-    async def group(self, model: str) -> Group:
+    def may_serve(self, pattern: str) -> bool | None:
+        """Whether a client's name, or a pattern of such, is one of a model that is served; None
+        where an endpoint that might serve it has never listed its models.
+        """
+        return serves((endpoint.catalogue for endpoint in self.endpoints), pattern)
+
+    async def group(self, model: str, key: Key | None = None) -> Group:
         """Who serves this model.
 
         Waits while nobody is known to and an endpoint has not been probed yet. Raises
         ModelNotFound, or UpstreamUnavailable when an endpoint that might serve it has never
-        listed its models.
+        listed its models; what is said of others is for ``key`` to know.
         """
         found = self.find(model)
         if found is None and not self._all_probed():
@@ -205,7 +213,7 @@ class Registry:
                     while (found := self.find(model)) is None and not self._all_probed():
                         await self._news.wait()
         if found is None:
-            raise self._not_found(model)
+            raise self._not_found(model, key)
         return found
 
     def _all_probed(self) -> bool:
@@ -229,16 +237,18 @@ class Registry:
                     target.kept = True
         return group
 
-    def _not_found(self, model: str) -> RouterError:
+    def _not_found(self, model: str, key: Key | None) -> RouterError:
         shown = model[:_SHOWN_OF_NAME]
         silent = [e.name for e in self.endpoints if e.catalogue.discovers and not e.catalogue.known]
+        if key is not None:
+            silent = [name for name in silent if key.may_reach(name)]
         if silent:
             return UpstreamUnavailable(
                 f"No endpoint is known to serve the model '{shown}', but these have not listed "
                 f"their models yet: {', '.join(silent)}.",
                 headers={"Retry-After": "5"},
             )
-        served = self.public_models()
+        served = [name for name in self.public_models() if key is None or key.may_use(name)]
         listed = ", ".join(name[:_SHOWN_OF_NAME] for name in served[:_NAMED_IN_ERRORS]) or "none"
         more = len(served) - _NAMED_IN_ERRORS
         return ModelNotFound(

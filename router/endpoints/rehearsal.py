@@ -17,8 +17,8 @@ from router.endpoints.plan import Plan
 from router.endpoints.selector import Selector
 from router.endpoints.target import Target
 from router.errors import InvalidRequest, NotSupported, RouterError
-from router.exchange import Exchange, Operation
-from router.upstream.contract import Call
+from router.exchange import Exchange
+from router.upstream.contract import DIRECT, Call, refuse_unsent
 
 __all__ = ["Attempted", "Rehearsal", "rehearse"]
 
@@ -49,8 +49,13 @@ class Rehearsal:
     cannot: dict[Target, RouterError] = field(default_factory=dict)
 
 
-def rehearse(selector: Selector, plan: Plan, exchange: Exchange, attempts: int) -> Rehearsal:
-    """The first ``attempts`` attempts at a request with this plan, which stays as it is."""
+def rehearse(
+    selector: Selector, plan: Plan, exchange: Exchange, attempts: int, *, strict: bool = False
+) -> Rehearsal:
+    """The first ``attempts`` attempts at a request with this plan, which stays as it is.
+
+    ``strict``: an endpoint whose dialect cannot carry all of it is not asked.
+    """
     rehearsal = Rehearsal(preferred=plan.preferred)
     selector = _double_of(selector)
     originals = {copy(target): target for target in plan.targets}
@@ -64,6 +69,8 @@ def rehearse(selector: Selector, plan: Plan, exchange: Exchange, attempts: int) 
         target = originals[double]
         try:
             call = _call(exchange, target)
+            if strict:
+                refuse_unsent(call.unsent, exchange.body)
         except (InvalidRequest, NotSupported) as error:
             rehearsal.cannot[target] = error
             plan.drop(double)
@@ -96,6 +103,6 @@ def _among(plan: Plan, originals: dict[Target, Target]) -> Plan:
 
 def _call(exchange: Exchange, target: Target) -> Call:
     adapter = target.endpoint.adapter
-    if exchange.operation is Operation.CHAT:
-        return adapter.chat(exchange, target.model)
+    if (make := DIRECT.get(exchange.operation)) is not None:
+        return make(adapter, exchange, target.model)
     return adapter.respond(exchange, target.model, new_draft(exchange.body))

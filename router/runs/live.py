@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from router.runs.log import RunLog
 from router.telemetry.log import get_logger
 
-__all__ = ["Claimed", "Execute", "Live"]
+__all__ = ["AtOnce", "Claimed", "Execute", "Live"]
 
 _log = get_logger("router.runs")
 
@@ -29,6 +29,10 @@ class Claimed:
 
 Execute = Callable[[Claimed, RunLog], Awaitable[None]]
 """Answers the request into the log and ends it with ``RunLog.complete``."""
+
+
+AtOnce = Callable[[str], Awaitable[int | None]]
+"""How many of an owner's requests may be under way at once; None is any number."""
 
 
 class Live:

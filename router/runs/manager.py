@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from random import uniform
 from typing import Final
@@ -18,7 +19,7 @@ from router.errors import (
 )
 from router.exchange import ClientGone, Sink
 from router.runs.endings import Counted, Endings
-from router.runs.live import Claimed, Execute, Live
+from router.runs.live import AtOnce, Claimed, Execute, Live
 from router.runs.log import RunLog
 from router.runs.tail import Tail
 from router.settings.schema import State
@@ -47,7 +48,8 @@ class Runs:
     """Submits, executes, cancels and recovers runs; every router on the database has one.
 
     At most ``settings.max_runs`` run at once in this process, besides those that were started at
-    once. About every ``poll`` seconds it looks for queued runs, for runs of its own that were
+    once, and of an owner no more than ``at_once`` says: what would only wait for room stays in the
+    queue. About every ``poll`` seconds it looks for queued runs, for runs of its own that were
     taken from it, and for runs whose router is gone.
     """
 
@@ -59,18 +61,20 @@ class Runs:
         execute: Execute,
         counted: Counted,
         *,
+        at_once: AtOnce | None = None,
         poll: float = 1.0,
     ) -> None:
         self._db = db
         self._presence = presence
         self._execute = execute
+        self._at_once = at_once
         self._poll = poll
         self._max_runs = settings.max_runs
         self._max_queued = settings.max_queued_runs
         self._store = RunStore(db)
         self._endings = Endings(db, self._store, presence.id, counted)
         self._live: dict[str, Live] = {}
-        self._ending: set[str] = set()
+        self._ending: Counter[str] = Counter()
         self._served: dict[str, int] = {}
         self._queued = 0
         self._draining = False
@@ -98,17 +102,25 @@ class Runs:
         self._draining = True
         await self._work.wait(timeout)
         left = {id: live.log.fence for id, live in self._live.items()}
-        self._ending.update(left)
-        for live in self._live.values():
-            live.log.lose("the router shuts down")
-        await self._work.close()
+        with self._ended_here(*left):
+            for live in self._live.values():
+                live.log.lose("the router shuts down")
+            await self._work.close()
+            try:
+                for id, fence in left.items():
+                    await self._give_back(id, fence)
+            except StateUnavailable as error:
+                _log.warning("runs are left to be recovered", error=error.message)
+
+    @contextlib.contextmanager
+    def _ended_here(self, *ids: str) -> Iterator[None]:
+        """Somebody here ends these, and perhaps others too: they need no recovery meanwhile."""
+        self._ending.update(ids)
         try:
-            for id, fence in left.items():
-                await self._give_back(id, fence)
-        except StateUnavailable as error:
-            _log.warning("runs are left to be recovered", error=error.message)
+            yield
         finally:
-            self._ending.difference_update(left)
+            self._ending.subtract(ids)
+            self._ending += Counter()  # drops those that nobody ends any more
 
     async def stop(self) -> None:
         """End everything here; what was not drained is left to be recovered."""
@@ -169,15 +181,12 @@ class Runs:
                 raise NotFound.of("Response", id)
             if run.state == "over":
                 return False
-            self._ending.add(id)
-            try:
+            with self._ended_here(id):
                 if (taken := await self._endings.take(run)) is not None:
                     if (live := self._live.get(id)) is not None:
                         live.log.lose("the run was cancelled")
                     if await self._endings.cancel(taken):
                         return True
-            finally:
-                self._ending.discard(id)
             # Somebody else is at it too; in step they would take it from each other for ever.
             await asyncio.sleep(uniform(0.0, 0.05))
         raise StateUnavailable("The response keeps changing hands; try again.")
@@ -295,6 +304,7 @@ class Runs:
         if free <= 0 or self._draining or not self._presence.alive:
             return False
         found = await self._store.candidates(_MAX_OWNERS)
+        found = [run for run in found if await self._has_room(run)]
         # One that was taken from us a moment ago may still be on its way out.
         least = [c for c in found if c.busy == found[0].busy and c.id not in self._live]
         least.sort(key=lambda run: self._served.get(run.owner, 0))
@@ -302,6 +312,12 @@ class Runs:
         answers = [await self._begun(live, claim) for live, claim in claims]
         self._queued = max(0, self._queued - sum(answers))
         return any(answers)
+
+    async def _has_room(self, run: Candidate) -> bool:
+        if not run.busy or self._at_once is None:
+            return True
+        most = await self._at_once(run.owner)
+        return most is None or run.busy < most
 
     def _submitted(self, run: Candidate) -> tuple[Live, asyncio.Future[bool]]:
         fence = run.fence + 1
@@ -353,12 +369,9 @@ class Runs:
         for run in runs:
             if run.id in self._live or run.id in self._ending:
                 continue
-            self._ending.add(run.id)
-            try:
+            with self._ended_here(run.id):
                 if await self._endings.recover(run, InternalError(_STOPPED)):
                     self._wake.set()
-            finally:
-                self._ending.discard(run.id)
 
     async def _give_back(self, id: str, fence: int) -> None:
         # Twice: a batch that was on its way may be logged after the first look.

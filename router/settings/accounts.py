@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
@@ -11,12 +13,14 @@ from router.settings.section import Section
 from router.settings.values import (
     Count,
     DaysOrForever,
+    Fault,
     KeyName,
     LimitsUrl,
     Name,
     Positive,
     Secret,
     Text,
+    fail_at,
     not_empty,
     wrong,
 )
@@ -31,9 +35,14 @@ __all__ = [
     "Period",
     "PriceSettings",
     "TagSettings",
+    "repeated_in",
+    "unknown_endpoints",
 ]
 
 Period = Literal["day", "week", "month", "total"]
+
+_NAMED = 20
+"""Endpoints that an error names."""
 
 
 def _moment(value: object) -> object:
@@ -104,17 +113,58 @@ class KeySpec(Section):
     model_limits: dict[Text, LimitSettings] = Field(default_factory=dict)
 
 
+def repeated_in(spec: KeySpec) -> Iterator[Fault]:
+    """What is said twice in a list of the spec's; of budgets, there is one by period and unit.
+
+    Not a rule of the model: what is in a database is read as it is.
+    """
+    for name in ("models", "endpoints", "tags"):
+        yield from _repeated(name, getattr(spec, name) or ())
+    yield from _repeated_budgets(spec.budgets)
+
+
+def _repeated_budgets(budgets: tuple[BudgetSettings, ...]) -> Iterator[Fault]:
+    kinds = ((one.period, "usd" if one.tokens is None else "tokens") for one in budgets)
+    yield from _repeated("budgets", kinds, ": there is one for each period and unit")
+
+
+def _repeated(name: str, values: Iterable[Hashable], why: str = "") -> Iterator[Fault]:
+    first: dict[Hashable, int] = {}
+    for index, value in enumerate(values):
+        before = first.setdefault(value, index)
+        if before != index:
+            yield (name, index), f"repeats {name}[{before}]{why}"
+
+
+def unknown_endpoints(patterns: Sequence[str], names: Sequence[str]) -> Iterator[Fault]:
+    """Where a name or pattern is that of no endpoint, of those with these names."""
+    known = ", ".join(names[:_NAMED]) + (" and others" if len(names) > _NAMED else "")
+    for index, pattern in enumerate(patterns):
+        if not any(fnmatchcase(name, pattern) for name in names):
+            yield ("endpoints", index), f"matches no endpoint; known are: {known}"
+
+
 class ApiKey(KeySpec):
     """One client key; the name is its owner and survives a change of the key."""
 
     name: KeyName
     key: Secret
 
+    @model_validator(mode="after")
+    def _nothing_twice(self) -> Self:
+        fail_at("ApiKey", repeated_in(self))
+        return self
+
 
 class TagSettings(Section):
     """What all keys with one tag may spend together."""
 
     budgets: tuple[BudgetSettings, ...] = ()
+
+    @model_validator(mode="after")
+    def _nothing_twice(self) -> Self:
+        fail_at("TagSettings", _repeated_budgets(self.budgets))
+        return self
 
 
 class PriceSettings(Section):

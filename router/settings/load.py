@@ -25,6 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 from router.settings.document import Document, Mistake, Place, SettingsError
 from router.settings.schema import UNIQUE_IN_ENDPOINTS, UNIQUE_IN_KEYS, Settings, repetitions
+from router.settings.words import in_words
 
 __all__ = ["Mistake", "SettingsError", "load_settings", "parse_settings"]
 
@@ -37,27 +38,6 @@ _SERVICE_LINK = re.compile(
     r"SWITCHYARD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)"
 )
 _UNIQUE = {("endpoints",): UNIQUE_IN_ENDPOINTS, ("auth", "keys"): UNIQUE_IN_KEYS}
-_MESSAGES = {
-    "missing": "is required",
-    "model_type": "must be a mapping",
-    "dict_type": "must be a mapping",
-    "tuple_type": "must be a list",
-    "string_type": "must be text (put a number in quotes)",
-    "string_too_short": "is empty",
-    "literal_error": "must be one of {expected}",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "finite_number": "must be a finite number",
-    "greater_than": "must be greater than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than_equal": "must be at most {le}",
-    "path_type": "must be a path",
-}
 
 
 def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
@@ -173,10 +153,7 @@ def _explained(loc: Place, error: Mapping[str, Any]) -> tuple[Place, str]:
         return place, "unknown key" + (
             _did_you_mean(str(place[-1]), fields) or f"; known here are {', '.join(fields)}"
         )
-    template = _MESSAGES.get(error["type"])
-    if template is None:
-        return place, error["msg"]
-    return place, template.format_map(error.get("ctx", {}))
+    return place, in_words(error)
 
 
 def _mappings_at(data: Any, place: tuple[str, ...]) -> list[dict[str, Any]]:

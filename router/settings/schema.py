@@ -31,14 +31,12 @@ from pydantic import (
     AfterValidator,
     Field,
     SecretStr,
-    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic_core import InitErrorDetails
 
-from router.settings.accounts import Accounts, ApiKey
+from router.settings.accounts import Accounts, ApiKey, unknown_endpoints
 from router.settings.cache import Cache
 from router.settings.section import Section
 from router.settings.tracing import Tracing
@@ -47,6 +45,7 @@ from router.settings.values import (
     Count,
     CountOrZero,
     DaysOrForever,
+    Fault,
     KeepAlive,
     Name,
     PluginName,
@@ -58,6 +57,7 @@ from router.settings.values import (
     Share,
     StateUrl,
     Text,
+    fail_at,
     not_empty,
     wrong,
 )
@@ -95,24 +95,13 @@ UNIQUE_IN_KEYS = {
 }
 
 
-def _fail(title: str, faults: Iterable[tuple[tuple[int | str, ...], str]]) -> None:
-    """Raise one ``ValidationError`` for all ``faults`` (location, message); none is fine."""
-    errors = [
-        InitErrorDetails(type=wrong(message), loc=place, input=None) for place, message in faults
-    ]
-    if errors:
-        raise ValidationError.from_exception_data(title, errors, hide_input=True)
-
-
-def repetitions(
-    items: Iterable[Mapping[str, object]], unique: Mapping[str, str]
-) -> list[tuple[tuple[int | str, ...], str]]:
+def repetitions(items: Iterable[Mapping[str, object]], unique: Mapping[str, str]) -> list[Fault]:
     """Where an item repeats an earlier one in a field of ``unique`` (field -> message).
 
     Returns (index, field) and the message. Only texts count, so that items which are not
     validated yet can be compared too.
     """
-    found: list[tuple[tuple[int | str, ...], str]] = []
+    found: list[Fault] = []
     seen: set[tuple[str, str]] = set()
     for index, item in enumerate(items):
         for field, message in unique.items():
@@ -126,13 +115,17 @@ def repetitions(
 
 
 class Server(Section):
-    """Where Switchyard listens. Port 0 takes a free one; sizes are in MiB."""
+    """Where Switchyard listens. Port 0 takes a free one; sizes are in MiB. A request with a field
+    that its endpoint cannot be sent is, by ``unsupported``, served and the field named in a header
+    (``lenient``), or refused (``strict``).
+    """
 
     host: Text = "127.0.0.1"
     port: Port = 8080
     keepalive_interval: Seconds = 15.0
     max_body_mb: Positive = 32.0
     drain_timeout: SecondsOrZero = 30.0
+    unsupported: Literal["lenient", "strict"] = "lenient"
 
     @property
     def on_loopback(self) -> bool:
@@ -152,7 +145,7 @@ class Auth(Section):
     def _keys_differ(self) -> Self:
         plain = ({"name": k.name, "key": k.key.get_secret_value()} for k in self.keys)
         faults = repetitions(plain, UNIQUE_IN_KEYS)
-        _fail("Auth", [(("keys", *place), message) for place, message in faults])
+        fail_at("Auth", [(("keys", *place), message) for place, message in faults])
         return self
 
 
@@ -206,7 +199,9 @@ class EndpointSettings(Section):
     and takes the place of ``context_length`` where that is left out. ``capabilities`` are by the
     endpoint's own name for a model, or by pattern; of several that match, later ones win.
     ``priority`` is its tier for the policy of that name: 1 is first. ``keep_alive`` is how long
-    Ollama is told to keep models in memory.
+    Ollama is told to keep models in memory. ``chat_completions``: ``native`` passes them on,
+    ``translated`` makes requests of the endpoint's own API of them; ``auto`` translates for Ollama,
+    and where it turns out that there is no such route.
     """
 
     name: Name
@@ -224,12 +219,20 @@ class EndpointSettings(Section):
     capabilities: dict[Text, Capabilities] = Field(default_factory=dict)
     num_ctx: Count | None = None
     keep_alive: KeepAlive | None = None
+    chat_completions: Literal["auto", "native", "translated"] = "auto"
 
     @field_validator("num_ctx", "keep_alive", mode="after")
     @classmethod
     def _only_ollama_has_it(cls, value: object, info: ValidationInfo) -> object:
         if value is not None and info.data.get("dialect", "ollama") != "ollama":
             raise wrong("is for endpoints with dialect: ollama only")
+        return value
+
+    @field_validator("chat_completions", mode="after")
+    @classmethod
+    def _chat_speaks_it(cls, value: str, info: ValidationInfo) -> str:
+        if value == "translated" and info.data.get("dialect") == "chat":
+            raise wrong("cannot be translated for endpoints with dialect: chat, which speak it")
         return value
 
 
@@ -348,13 +351,24 @@ class Settings(Section):
     )
     plugins: tuple[PluginName, ...] = ()
 
+    @model_validator(mode="after")
+    def _keys_name_endpoints(self) -> Self:
+        names = [endpoint.name for endpoint in self.endpoints]
+        faults = [
+            (("auth", "keys", index, *place), message)
+            for index, key in enumerate(self.auth.keys)
+            for place, message in unknown_endpoints(key.endpoints or (), names)
+        ]
+        fail_at("Settings", faults)
+        return self
+
     @field_validator("auth", mode="after")
     @classmethod
     def _open_on_loopback_only(cls, value: Auth, info: ValidationInfo) -> Auth:
         server = info.data.get("server")
         if server is not None and not value.keys and not server.on_loopback:
             message = "needs at least one key, since server.host is not a loopback address"
-            _fail("Settings", [(("keys",), message)])
+            fail_at("Settings", [(("keys",), message)])
         return value
 
     @field_validator("admin", mode="after")
@@ -362,7 +376,7 @@ class Settings(Section):
     def _admin_is_nobody_else(cls, value: Admin, info: ValidationInfo) -> Admin:
         auth = info.data.get("auth")
         if auth is not None and value.key is not None and value.key in [k.key for k in auth.keys]:
-            _fail("Settings", [(("key",), "is the same as a client's key")])
+            fail_at("Settings", [(("key",), "is the same as a client's key")])
         return value
 
     @field_validator("endpoints", mode="after")
@@ -371,7 +385,7 @@ class Settings(Section):
         cls, value: tuple[EndpointSettings, ...]
     ) -> tuple[EndpointSettings, ...]:
         names = ({"name": endpoint.name} for endpoint in value)
-        _fail("Settings", repetitions(names, UNIQUE_IN_ENDPOINTS))
+        fail_at("Settings", repetitions(names, UNIQUE_IN_ENDPOINTS))
         return value
 
     @field_validator("cache", mode="after")
@@ -382,5 +396,5 @@ class Settings(Section):
             return value
         if embedder.endpoint not in [endpoint.name for endpoint in endpoints]:
             place = ("semantic", "embedder", "endpoint")
-            _fail("Settings", [(place, "is not the name of an endpoint")])
+            fail_at("Settings", [(place, "is not the name of an endpoint")])
         return value

@@ -6,11 +6,12 @@ No message carries the value itself, since it could be a secret.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 __all__ = [
     "BaseUrl",
@@ -18,6 +19,7 @@ __all__ = [
     "Count",
     "CountOrZero",
     "DaysOrForever",
+    "Fault",
     "KeepAlive",
     "KeyName",
     "LimitsUrl",
@@ -31,6 +33,7 @@ __all__ = [
     "Share",
     "StateUrl",
     "Text",
+    "fail_at",
     "not_empty",
     "wrong",
 ]
@@ -46,6 +49,19 @@ _OPERATIONS = ("/responses", "/chat/completions", "/models", "/api/chat", "/api/
 def wrong(message: str) -> PydanticCustomError:
     """What a validator raises; ``message`` continues the name of the field."""
     return PydanticCustomError("rule", message)
+
+
+Fault = tuple[tuple[int | str, ...], str]
+"""Where a mistake is, and a message that continues the name of that field."""
+
+
+def fail_at(title: str, faults: Iterable[Fault]) -> None:
+    """Raise one ``ValidationError`` for all ``faults``; none is fine."""
+    errors = [
+        InitErrorDetails(type=wrong(message), loc=place, input=None) for place, message in faults
+    ]
+    if errors:
+        raise ValidationError.from_exception_data(title, errors, hide_input=True)
 
 
 def _number(value: object) -> object:

@@ -7,8 +7,9 @@ answers at once and always the same.
     dialogue, fields      a question, a plan; reading JSON with errors that name the field
     brain, calls, sample  PURE: from the question to the plan
     request, events       the Responses dialect: its input, its event sequence
+    vectors               PURE: the vector of a text
     memory                which models an Ollama has loaded
-    responses, chat, ollama, server    the dialects on the web
+    responses, chat, ollama, plain, server    the dialects on the web
 
 It shares no translation code with the router, so that each checks the other.
 """

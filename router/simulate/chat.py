@@ -33,6 +33,7 @@ from router.simulate.dialogue import (
     pieces,
 )
 from router.simulate.fields import BadRequest, Fields
+from router.simulate.logprobs import entries, wanted
 from router.wire.sse import encode_event
 
 __all__ = ["chat_completions", "read_function", "read_json_schema"]
@@ -62,7 +63,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     streamed = fields.boolean("stream")
     plan = answer(question)
     await backend.load(request, question.model)
-    completion = _Completion(question.model, plan, _REASONING_FIELD[backend.dialect])
+    completion = _Completion(question, plan, _REASONING_FIELD[backend.dialect])
     if not streamed:
         return json_answer(completion.whole())
     chunks = (encode_event("", orjson.dumps(chunk)) for chunk in completion.chunks(with_usage))
@@ -72,14 +73,15 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
 class _Completion:
     """A plan as a completion object or as the chunks that amount to it."""
 
-    def __init__(self, model: str, plan: Plan, reasoning_field: str | None) -> None:
+    def __init__(self, question: Question, plan: Plan, reasoning_field: str | None) -> None:
         self._plan = plan
+        self._top = question.options.logprobs
         self._reasoning_field = reasoning_field
         self._calls = [(new_id("call_")[:29], call) for call in plan.calls]
         self._head = {
             "id": new_id("chatcmpl-"),
             "created": int(time.time()),
-            "model": model,
+            "model": question.model,
             "system_fingerprint": "fp_simulated",
         }
 
@@ -97,7 +99,12 @@ class _Completion:
             message["tool_calls"] = [
                 _tool_call(ident, call.name, call.arguments) for ident, call in self._calls
             ]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": plan.finish}
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": self._logprobs(plan.text),
+            "finish_reason": plan.finish,
+        }
         return {
             **self._head,
             "object": "chat.completion",
@@ -111,10 +118,18 @@ class _Completion:
         if with_usage:
             head["usage"] = None
         for delta in self._deltas():
-            yield {**head, "choices": [_delta_choice(delta, None)]}
+            choice = _delta_choice(delta, None)
+            if sure := self._logprobs(delta.get("content")):
+                choice["logprobs"] = sure
+            yield {**head, "choices": [choice]}
         yield {**head, "choices": [_delta_choice({}, self._plan.finish)]}
         if with_usage:
             yield {**head, "choices": [], "usage": _usage(self._plan.usage)}
+
+    def _logprobs(self, text: str | None) -> dict[str, Any] | None:
+        if self._top is None or not text:
+            return None
+        return {"content": entries(text, self._top), "refusal": None}
 
     def _deltas(self) -> Iterator[dict[str, Any]]:
         plan = self._plan
@@ -170,6 +185,7 @@ def _read_question(fields: Fields, model: str) -> Question:
         schema=schema,
         json_mode=json_mode,
         stop=fields.strings("stop"),
+        logprobs=wanted(fields),
     )
     tools = tuple(_read_tool(tool) for tool in fields.objects("tools"))
     if forced is not None and forced not in {tool.name for tool in tools}:

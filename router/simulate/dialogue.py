@@ -73,7 +73,8 @@ class Options:
     ``tool_choice`` is ``auto``, ``none`` or ``required``; ``forced`` names the one function that
     must be called. ``effort`` asks for reasoning (``low``, ``medium``, ``high``, …), ``max_tokens``
     bounds reasoning and answer together. ``schema`` asks for JSON of that shape, ``json_mode``
-    for any JSON object.
+    for any JSON object. ``logprobs`` is how many alternatives to tell beside each piece of the
+    text; None tells nothing of how sure the model was.
     """
 
     tool_choice: Literal["auto", "none", "required"] = "auto"
@@ -84,6 +85,7 @@ class Options:
     schema: Mapping[str, Any] | None = None
     json_mode: bool = False
     stop: tuple[str, ...] = ()
+    logprobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,11 +61,17 @@ def _blank(item: dict[str, Any]) -> dict[str, Any]:
 def _text_events(parts: list[dict[str, Any]], inner: Event) -> Iterator[Event]:
     for index, part in enumerate(parts):
         at = {**inner, "content_index": index}
-        yield {"type": "response.content_part.added", **at, "part": {**part, "text": ""}}
-        for piece in pieces(part["text"]):
-            yield {"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []}
-        yield {"type": "response.output_text.done", **at, "text": part["text"], "logprobs": []}
+        yield {"type": "response.content_part.added", **at, "part": _empty(part)}
+        sure = part.get("logprobs") or []
+        for place, piece in enumerate(pieces(part["text"])):
+            told = {"delta": piece, "logprobs": sure[place : place + 1]}
+            yield {"type": "response.output_text.delta", **at, **told}
+        yield {"type": "response.output_text.done", **at, "text": part["text"], "logprobs": sure}
         yield {"type": "response.content_part.done", **at, "part": part}
+
+
+def _empty(part: dict[str, Any]) -> dict[str, Any]:
+    return {**part, "text": "", "logprobs": []}
 
 
 def _summary_events(parts: list[dict[str, Any]], inner: Event) -> Iterator[Event]:

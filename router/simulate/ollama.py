@@ -35,11 +35,24 @@ from router.simulate.dialogue import (
     pieces,
 )
 from router.simulate.fields import BadRequest, Fields
+from router.simulate.logprobs import entries, wanted
+from router.simulate.vectors import is_embedder
 
-__all__ = ["chat", "generate", "ps", "show", "tags", "version"]
+__all__ = [
+    "chat",
+    "generate",
+    "keep_alive",
+    "num_ctx",
+    "ps",
+    "served_name",
+    "show",
+    "tags",
+    "version",
+]
 
 _VERSION: Final = "0.12.0"
 _CONTEXT: Final = 32_768
+_CAPABILITIES: Final = ("completion", "tools", "thinking", "vision")
 _SIZE: Final = 4_000_000_000
 _NANOSECONDS_PER_TOKEN: Final = 10_000_000
 _FOREVER: Final = timedelta(days=36_500)
@@ -91,7 +104,7 @@ async def ps(request: web.Request) -> web.Response:
 async def show(request: web.Request) -> web.Response:
     """``POST /api/show``: what a model can do."""
     fields = await read_fields(request)
-    name = _resolve(request, fields.string("model") or fields.need_string("name"))
+    name = served_name(request, fields.string("model") or fields.need_string("name"))
     return json_answer(
         {
             "license": "",
@@ -103,7 +116,7 @@ async def show(request: web.Request) -> web.Response:
                 "general.architecture": "simulated",
                 "simulated.context_length": _CONTEXT,
             },
-            "capabilities": ["completion", "tools", "thinking", "vision"],
+            "capabilities": ["embedding"] if is_embedder(name) else _CAPABILITIES,
         }
     )
 
@@ -112,25 +125,28 @@ async def chat(request: web.Request) -> web.StreamResponse:
     """``POST /api/chat``: streamed unless ``stream`` is false."""
     fields = await read_fields(request)
     name = fields.need_string("model")
-    served = _resolve(request, name)
-    if not fields.items("messages"):
+    served = served_name(request, name)
+    if fields.items("messages"):
+        _must_generate(served, "chat")
+    else:
         reason = await _load_or_unload(request, fields, served)
         line = _line(name, {"role": "assistant", "content": ""})
         return json_answer({**line, "done": True, "done_reason": reason})
-    kept_for = _keep_alive(fields)
+    kept_for = keep_alive(fields)
     question = _read_question(fields, served)
     _check_context(fields, question)
     streamed = fields.boolean("stream", True)
     plan = answer(question)
-    loading = await request.app[BACKEND].load(request, served, kept_for, _num_ctx(fields))
+    loading = await request.app[BACKEND].load(request, served, kept_for, num_ctx(fields))
     if not streamed:
         message: dict[str, Any] = {"role": "assistant", "content": plan.text}
         if plan.reasoning:
             message["thinking"] = plan.reasoning
         if plan.calls:
             message["tool_calls"] = _tool_calls(plan)
-        return json_answer(_last_line(name, message, plan, loading))
-    lines = (orjson.dumps(line) + b"\n" for line in _lines(name, plan, loading))
+        whole = _last_line(name, message, plan, loading)
+        return json_answer({**whole, **_sure(question, plan.text)})
+    lines = (orjson.dumps(line) + b"\n" for line in _lines(name, question, plan, loading))
     return await stream(request, "application/x-ndjson", lines)
 
 
@@ -138,7 +154,7 @@ async def generate(request: web.Request) -> web.Response:
     """``POST /api/generate``, as far as it loads and unloads: nothing is generated here."""
     fields = await read_fields(request)
     name = fields.need_string("model")
-    served = _resolve(request, name)
+    served = served_name(request, name)
     if fields.string("prompt"):
         raise BadRequest("only /api/chat is simulated", status=501)
     reason = await _load_or_unload(request, fields, served)
@@ -153,25 +169,34 @@ async def generate(request: web.Request) -> web.Response:
     )
 
 
-def _resolve(request: web.Request, name: str) -> str:
+def served_name(request: web.Request, name: str) -> str:
+    """The name that a model is served by; raises BadRequest in Ollama's words."""
     try:
         return request.app[BACKEND].resolve(name)
     except BadRequest as error:
         raise BadRequest(f"model '{name}' not found", status=error.status) from None
 
 
+def _must_generate(served: str, what: str) -> None:
+    """Raise BadRequest for a model of embeddings: Ollama does not even load one so."""
+    if is_embedder(served):
+        raise BadRequest(f'"{served}" does not support {what}')
+
+
 async def _load_or_unload(request: web.Request, fields: Fields, served: str) -> str:
     """Without a prompt the model is only moved into memory, or out of it; which of them it was."""
     backend = request.app[BACKEND]
-    kept_for = _keep_alive(fields)
+    kept_for = keep_alive(fields)
     if kept_for == timedelta():
         backend.memory.unload(served)
         return "unload"
-    await backend.load(request, served, kept_for, _num_ctx(fields))
+    _must_generate(served, "generate")
+    await backend.load(request, served, kept_for, num_ctx(fields))
     return "load"
 
 
-def _keep_alive(fields: Fields) -> timedelta | None:
+def keep_alive(fields: Fields) -> timedelta | None:
+    """How long the model is to be kept in memory; None where nothing is said."""
     value = fields.raw.get("keep_alive")
     if value is None:
         return None
@@ -184,7 +209,7 @@ def _keep_alive(fields: Fields) -> timedelta | None:
     return _FOREVER if seconds < 0 else min(timedelta(seconds=min(seconds, 1e9)), _FOREVER)
 
 
-def _num_ctx(fields: Fields) -> int:
+def num_ctx(fields: Fields) -> int:
     """The context that is asked for; 0 is the default."""
     options = fields.object("options")
     return (options.integer("num_ctx", 1) if options else None) or 0
@@ -192,7 +217,7 @@ def _num_ctx(fields: Fields) -> int:
 
 def _check_context(fields: Fields, question: Question) -> None:
     """With ``truncate: false`` a prompt that does not fit is refused instead of being cut."""
-    window = _num_ctx(fields) or _CONTEXT
+    window = num_ctx(fields) or _CONTEXT
     asked = input_tokens(question.messages, question.tools)
     if not fields.boolean("truncate", True) and asked > window:
         raise BadRequest(f"prompt too long; exceeded max context length by {asked - window} tokens")
@@ -214,6 +239,7 @@ def _read_question(fields: Fields, served: str) -> Question:
             schema=schema,
             json_mode=json_mode,
             stop=options.strings("stop"),
+            logprobs=wanted(fields),
         ),
     )
 
@@ -283,11 +309,18 @@ def _read_call(call: Fields) -> Call:
     return Call(function.need_string("name"), written, call.string("id") or "")
 
 
-def _lines(name: str, plan: Plan, loading: float) -> Iterator[dict[str, Any]]:
+def _sure(question: Question, text: str) -> dict[str, Any]:
+    """How sure the model was of a text, where that was asked for."""
+    top = question.options.logprobs
+    return {} if top is None else {"logprobs": entries(text, top)}
+
+
+def _lines(name: str, question: Question, plan: Plan, loading: float) -> Iterator[dict[str, Any]]:
     for piece in pieces(plan.reasoning):
         yield _line(name, {"role": "assistant", "content": "", "thinking": piece})
     for piece in pieces(plan.text):
-        yield _line(name, {"role": "assistant", "content": piece})
+        said = _line(name, {"role": "assistant", "content": piece})
+        yield {**said, **_sure(question, piece)}
     for call in _tool_calls(plan):
         yield _line(name, {"role": "assistant", "content": "", "tool_calls": [call]})
     yield _last_line(name, {"role": "assistant", "content": ""}, plan, loading)

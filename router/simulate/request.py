@@ -51,6 +51,7 @@ def read_question(fields: Fields, model: str) -> Question:
         max_tokens=fields.integer("max_output_tokens", 1),
         schema=schema,
         json_mode=json_mode,
+        logprobs=_read_logprobs(fields),
     )
     return Question(model, read_messages(fields), tools, options)
 
@@ -169,6 +170,12 @@ def _mode(fields: Fields, key: str) -> _Choice:
         case "required":
             return "required"
     return "auto"
+
+
+def _read_logprobs(fields: Fields) -> int | None:
+    top = fields.integer("top_logprobs", 0) or 0
+    asked = top or "message.output_text.logprobs" in fields.strings("include")
+    return top if asked else None
 
 
 def _read_format(fields: Fields) -> tuple[Mapping[str, Any] | None, bool]:

@@ -16,6 +16,7 @@ from router.simulate.backend import BACKEND, answer, json_answer, new_id, read_f
 from router.simulate.dialogue import Plan, Question, input_tokens
 from router.simulate.events import response_events
 from router.simulate.fields import BadRequest, Fields
+from router.simulate.logprobs import entries
 from router.simulate.request import read_messages, read_question, read_tools
 from router.wire.sse import encode_event
 
@@ -80,6 +81,7 @@ class _Response:
 
     def __init__(self, fields: Fields, question: Question) -> None:
         self._fields = fields
+        self._top = question.options.logprobs
         self._echo = _echo(fields)
         self._head = {
             "id": new_id("resp_"),
@@ -126,7 +128,8 @@ class _Response:
         if plan.reasoning:
             output.append(self._reasoning(plan.reasoning))
         if plan.text:
-            part = {"type": "output_text", "text": plan.text, "annotations": [], "logprobs": []}
+            sure = [] if self._top is None else entries(plan.text, self._top)
+            part = {"type": "output_text", "text": plan.text, "annotations": [], "logprobs": sure}
             output.append(
                 {
                     "id": new_id("msg_"),

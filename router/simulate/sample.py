@@ -239,7 +239,8 @@ class _Sampler:
 
         def fits(value: float) -> bool:
             return (
-                (low is None or value >= low)
+                math.isfinite(value)
+                and (low is None or value >= low)
                 and (high is None or value <= high)
                 and (above is None or value > above)
                 and (below is None or value < below)

@@ -13,7 +13,7 @@ from typing import Final
 
 from aiohttp import web
 
-from router.simulate import chat, ollama, responses
+from router.simulate import chat, ollama, ollama_manage, plain, responses
 from router.simulate.backend import BACKEND, Backend, Dialect, error_middleware, json_answer
 from router.simulate.memory import Memory
 
@@ -21,8 +21,8 @@ __all__ = ["DEFAULT_MODELS", "DEFAULT_PACE", "create_backend", "listening", "run
 
 DEFAULT_MODELS: Final[dict[Dialect, tuple[str, ...]]] = {
     "responses": ("sim-native",),
-    "chat": ("sim-chat",),
-    "ollama": ("sim-llama:latest",),
+    "chat": ("sim-chat", "sim-embed"),
+    "ollama": ("sim-llama:latest", "sim-embed:latest"),
 }
 DEFAULT_PACE: Final = 0.02
 """Seconds between the pieces of a stream: fast, but slow enough to be seen."""
@@ -63,6 +63,10 @@ def create_backend(
     app.router.add_get("/v1/models", _list_models)
     app.router.add_get("/v1/models/{id}", _get_model)
     app.router.add_post("/v1/chat/completions", chat.chat_completions)
+    app.router.add_post("/v1/completions", plain.completions)
+    app.router.add_post("/v1/embeddings", plain.embeddings)
+    if dialect != "ollama":
+        app.router.add_post("/v1/rerank", plain.rerank)
     if dialect == "responses":
         app.router.add_post("/v1/responses", responses.create)
         app.router.add_post("/v1/responses/input_tokens", responses.count_input_tokens)
@@ -74,6 +78,12 @@ def create_backend(
         app.router.add_post("/api/show", ollama.show)
         app.router.add_post("/api/chat", ollama.chat)
         app.router.add_post("/api/generate", ollama.generate)
+        app.router.add_post("/api/embed", plain.ollama_embed)
+        app.router.add_post("/api/pull", ollama_manage.pull)
+        app.router.add_post("/api/push", ollama_manage.push)
+        app.router.add_post("/api/create", ollama_manage.create)
+        app.router.add_post("/api/copy", ollama_manage.copy)
+        app.router.add_delete("/api/delete", ollama_manage.delete)
     return app
 
 

@@ -13,9 +13,10 @@ infer is cast where it stands: ``CAST(:after AS BIGINT)``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final, Literal
 
 __all__ = ["Dialect", "Row", "Statement", "Step", "Value", "postgresql_at_once"]
@@ -50,11 +51,16 @@ class Statement:
     PostgreSQL's are numbered. SQLite's are not: Python 3.12 takes a number for a name.
     """
 
-    __slots__ = ("_parts", "_places", "_repeated", "names", "postgresql", "sqlite")
+    __slots__ = (
+        "_parts", "_places", "_repeated", "_sqlite_values", "_values", "names", "postgresql",
+        "sqlite",
+    )  # fmt: skip
 
     def __init__(self, text: str) -> None:
         self._places = tuple(_PARAMETER.findall(text))
         self.names = tuple(dict.fromkeys(self._places))
+        self._values = _getter(self.names)
+        self._sqlite_values = _getter(self._places)
         number = {name: str(index) for index, name in enumerate(self.names, 1)}
         self.sqlite = _in_words(_PARAMETER.sub("?", text), "sqlite")
         self.postgresql = _in_words(
@@ -80,11 +86,11 @@ class Statement:
 
     def values(self, row: Row) -> tuple[Value, ...]:
         """PostgreSQL's parameters in order; raises KeyError for one that is missing."""
-        return tuple([row[name] for name in self.names])
+        return self._values(row)
 
     def sqlite_values(self, row: Row) -> tuple[Value, ...]:
         """SQLite's parameters in order, each as often as it is used; raises KeyError."""
-        return tuple([row[name] for name in self._places])
+        return self._sqlite_values(row)
 
     def postgresql_rows(self, count: int, before: int) -> str:
         """The SQL of a plain statement for ``count`` rows, whose values come after ``before``
@@ -131,6 +137,13 @@ def postgresql_at_once(inserts: tuple[tuple[Statement, int], ...]) -> str:
     *firsts, last = texts
     named = ", ".join([f"step{index} AS ({text})" for index, text in enumerate(firsts)])
     return _in_words(f"WITH {named} {last}" if named else last, "postgresql")
+
+
+def _getter(names: Sequence[str]) -> Callable[[Row], tuple[Value, ...]]:
+    """What gets these of a row; raises KeyError."""
+    if len(names) > 1:
+        return itemgetter(*names)  # one call for all of them
+    return lambda row: tuple([row[name] for name in names])
 
 
 def _around_values(text: str) -> tuple[str, str, str] | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 
-from router.accounts.row import NANO, Kind, Row, Tokens
+from router.accounts.row import NANO, Kind, Provenance, Row, Tokens
 from router.telemetry.series import OTHER, Asked, Cap, Series
 
 __all__ = ["AccountMetrics"]
@@ -21,7 +21,10 @@ _FOLD: Final = ("endpoint", "model", "key")
 _BILLED: Final = frozenset({"input", "output"})
 """The kinds that are no part of another."""
 
+_MOST_BOUND: Final = 4096
+
 _BudgetName = tuple[str, str, str]
+_Alike = tuple[str, str, str, Kind, str, Provenance]
 
 
 class AccountMetrics:
@@ -77,10 +80,21 @@ class AccountMetrics:
             "known.",
             "model",
         )  # fmt: skip
+        self._bound: dict[_Alike, _Bound] = {}
         self._limits = counter(
             "switchyard_limits_hit",
             "Requests that were refused because a key had used up a limit or a budget, by limit.",
             "key", "limit",
+        )  # fmt: skip
+        self._limits_up = Asked(
+            registry, "gauge", "switchyard_limits_store_up",
+            "Whether what counts limits and budgets answers (1) or not (0).",
+        )  # fmt: skip
+        self._uncounted = Asked(
+            registry, "counter", "switchyard_limits_uncounted",
+            "Requests that passed because of accounts.limits.on_down (fail_open), by what did not "
+            "answer: store (counted nowhere), ledger (without regard to a budget).",
+            ("away",),
         )  # fmt: skip
         self._budgets = _Budgets(registry, cap, clock)
         self._waiting = Asked(
@@ -103,18 +117,31 @@ class AccountMetrics:
             if row.cost is not None:
                 self._saved.labels(model).inc(row.cost / NANO)
             return
-        endpoint, tokens = row.endpoint, row.tokens
-        self._attempts.labels(endpoint, row.kind.value, row.outcome).inc()
+        alike = (row.endpoint, model, row.key, row.kind, row.outcome, row.provenance)
+        bound = self._bound.get(alike)
+        if bound is None:
+            if len(self._bound) >= _MOST_BOUND:
+                self._bound.clear()
+            bound = self._bound[alike] = _Bound()
+            bound.attempts = self._attempts.labels(row.endpoint, row.kind.value, row.outcome)
+        bound.attempts.inc()
         if row.cost is not None:
-            self._cost.labels(endpoint, model, row.key).inc(row.cost / NANO)
-        elif tokens.total:
-            self._unpriced.labels(endpoint, model).inc()
-        provenance = row.provenance.value
-        for kind, count in zip(Tokens._fields, tokens, strict=True):
+            if bound.cost is None:
+                bound.cost = self._cost.labels(row.endpoint, model, row.key)
+            bound.cost.inc(row.cost / NANO)
+        elif row.tokens.total:
+            self._unpriced.labels(row.endpoint, model).inc()
+        for kind, count in zip(Tokens._fields, row.tokens, strict=True):
             if count:
-                self._tokens.labels(endpoint, model, kind, provenance).inc(count)
-                if kind in _BILLED:
-                    self._key_tokens.labels(row.key, kind).inc(count)
+                if kind not in bound.tokens:
+                    bound.tokens[kind] = self._counters(row, model, kind)
+                for counter in bound.tokens[kind]:
+                    counter.inc(count)
+
+    def _counters(self, row: Row, model: str, kind: str) -> tuple[Counter, ...]:
+        """What counts the tokens of one kind in rows like this one."""
+        counter = self._tokens.labels(row.endpoint, model, kind, row.provenance.value)
+        return (counter, self._key_tokens.labels(row.key, kind)) if kind in _BILLED else (counter,)
 
     def limit_hit(self, key: str, limit: str) -> None:
         """A request of this key was refused; ``limit`` is a name out of few."""
@@ -128,6 +155,18 @@ class AccountMetrics:
         """
         self._budgets.note((owner, period, unit), left_ratio, resets)
 
+    def watch_limits(
+        self,
+        up: Callable[[], bool],
+        uncounted: Callable[[], float],
+        unbudgeted: Callable[[], float],
+    ) -> None:
+        """These are asked whenever the metrics are: whether limits are counted; how many requests
+        passed uncounted, and how many without regard to a budget, since the router began.
+        """
+        self._limits_up.values = lambda: [((), up())]
+        self._uncounted.values = lambda: [(("store",), uncounted()), (("ledger",), unbudgeted())]
+
     def watch_ledger(
         self,
         waiting: Callable[[], float],
@@ -140,6 +179,18 @@ class AccountMetrics:
         self._waiting.values = lambda: [((), waiting())]
         self._lost.values = lambda: [((), lost())]
         self._bytes.values = lambda: [((), bytes())]
+
+
+class _Bound:
+    """The children for rows that are alike, looked up once."""
+
+    __slots__ = ("attempts", "cost", "tokens")
+
+    attempts: Counter
+
+    def __init__(self) -> None:
+        self.cost: Counter | None = None
+        self.tokens: dict[str, tuple[Counter, ...]] = {}
 
 
 class _Budgets:

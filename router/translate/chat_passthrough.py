@@ -23,6 +23,9 @@ _TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
 class ChatPassthrough:
     """A ``Reader`` that changes nothing, but leaves out the usage chunk nobody asked for."""
 
+    what = "a chat completion"
+    """What errors call an answer."""
+
     def __init__(self, *, wants_usage: bool) -> None:
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
@@ -79,10 +82,10 @@ class ChatPassthrough:
 
     def whole(self, body: bytes) -> bytes:
         """See ``Reader.whole``."""
-        completion = load_object(body, "a chat completion")
+        completion = load_object(body, self.what)
         check_reported(completion)
         if not isinstance(completion.get("choices"), list):
-            raise UpstreamFailure("The endpoint sent a chat completion without choices.")
+            raise UpstreamFailure(f"The endpoint sent {self.what} without choices.")
         self._count(completion)
         return body
 
@@ -108,7 +111,7 @@ class ChatPassthrough:
         choices = chunk.get("choices")
         if choices:
             self._follow(choices)
-            self._has_output = self._has_output or any(map(_says_something, choices))
+            self._has_output = self._has_output or any(map(self.says_something, choices))
         elif chunk.get("usage") and not self._wants_usage:
             return
         # An event that came in several data lines goes out in one: in JSON a line feed is blank.
@@ -116,10 +119,12 @@ class ChatPassthrough:
 
     def _follow(self, choices: Any) -> None:
         if not isinstance(choices, list):
-            raise UpstreamFailure("The endpoint sent a chat chunk whose choices are malformed.")
+            raise UpstreamFailure(
+                f"The endpoint sent a chunk of {self.what} whose choices are malformed."
+            )
         for choice in choices:
             if isinstance(choice, dict):
-                self.said += _chars(choice.get("delta"))
+                self.said += self.chars(choice)
                 index = choice.get("index")
                 index = index if isinstance(index, int) else 0
                 if choice.get("finish_reason"):
@@ -133,14 +138,17 @@ class ChatPassthrough:
         if usage:
             self.usage = tokens.from_chat(usage) or self.usage
 
+    def says_something(self, choice: Any) -> bool:
+        """Whether a choice has more than the role, which comes before there is anything to say."""
+        if not isinstance(choice, dict):
+            return False
+        delta = choice.get("delta")
+        said = isinstance(delta, dict) and any(delta[key] for key in delta if key != "role")
+        return said or bool(choice.get("finish_reason"))
 
-def _says_something(choice: Any) -> bool:
-    """Whether a choice has more than the role, which comes before there is anything to say."""
-    if not isinstance(choice, dict):
-        return False
-    delta = choice.get("delta")
-    said = isinstance(delta, dict) and any(delta[key] for key in delta if key != "role")
-    return said or bool(choice.get("finish_reason"))
+    def chars(self, choice: dict[str, Any]) -> int:
+        """The characters that a choice says."""
+        return _chars(choice.get("delta"))
 
 
 def _chars(delta: Any) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from router.translate.messages import to_messages
 from router.translate.tools import ToolPlan, plan_tools
+from router.translate.unsent import unsent_fields
 
 __all__ = ["PRIVATE_FIELDS", "RESPONSES_FIELDS", "chat_body", "wants_logprobs"]
 
@@ -68,6 +69,14 @@ _NOT_SENT: Final = (
     | {"messages", "n", "functions", "function_call"}
 )
 
+_READ: Final = frozenset(
+    {"input", "instructions", "max_output_tokens", "model", "parallel_tool_calls", "reasoning"}
+    | {"text", "tool_choice", "tools", "top_logprobs"}
+)
+"""Fields that become others."""
+
+_DROPPED: Final = _NOT_SENT - _READ - frozenset(_SAME)
+
 _LIMITS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 
 _NEW_LIMIT: Final = re.compile(r"(?:.*/)?(?:o\d|gpt-[5-9])")
@@ -77,7 +86,7 @@ _NEW_LIMIT: Final = re.compile(r"(?:.*/)?(?:o\d|gpt-[5-9])")
 def chat_body(
     body: Mapping[str, Any], *, model: str, stream: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The body for ``/v1/chat/completions``, and the types of the tools that it leaves out.
+    """The body for ``/v1/chat/completions``, and what it leaves out: types of tools, and fields.
 
     ``body`` is validated and stays as it is (the result shares values with it), ``model`` is the
     endpoint's name for the model. Raises InvalidRequest for what a chat cannot carry.
@@ -108,7 +117,8 @@ def chat_body(
             continue
         if limit is None or name not in _LIMITS:
             chat[name] = value
-    return chat, plan.unsent
+    given = {name: body[name] for name in _DROPPED & body.keys()}
+    return chat, (*plan.unsent, *sorted(unsent_fields(given, ())))
 
 
 def wants_logprobs(body: Mapping[str, Any]) -> bool:

@@ -1,6 +1,7 @@
 """Responses requests for endpoints that speak the Responses API themselves.
 
-The request goes up as it came, unknown fields included. Nothing is stored there: ``store`` is
+The request goes up as it came, unknown fields included; of one that was made of another API's, only
+the fields that Responses have (see ``known_fields``). Nothing is stored there: ``store`` is
 false, what refers to stored state is removed, and items lose their ids, which an endpoint that
 stores nothing would look up in vain.
 """
@@ -10,13 +11,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from router.errors import InvalidRequest
+from router.translate.chat_request import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.translate.native import blob_of, unseal
+from router.translate.unsent import unsent_fields
 from router.wire.input_items import item_type
 
 __all__ = [
     "ENCRYPTED_REASONING",
     "asks_for_encrypted",
     "compact_body",
+    "known_fields",
     "native_body",
     "native_chat_body",
     "token_count_body",
@@ -26,7 +30,6 @@ ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 """What ``include`` names to get reasoning in a form that can be sent back."""
 
 _STATE: Final = frozenset({"background", "conversation", "previous_response_id", "prompt"})
-_PRIVATE: Final = frozenset({"cache", "nomyo"})
 _NOT_COUNTED: Final = frozenset({"store", "stream", "stream_options", "metadata"})
 _NOT_COMPACTED: Final = frozenset({"store", "stream", "stream_options"})
 # The id of an approval request is not a place in a store: the approval's answer names it. Nor is
@@ -43,7 +46,7 @@ def native_body(
     account encrypted cannot be read by this one. ``encrypted`` asks for encrypted reasoning in
     addition to what the client asks for. Raises InvalidRequest for references to stored items.
     """
-    sent = {k: v for k, v in body.items() if k not in _STATE and k not in _PRIVATE}
+    sent = {k: v for k, v in body.items() if k not in _STATE and k not in PRIVATE_FIELDS}
     sent["model"] = model
     sent["store"] = False
     sent["stream"] = stream
@@ -56,6 +59,15 @@ def native_body(
         items, dropped = _items(sent["input"], account)
         sent["input"] = items
     return sent, dropped
+
+
+def known_fields(body: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What of a body made of another API's request Responses have, and the names of the rest.
+
+    Sent all the same, they would have OpenAI refuse the request.
+    """
+    known = {name: value for name, value in body.items() if name in RESPONSES_FIELDS}
+    return known, tuple(unsent_fields(body, RESPONSES_FIELDS))
 
 
 def asks_for_encrypted(body: dict[str, Any]) -> bool:
@@ -77,7 +89,7 @@ def token_count_body(body: dict[str, Any], *, model: str, account: str) -> dict[
 
 def native_chat_body(body: dict[str, Any], *, model: str, stream: bool) -> dict[str, Any]:
     """The body of a Chat Completions request that is passed on. A stream is asked for its usage."""
-    sent = {k: v for k, v in body.items() if k not in _PRIVATE}
+    sent = {k: v for k, v in body.items() if k not in PRIVATE_FIELDS}
     sent["model"] = model
     if stream:
         sent["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}

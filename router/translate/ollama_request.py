@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,8 @@ from router.translate.chat_request import wants_logprobs
 from router.translate.forced import forced_format
 from router.translate.messages import to_messages
 from router.translate.parts import ollama_part
-from router.translate.tools import plan_tools
+from router.translate.tools import ToolPlan, plan_tools
+from router.translate.unsent import is_default, unsent_fields
 
 __all__ = ["OllamaMode", "ollama_body"]
 
@@ -38,6 +39,15 @@ _OPTIONS: Final = frozenset(
 """Options a request may set. Those of the runner (``num_ctx``, ``num_gpu`` …) would reload the
 model for everybody, so they are the configuration's."""
 
+_LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
+
+_CARRIED: Final = _OPTIONS.union(
+    _LIMITS,
+    {"input", "instructions", "model", "parallel_tool_calls", "reasoning", "text"},
+    {"tool_choice", "tools", "top_logprobs"},
+)
+"""Fields that are sent, whole or in part."""
+
 _GPT_OSS_LEVELS: Final[Mapping[str, str]] = {
     "none": "low",
     "minimal": "low",
@@ -57,8 +67,8 @@ _SHALLOW: Final = 200
 class OllamaMode:
     """How to read the answer to the request.
 
-    ``forced``: its text is a tool call as JSON, ``{"name", "arguments"}``. ``unsent``: the types
-    of the tools that were accepted but not sent.
+    ``forced``: its text is a tool call as JSON, ``{"name", "arguments"}``. ``unsent``: what was
+    accepted but not sent, types of tools and fields.
     """
 
     forced: bool = False
@@ -102,7 +112,17 @@ def ollama_body(
         out["logprobs"] = True
         if body.get("top_logprobs"):
             out["top_logprobs"] = body["top_logprobs"]
-    return out, OllamaMode(forced, plan.unsent)
+    return out, OllamaMode(forced, (*plan.unsent, *_unsent(body, plan)))
+
+
+def _unsent(body: Mapping[str, Any], plan: ToolPlan) -> Iterator[str]:
+    """The fields that Ollama has nothing for."""
+    name = "parallel_tool_calls"
+    if plan.tools and not is_default(name, body.get(name)):
+        yield name
+    if not is_default("text.verbosity", (body.get("text") or {}).get("verbosity")):
+        yield "text.verbosity"
+    yield from unsent_fields(body, _CARRIED)
 
 
 def _options(body: Mapping[str, Any], num_ctx: int | None) -> dict[str, Any]:
@@ -111,7 +131,7 @@ def _options(body: Mapping[str, Any], num_ctx: int | None) -> dict[str, Any]:
     }
     if isinstance(options.get("stop"), str):
         options["stop"] = [options["stop"]]
-    for name in ("max_output_tokens", "max_completion_tokens", "max_tokens"):
+    for name in _LIMITS:
         if body.get(name) is not None:
             options["num_predict"] = body[name]
             break

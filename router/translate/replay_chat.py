@@ -14,6 +14,13 @@ import orjson
 
 from router.errors import UpstreamFailure
 from router.translate.chat_reader import ChatReader
+from router.translate.chat_stream import (
+    CALLS,
+    ChatStream,
+    chat_call,
+    chat_usage,
+    finish_reason,
+)
 from router.translate.draft import Draft
 from router.translate.machine import MachineOptions
 from router.translate.messages import reasoning_text
@@ -26,12 +33,6 @@ __all__ = ["answer_of_chat", "chunks", "completion"]
 Item = dict[str, Any]
 
 _DONE: Final = b"[DONE]"
-_CALLS: Final[Mapping[Any, tuple[str, str]]] = {
-    "function_call": ("function", "arguments"),
-    "custom_tool_call": ("custom", "input"),
-}
-"""How a call is named in a chat message, and where its text is."""
-
 _COMPLETE: Final = ("stop", "tool_calls")
 _SAID: Final = ("content", "reasoning", "reasoning_content", "refusal")
 _NOT_KEPT: Final = ("annotations", "audio", "function_call")
@@ -49,14 +50,14 @@ def completion(answer: Mapping[str, Any], *, id: str, created: int) -> dict[str,
     }
     if reasoning := "\n\n".join(filter(None, map(_reasoning, output))):
         message["reasoning_content"] = reasoning
-    if calls := [_call(item, item[_CALLS[item["type"]][1]]) for item in _calls(output)]:
+    if calls := [chat_call(item, item[CALLS[item["type"]][1]]) for item in _calls(output)]:
         message["tool_calls"] = calls
     entries = [entry for part in parts for entry in part.get("logprobs") or ()]
     choice = {
         "index": 0,
         "message": message,
         "logprobs": {"content": entries, "refusal": None} if entries else None,
-        "finish_reason": _finish_reason(output),
+        "finish_reason": finish_reason(bool(calls), answer.get("incomplete_details")),
     }
     whole = {
         "id": id,
@@ -66,27 +67,29 @@ def completion(answer: Mapping[str, Any], *, id: str, created: int) -> dict[str,
         "choices": [choice],
     }
     usage = answer["usage"]
-    return whole if usage is None else {**whole, "usage": _chat_usage(usage)}
+    return whole if usage is None else {**whole, "usage": chat_usage(usage)}
 
 
 def chunks(answer: Mapping[str, Any], *, id: str, created: int, include_usage: bool) -> list[Frame]:
     """The stream of that completion, ``[DONE]`` included."""
-    stream = _Stream(id, created, answer["model"], include_usage)
-    stream.chunk({"role": "assistant", "content": ""})
-    calls = count()
+    stream = ChatStream(id, created, answer["model"], include_usage)
+    calls = 0
     said = ""
     for item in answer["output"]:
-        if item.get("type") in _CALLS:
-            stream.call(next(calls), item)
+        if (kind := item.get("type")) in CALLS:
+            stream.call(calls, item)
+            for piece in pieces(item[CALLS[kind][1]]):
+                stream.arguments(calls, kind, piece)
+            calls += 1
         elif reasoning := _reasoning(item):
-            stream.say("reasoning_content", said + reasoning)
+            for piece in pieces(said + reasoning):
+                stream.say("reasoning_content", piece)
             said = "\n\n"
         for part in _parts([item]):
-            stream.part(part)
-    stream.chunk({}, finish=_finish_reason(answer["output"]))
-    if include_usage and answer["usage"] is not None:
-        stream.usage(_chat_usage(answer["usage"]))
-    return [*stream.frames, Frame("", _DONE)]
+            _tell(stream, part)
+    reason = finish_reason(bool(calls), answer.get("incomplete_details"))
+    stream.end(reason, answer["usage"] if include_usage else None)
+    return stream.take()
 
 
 def answer_of_chat(
@@ -121,55 +124,17 @@ def answer_of_chat(
     return {"model": model, "status": "completed", "output": output, "usage": usage}
 
 
-class _Stream:
-    """The chunks of one completion."""
-
-    def __init__(self, id: str, created: int, model: str, include_usage: bool) -> None:
-        head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
-        self.frames: list[Frame] = []
-        self._head = orjson.dumps(head)[:-1]
-        self._tail = b',"usage":null}' if include_usage else b"}"
-
-    def chunk(
-        self, delta: Item, *, logprobs: list[Item] | None = None, finish: str | None = None
-    ) -> None:
-        """A chunk of the one choice."""
-        entries = {"content": logprobs, "refusal": None}
-        data = b'%b,"choices":[{"index":0,"delta":%b,%b"finish_reason":%b}]%b' % (
-            self._head,
-            orjson.dumps(delta),
-            b'"logprobs":%b,' % orjson.dumps(entries) if logprobs else b"",
-            orjson.dumps(finish),
-            self._tail,
-        )
-        self.frames.append(Frame("", data))
-
-    def say(self, name: str, text: str) -> None:
-        """A text, in pieces."""
-        for piece in pieces(text):
-            self.chunk({name: piece})
-
-    def part(self, part: Item) -> None:
-        """A part of a message."""
-        if part["type"] == "refusal":
-            self.say("refusal", part["refusal"])
-        elif logprobs := part.get("logprobs"):
-            for piece, entries in with_logprobs(part["text"], logprobs):
-                self.chunk({"content": piece}, logprobs=entries)
-        else:
-            self.say("content", part["text"])
-
-    def call(self, index: int, item: Item) -> None:
-        """A tool call: who is called, then with what."""
-        name, field = _CALLS[item["type"]]
-        self.chunk({"tool_calls": [{"index": index, **_call(item, "")}]})
-        for piece in pieces(item[field]):
-            self.chunk({"tool_calls": [{"index": index, name: {field: piece}}]})
-
-    def usage(self, usage: dict[str, Any]) -> None:
-        """The chunk of the usage: it has no choice."""
-        data = b'%b,"choices":[],"usage":%b}' % (self._head, orjson.dumps(usage))
-        self.frames.append(Frame("", data))
+def _tell(stream: ChatStream, part: Item) -> None:
+    """A part of a message."""
+    if part["type"] == "refusal":
+        for piece in pieces(part["refusal"]):
+            stream.say("refusal", piece)
+    elif logprobs := part.get("logprobs"):
+        for piece, entries in with_logprobs(part["text"], logprobs):
+            stream.say("content", piece, entries)
+    else:
+        for piece in pieces(part["text"]):
+            stream.say("content", piece)
 
 
 def _parts(output: Iterable[Item]) -> Iterator[Item]:
@@ -190,30 +155,7 @@ def _reasoning(item: Item) -> str:
 
 
 def _calls(output: Iterable[Item]) -> list[Item]:
-    return [item for item in output if item.get("type") in _CALLS]
-
-
-def _call(item: Item, text: str) -> Item:
-    name, field = _CALLS[item["type"]]
-    return {"id": item["call_id"], "type": name, name: {"name": item["name"], field: text}}
-
-
-def _finish_reason(output: Iterable[Item]) -> str:
-    return "tool_calls" if _calls(output) else "stop"
-
-
-def _chat_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
-    """A Responses ``usage`` as that of a chat completion; an estimate stays marked."""
-    counts: dict[str, Any] = {
-        "prompt_tokens": usage["input_tokens"],
-        "completion_tokens": usage["output_tokens"],
-        "total_tokens": usage["total_tokens"],
-        "prompt_tokens_details": {"cached_tokens": usage["input_tokens_details"]["cached_tokens"]},
-        "completion_tokens_details": {
-            "reasoning_tokens": usage["output_tokens_details"]["reasoning_tokens"]
-        },
-    }
-    return {**counts, "estimated": True} if usage.get("estimated") else counts
+    return [item for item in output if item.get("type") in CALLS]
 
 
 def _is_sound(item: Item) -> bool:
@@ -278,7 +220,7 @@ class _Merged:
             raise ValueError
 
     def _call(self, fragment: Item) -> None:
-        name, field = _CALLS["custom_tool_call" if "custom" in fragment else "function_call"]
+        name, field = CALLS["custom_tool_call" if "custom" in fragment else "function_call"]
         call = self._calls.setdefault(fragment["index"], {"id": None, name: {}})
         if fragment.get("id") not in (None, "", call["id"]):
             if call["id"] is not None:  # another call under the same index

@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 __all__ = [
+    "answers",
     "estimate_tokens",
     "estimated_usage",
     "from_chat",
+    "from_embeddings",
     "from_ollama",
+    "from_rerank",
     "from_response",
+    "longest_prompt_chars",
     "prompt_chars",
+    "prompts",
     "response_usage",
     "said_chars",
 ]
@@ -19,7 +24,9 @@ __all__ = [
 _CHARS_PER_TOKEN: Final = 4
 _NOT_TEXT: Final = frozenset({"id", "type", "role", "status", "encrypted_content", "file_data"})
 _MAX_COUNT: Final = 2**53 - 1
-_PROMPT: Final = ("instructions", "input", "tools", "messages")
+_PROMPT: Final = ("instructions", "tools", "messages", "query", "documents", "suffix")
+_BATCHES: Final = ("input", "prompt")
+"""What may hold several prompts, and tokens instead of text."""
 
 
 def response_usage(
@@ -45,6 +52,28 @@ def from_chat(usage: Any) -> dict[str, Any] | None:
         cached=_detail(usage.get("prompt_tokens_details"), "cached_tokens"),
         reasoning=_detail(usage.get("completion_tokens_details"), "reasoning_tokens"),
     )
+
+
+def from_embeddings(usage: Any) -> dict[str, Any] | None:
+    """The ``usage`` of embeddings, as a Responses ``usage``; None when it has no counts.
+
+    What they cost is what was read: some count it only in total.
+    """
+    if not isinstance(usage, dict):
+        return None
+    count = usage.get("prompt_tokens")
+    return _counted(usage.get("total_tokens") if _count(count) is None else count, None)
+
+
+def from_rerank(answer: dict[str, Any]) -> dict[str, Any] | None:
+    """What a reranking cost, as a Responses ``usage``: told in Jina's form, or in Cohere's; None
+    where no tokens are counted.
+    """
+    meta = _object(answer.get("meta"))
+    for counts in (meta.get("tokens"), meta.get("billed_units")):
+        if (found := _counted(_object(counts).get("input_tokens"), None)) is not None:
+            return found
+    return from_embeddings(answer.get("usage"))
 
 
 def from_ollama(line: dict[str, Any]) -> dict[str, Any] | None:
@@ -140,11 +169,77 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def prompt_chars(body: dict[str, Any]) -> int:
-    """The characters of text in a request; images and files sent as data do not count."""
-    return sum(_chars(body.get(name)) for name in _PROMPT)
+    """The characters of text in a request; images and files sent as data do not count.
+
+    A token that is sent as its number is as long as a token is taken to be.
+    """
+    said = 0
+    for name in _PROMPT:
+        if value := body.get(name):
+            said += _chars(value)
+    for name in _BATCHES:
+        if value := body.get(name):
+            said += _batch_chars(value)
+    return said
+
+
+def longest_prompt_chars(body: dict[str, Any]) -> int:
+    """The characters of the longest prompt in a request, which has to fit into a context.
+
+    Of a reranking it is none: a document that is too long is cut, or read in pieces.
+    """
+    if _is_rerank(body):
+        return 0
+    if (several := _batch(body)) is None:
+        return prompt_chars(body)
+    return _chars(body.get("suffix")) + max(map(_batch_chars, several))
+
+
+def prompts(body: dict[str, Any]) -> int:
+    """How many prompts there are in a request, each with a context of its own."""
+    several = body["documents"] if _is_rerank(body) else _batch(body)
+    return len(several) if several else 1
+
+
+def answers(body: dict[str, Any]) -> int:
+    """How many answers a request to Chat Completions, or to legacy completions, asks for."""
+    counts = (body.get("n"), body.get("best_of"))
+    return prompts(body) * max([1, *(count for count in counts if type(count) is int)])
+
+
+def _is_rerank(body: dict[str, Any]) -> bool:
+    return isinstance(body.get("documents"), list) and "query" in body
+
+
+def _batch(body: dict[str, Any]) -> list[Any] | None:
+    """The prompts of a request that has several; those of tokens are lists."""
+    for name in _BATCHES:
+        value = body.get(name)
+        if isinstance(value, list) and value and isinstance(value[0], str | list):
+            return value
+    return None
+
+
+def _batch_chars(value: Any) -> int:
+    if isinstance(value, dict):  # a stored prompt, whose text is in the input by then
+        return 0
+    if not isinstance(value, list) or not value:
+        return _chars(value)
+    if type(value[0]) is int:
+        return _CHARS_PER_TOKEN * len(value)
+    if type(value[0]) is not list:
+        return _chars(value)
+    return sum(
+        _CHARS_PER_TOKEN * len(inner)
+        if isinstance(inner, list) and inner and type(inner[0]) is int
+        else _chars(inner)
+        for inner in value
+    )
 
 
 def _chars(value: Any) -> int:
+    if isinstance(value, str):
+        return 0 if value.startswith("data:") else len(value)
     # Not recursive: a client's schema may be nested more deeply than Python's stack.
     chars = 0
     todo = [value]

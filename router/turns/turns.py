@@ -105,6 +105,7 @@ class Turns:
             raise unavailable()
         own = await self._resolver.own(exchange)
         await self._resolver.check(exchange)
+        await exchange.generation.chain.accept(exchange)
         body = {**exchange.body, "input": own.items}
         if options := body.get("stream_options"):
             body["stream_options"] = {k: v for k, v in options.items() if k != "durable"}
@@ -147,7 +148,7 @@ class Turns:
     async def follow(self, exchange: Exchange, ident: str, after: int, sink: Sink) -> None:
         """Send a run's events past ``after``, those to come included."""
         try:
-            await self._runs.tail(exchange.caller, ident, after, sink)
+            await self._runs.tail(exchange.caller, ident, after, sink, exchange.notes)
         except asyncio.CancelledError:
             if exchange.abort is None or not sink.opened:
                 raise

@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 
 from router.balance.capability import stream_usage
-from router.errors import UpstreamRejected
+from router.errors import UpstreamError, UpstreamRejected
 from router.exchange import Exchange
 from router.settings.schema import EndpointSettings
 from router.translate.chat_reader import ChatReader
@@ -18,7 +18,8 @@ from router.translate.draft import Draft
 from router.upstream.contract import Call, UpstreamRequest, cannot_compact
 from router.upstream.learned import ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
-from router.upstream.options import machine_options, unsent_notes, within_context
+from router.upstream.options import dropped_note, machine_options, within_context
+from router.upstream.plain import Lacking, PlainCalls, either
 
 __all__ = ["ChatAdapter"]
 
@@ -33,7 +34,7 @@ _REFUSED: Final = re.compile(
 )
 
 
-class ChatAdapter(OpenAIModels):
+class ChatAdapter(OpenAIModels, PlainCalls):
     """Implements ``router.upstream.contract.Adapter`` for the dialect ``chat``.
 
     A stream is asked for its token counts (``stream_options``), but of models that have none: some
@@ -42,6 +43,7 @@ class ChatAdapter(OpenAIModels):
 
     def __init__(self, endpoint: EndpointSettings) -> None:
         super().__init__()
+        self._lacking = Lacking()
         self._context = endpoint.context_length
         self._capabilities = endpoint.capabilities
         self._without_usage = ModelSet()  # models that refuse it, oldest first
@@ -55,8 +57,8 @@ class ChatAdapter(OpenAIModels):
             body.pop("stream_options", None)
         request = UpstreamRequest("/chat/completions", orjson.dumps(body), exchange.stream)
         reader = ChatReader(draft, machine_options(given))
-        notes = {**unsent_notes(given, unsent), **notes}
-        return Call(request, reader, notes, self._retry(model) if asks else None)
+        notes = {**dropped_note(given), **notes}
+        return Call(request, reader, notes, self._retry(model) if asks else None, unsent)
 
     def chat(self, exchange: Exchange, model: str) -> Call:
         """See ``Adapter.chat``."""
@@ -65,6 +67,15 @@ class ChatAdapter(OpenAIModels):
         options = exchange.body.get("stream_options") or {}
         if asks and not options.keys() - {"include_usage"}:  # else the client's may be at fault
             call.retry = self._retry(model)
+        return call
+
+    def completions(self, exchange: Exchange, model: str) -> Call:
+        """See ``Adapter.completions``."""
+        asks = exchange.stream and self._has_usage(model)
+        call = self._complete(exchange, model, usage=asks)
+        options = exchange.body.get("stream_options") or {}
+        if asks and not options.keys() - {"include_usage"}:
+            call.retry = either(self._retry(model), call.retry)
         return call
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
@@ -81,9 +92,9 @@ class ChatAdapter(OpenAIModels):
             return False
         return stream_usage(self._capabilities, model) is not False
 
-    def _retry(self, model: str) -> Callable[[UpstreamRejected], bool]:
-        def retry(error: UpstreamRejected) -> bool:
-            if not _refuses_usage(error):
+    def _retry(self, model: str) -> Callable[[UpstreamError], bool]:
+        def retry(error: UpstreamError) -> bool:
+            if not isinstance(error, UpstreamRejected) or not _refuses_usage(error):
                 return False
             self._without_usage.add(model)
             return True

@@ -3,37 +3,51 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from router.errors import NotSupported, UpstreamRejected
-from router.exchange import Exchange
+from router.errors import InvalidRequest, NotSupported, UpstreamError
+from router.exchange import Exchange, Operation
 from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
 from router.translate.draft import Draft
 from router.translate.reader import Reader
 
 __all__ = [
+    "DIRECT",
     "REASONING_DROPPED",
+    "UNSENT",
     "Adapter",
     "Answer",
     "Call",
     "Listed",
     "LoadRequest",
+    "Patience",
     "Transport",
     "UpstreamRequest",
     "account_of",
     "cannot_compact",
     "leaves_memory",
     "redacted",
+    "refuse_unsent",
+    "unsent_note",
 ]
 
 REASONING_DROPPED: Final = "X-Switchyard-Reasoning-Dropped"
 """The header that says how many items of encrypted reasoning another account had issued."""
 
+UNSENT: Final = "X-Switchyard-Unsent"
+"""The header that names what of the request the endpoint was not sent."""
+
 _SHOWN: Final = 200
 """Characters of a client's value that an error repeats."""
+
+_MOST_NAMES: Final = 32
+_NAME: Final = 64
+_UNFIT: Final = re.compile(r"[^\w.\[\]:-]", re.ASCII)
+"""What of a client's field name does not belong into a header."""
 
 
 def account_of(endpoint: EndpointSettings) -> str:
@@ -67,16 +81,56 @@ def leaves_memory(keep_alive: KeepAlive | None) -> bool:
     return keep_alive == 0
 
 
+def unsent_note(names: Iterable[str]) -> dict[str, str]:
+    """The header that names what was not sent; none where everything was."""
+    fit = list(dict.fromkeys(_UNFIT.sub("?", name[:_NAME]) for name in names))
+    if len(fit) > _MOST_NAMES:
+        fit[_MOST_NAMES:] = ["..."]
+    return {UNSENT: ", ".join(fit)} if fit else {}
+
+
+def refuse_unsent(names: Sequence[str], body: Mapping[str, Any]) -> None:
+    """Raise InvalidRequest for the first of the fields, or types of tools, that are not sent."""
+    for name in names:
+        shown = name[:_SHOWN]
+        raise InvalidRequest(
+            f"Unsupported parameter: '{shown}' cannot be sent to an endpoint that serves this "
+            "model. Leave it out, or have it left out with server.unsupported: lenient.",
+            code="unsupported_parameter",
+            param=_param(shown, body),
+        )
+
+
+def _param(name: str, body: Mapping[str, Any]) -> str:
+    tools = body.get("tools")
+    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+        if isinstance(tool, dict) and tool.get("type") == name:
+            return f"tools[{index}]"
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Deadlines in seconds, like those of the endpoint's ``timeouts``."""
+
+    first_byte: float
+    idle: float
+    total: float
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """A POST to an endpoint. ``path`` is relative to the endpoint's URL; ``headers`` are more than
-    those that every request has.
+    """A POST to an endpoint, or with ``method`` another request. ``path`` is relative to the
+    endpoint's URL; ``headers`` are more than those that every request has. ``patience`` takes the
+    place of the endpoint's ``timeouts``.
     """
 
     path: str
     body: bytes
     stream: bool
     headers: Mapping[str, str] | None = None
+    method: str = "POST"
+    patience: Patience | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +139,7 @@ class LoadRequest:
 
     ``path`` is relative to the endpoint's URL; with ``unversioned`` to that without its ``/v1``.
     ``at_once``: the answer does not wait for the load, the list of models tells how it goes.
+    ``instead`` is what to send where the model is not one that generates.
     """
 
     path: str
@@ -92,6 +147,7 @@ class LoadRequest:
     unloads: bool = False
     unversioned: bool = False
     at_once: bool = False
+    instead: LoadRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +239,16 @@ class Call:
     request: UpstreamRequest
     reader: Reader
     notes: dict[str, str] = field(default_factory=dict)
-    """Headers for the client's answer: what was not sent, or dropped."""
-    retry: Callable[[UpstreamRejected], bool] | None = None
-    """Asked when the endpoint rejects the request. True: the adapter has learned from it, and the
-    call prepared anew is another one, to be sent to the same endpoint at once."""
+    """Headers for the client's answer: what was dropped."""
+    retry: Callable[[UpstreamError], bool] | None = None
+    """Asked when the endpoint rejects the request, or has no such route or model. True: the adapter
+    has learned from it, and the call prepared anew is another one, to be sent to the same endpoint
+    at once."""
+    unsent: tuple[str, ...] = ()
+    """The fields, and types of tools, that the endpoint's dialect cannot carry: they are named in
+    the answer, or refused."""
+    named: Callable[[str], str] | None = None
+    """What the client calls a field that the endpoint complains of; None: the same."""
 
 
 class Adapter(Protocol):
@@ -198,6 +260,20 @@ class Adapter(Protocol):
 
     def chat(self, exchange: Exchange, model: str) -> Call:
         """Pass a Chat Completions request on."""
+        ...
+
+    def completions(self, exchange: Exchange, model: str) -> Call:
+        """Pass a legacy completions request on."""
+        ...
+
+    def embed(self, exchange: Exchange, model: str) -> Call:
+        """Have embeddings made; the answer is in OpenAI's form. Raises InvalidRequest like
+        ``respond``, and NotSupported where the endpoint has said that it cannot.
+        """
+        ...
+
+    def rerank(self, exchange: Exchange, model: str) -> Call:
+        """Have documents ranked; raises like ``embed``."""
         ...
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
@@ -240,3 +316,13 @@ class Adapter(Protocol):
     def load_seconds(self, body: bytes) -> float | None:
         """What a load took, as the answer to ``load`` tells it; None where it does not."""
         ...
+
+
+DIRECT: Final[Mapping[Operation, Callable[[Adapter, Exchange, str], Call]]] = {
+    Operation.CHAT: lambda adapter, exchange, model: adapter.chat(exchange, model),
+    Operation.COMPLETIONS: lambda adapter, exchange, model: adapter.completions(exchange, model),
+    Operation.EMBEDDINGS: lambda adapter, exchange, model: adapter.embed(exchange, model),
+    Operation.OLLAMA_EMBED: lambda adapter, exchange, model: adapter.embed(exchange, model),
+    Operation.RERANK: lambda adapter, exchange, model: adapter.rerank(exchange, model),
+}
+"""Calls whose answer is no response that could be kept: there is no draft of one."""

@@ -64,9 +64,13 @@ class HttpTransport:
 
     async def send(self, request: UpstreamRequest) -> HttpAnswer:
         """See ``Transport.send``."""
-        timeouts = self._timeouts
+        timeouts = request.patience or self._timeouts
         body = request.body
-        head = b"%b%d\r\n%b\r\n" % (self._post(request.path), len(body), _more(request.headers))
+        if request.method == "POST":
+            begin = self._post(request.path)
+        else:
+            begin = self._head_of(request.method, self._dialer.path + request.path)
+        head = b"%b%d\r\n%b\r\n" % (begin, len(body), _more(request.headers))
         # An answer in one piece has its first byte when all of it is there.
         first_byte = timeouts.first_byte if request.stream else timeouts.total
         answer = await self._ask(head, body, first_byte, timeouts.idle, timeouts.total)
@@ -89,7 +93,7 @@ class HttpTransport:
         base = self._dialer.path
         if request.unversioned:
             base = base.removesuffix(_VERSION)
-        head = self._head_of_post(base + request.path) + b"%d\r\n\r\n" % len(request.body)
+        head = self._head_of("POST", base + request.path) + b"%d\r\n\r\n" % len(request.body)
         return await self._within(timeout, head, request.body)
 
     async def _within(self, timeout: float, head: bytes, body: bytes) -> tuple[int, bytes]:
@@ -165,14 +169,15 @@ class HttpTransport:
         """Everything of a POST's head before the length of its body."""
         post = self._posts.get(path)
         if post is None:
-            post = self._head_of_post(self._dialer.path + path)
+            post = self._head_of("POST", self._dialer.path + path)
             if len(self._posts) < _MAX_HEADS:
                 self._posts[path] = post
         return post
 
-    def _head_of_post(self, path: str) -> bytes:
+    def _head_of(self, method: str, path: str) -> bytes:
+        """Everything of such a request's head before the length of its body."""
         return (
-            f"{self._request_line('POST', path)}{self._fields}\r\n"
+            f"{self._request_line(method, path)}{self._fields}\r\n"
             "Content-Type: application/json\r\nContent-Length: "
         ).encode()
 

@@ -18,6 +18,10 @@ class ModelSet:
     def __contains__(self, model: str) -> bool:
         return model in self._models
 
+    def discard(self, model: str) -> None:
+        """It was not so."""
+        self._models.pop(model, None)
+
     def add(self, model: str) -> None:
         """It was learned of this model."""
         self._models[model] = None

@@ -8,10 +8,11 @@ from typing import Any
 import orjson
 
 from router.errors import UpstreamFailure
-from router.exchange import Exchange
+from router.exchange import Exchange, Operation
 from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
 from router.translate.draft import Draft
+from router.translate.embeddings import OllamaEmbedReader, ollama_embed_body
 from router.translate.ollama_reader import OllamaReader
 from router.translate.ollama_request import ollama_body
 from router.upstream.contract import (
@@ -23,33 +24,67 @@ from router.upstream.contract import (
     leaves_memory,
 )
 from router.upstream.openai import chat_passthrough
-from router.upstream.options import machine_options, unsent_notes, within_context
+from router.upstream.options import dropped_note, machine_options, within_context
+from router.upstream.plain import Lacking, PlainCalls, cannot
+from router.upstream.translated import as_chat
 
 __all__ = ["OllamaAdapter"]
 
 
-class OllamaAdapter:
+class OllamaAdapter(PlainCalls):
     """Implements ``router.upstream.contract.Adapter`` for the dialect ``ollama``."""
 
+    _completions_path = "/v1/completions"
+
     def __init__(self, endpoint: EndpointSettings) -> None:
+        self._lacking = Lacking()
         self._num_ctx = endpoint.num_ctx
         self._keep_alive = endpoint.keep_alive
         self._context = endpoint.context_length or endpoint.num_ctx
+        self._passes_chat = endpoint.chat_completions == "native"
 
     def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.respond``."""
-        given, notes = within_context(exchange.body, self._context)
-        body, mode = ollama_body(given, model=model, stream=exchange.stream, num_ctx=self._num_ctx)
-        if self._keep_alive is not None:
-            body["keep_alive"] = self._keep_alive
-        request = UpstreamRequest("/api/chat", orjson.dumps(body), exchange.stream)
-        options = machine_options(given, forced_call=mode.forced)
-        notes = {**unsent_notes(given, mode.unsent), **notes}
-        return Call(request, OllamaReader(draft, options), notes)
+        return self._call(exchange.body, exchange.stream, model, draft)
 
     def chat(self, exchange: Exchange, model: str) -> Call:
-        """See ``Adapter.chat``: Ollama serves Chat Completions itself."""
-        return chat_passthrough(exchange, model, "/v1/chat/completions")
+        """See ``Adapter.chat``. Ollama serves Chat Completions itself, but has no fields there for
+        the context, or for how long a model is kept: asked so, it would load the model anew.
+        """
+        if self._passes_chat:
+            return chat_passthrough(exchange, model, "/v1/chat/completions")
+
+        def respond(body: dict[str, Any], draft: Draft) -> Call:
+            return self._call(body, exchange.stream, model, draft)
+
+        return as_chat(exchange, respond, reasoning=True)
+
+    def _call(self, body: dict[str, Any], stream: bool, model: str, draft: Draft) -> Call:
+        given, notes = within_context(body, self._context)
+        sent, mode = ollama_body(given, model=model, stream=stream, num_ctx=self._num_ctx)
+        if self._keep_alive is not None:
+            sent["keep_alive"] = self._keep_alive
+        request = UpstreamRequest("/api/chat", orjson.dumps(sent), stream)
+        options = machine_options(given, forced_call=mode.forced)
+        notes = {**dropped_note(given), **notes}
+        return Call(request, OllamaReader(draft, options), notes, unsent=mode.unsent)
+
+    def embed(self, exchange: Exchange, model: str) -> Call:
+        """See ``Adapter.embed``."""
+        self._lacking.check(Operation.EMBEDDINGS, exchange, model)
+        body, unsent = ollama_embed_body(exchange.body, model=model, num_ctx=self._num_ctx)
+        if self._keep_alive is not None:
+            body["keep_alive"] = self._keep_alive
+        return Call(
+            UpstreamRequest("/api/embed", orjson.dumps(body), False),
+            OllamaEmbedReader(exchange.body, model),
+            retry=self._lacking.retry(Operation.EMBEDDINGS, model),
+            unsent=unsent,
+        )
+
+    def rerank(self, exchange: Exchange, model: str) -> Call:
+        """See ``Adapter.rerank``: Ollama cannot."""
+        raise cannot(Operation.RERANK, exchange, model)
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """See ``Adapter.count_tokens``: Ollama has no counter."""
@@ -82,7 +117,7 @@ class OllamaAdapter:
 
     def load(self, model: str, keep_alive: KeepAlive | None = None) -> LoadRequest | None:
         """See ``Adapter.load``. With another ``num_ctx`` than that of the requests to come, the
-        first of them would load it once more.
+        first of them would load it once more. A model of embeddings is loaded by making none.
         """
         body: dict[str, Any] = {"model": model, "stream": False}
         if keep_alive is not None:
@@ -91,7 +126,11 @@ class OllamaAdapter:
             body["keep_alive"] = self._keep_alive
         if self._num_ctx is not None:
             body["options"] = {"num_ctx": self._num_ctx}
-        return LoadRequest("/api/generate", orjson.dumps(body), unloads=leaves_memory(keep_alive))
+        if leaves_memory(keep_alive):
+            return LoadRequest("/api/generate", orjson.dumps(body), unloads=True)
+        same = {name: value for name, value in body.items() if name != "stream"}
+        embeds = LoadRequest("/api/embed", orjson.dumps({**same, "input": []}))
+        return LoadRequest("/api/generate", orjson.dumps(body), instead=embeds)
 
     def load_seconds(self, body: bytes) -> float | None:
         """See ``Adapter.load_seconds``."""

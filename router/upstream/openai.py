@@ -42,13 +42,14 @@ def chat_passthrough(exchange: Exchange, model: str, path: str, *, usage: bool =
     body = native_chat_body(exchange.body, model=model, stream=exchange.stream)
     options = exchange.body.get("stream_options") or {}
     wants_usage = bool(options.get("include_usage"))
-    notes: dict[str, str] = {}
+    unsent: tuple[str, ...] = ()
     if exchange.stream and not usage:
         del body["stream_options"]
         if wants_usage:
-            notes = {"X-Switchyard-Unsent": "stream_options"}
+            unsent = ("stream_options",)
     reader = ChatPassthrough(wants_usage=wants_usage)
-    return Call(UpstreamRequest(path, orjson.dumps(body), exchange.stream), reader, notes)
+    request = UpstreamRequest(path, orjson.dumps(body), exchange.stream)
+    return Call(request, reader, unsent=unsent)
 
 
 class OpenAIModels:

@@ -9,8 +9,9 @@ from router.translate.machine import MachineOptions
 from router.translate.tools import custom_tool_names
 from router.translate.truncation import fit
 from router.translate.usage import estimate_tokens, prompt_chars
+from router.upstream.contract import REASONING_DROPPED
 
-__all__ = ["machine_options", "unsent_notes", "within_context"]
+__all__ = ["dropped_note", "machine_options", "within_context"]
 
 _FRAME_TOKENS: Final = 4
 """What an item costs beside its text: its role and its ends."""
@@ -29,15 +30,14 @@ def machine_options(body: dict[str, Any], *, forced_call: bool = False) -> Machi
     )
 
 
-def unsent_notes(body: dict[str, Any], unsent: tuple[str, ...]) -> dict[str, str]:
-    """The headers that say what was accepted but not sent to a translated endpoint: the names in
-    ``unsent``, and encrypted reasoning, which only the account that issued it can read.
+def dropped_note(body: dict[str, Any]) -> dict[str, str]:
+    """The header that says how much encrypted reasoning a translated endpoint was not sent: only
+    the account that issued it can read it.
     """
-    notes = {"X-Switchyard-Unsent": ", ".join(unsent)} if unsent else {}
     items = body.get("input")
     if isinstance(items, list) and (lost := sum(_is_encrypted(item) for item in items)):
-        notes["X-Switchyard-Reasoning-Dropped"] = str(lost)
-    return notes
+        return {REASONING_DROPPED: str(lost)}
+    return {}
 
 
 def within_context(
@@ -52,7 +52,7 @@ def within_context(
     fixed = {name: body.get(name) for name in ("instructions", "tools")}
     budget = context - _reserve(body, context) - _tokens(fixed)
     kept, dropped = fit(
-        items, budget_tokens=budget, count=lambda item: _FRAME_TOKENS + _tokens({"input": item})
+        items, budget_tokens=budget, count=lambda item: _FRAME_TOKENS + _tokens({"input": [item]})
     )
     if not dropped:
         return body, {}

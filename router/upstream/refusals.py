@@ -15,6 +15,7 @@ from router.errors import (
     UpstreamModelMissing,
     UpstreamRateLimited,
     UpstreamRejected,
+    UpstreamRouteMissing,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -26,6 +27,16 @@ _MAX_NAME: Final = 200
 _FAULT_OF_THE_REQUEST: Final = frozenset({400, 413, 415, 422})
 _SOMETIMES: Final = frozenset({404, 500, 501})
 """So llama.cpp and OpenRouter, too, say that a model lacks what a request needs."""
+
+_NOT_THERE: Final = frozenset({404, 405, 501})
+_UNABLE: Final = re.compile(
+    r"does(?: not|n't) support (?:the )?(?:embed|rerank|rank|scor|completions api)"
+    r"|not allowed to generate embeddings",
+    re.IGNORECASE,
+)
+"""So a model is said not to be one for what was asked, with whatever status."""
+
+_OF_A_MODEL: Final = re.compile(r"model|deployment", re.IGNORECASE)
 
 _RETRY_AFTER: Final = re.compile(r"[0-9A-Za-z ,:.+]{1,40}")
 """Seconds or an HTTP date; anything else is not repeated."""
@@ -48,14 +59,16 @@ def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes)
     ):
         said = message or f"Endpoint '{endpoint}' refused the request (HTTP {status})."
         return UpstreamRejected.quoting(said, code=code, param=param)
-    if status in (401, 403):
+    if status in (401, 403) and not _UNABLE.search(message):
         return UpstreamFailure(
             f"Endpoint '{endpoint}' refused the router's credentials (HTTP {status}); "
             "check its api_key in the configuration."
         )
-    if status == 404:
-        return UpstreamModelMissing.quoting(
-            message or f"Endpoint '{endpoint}' does not know the model or the operation (HTTP 404)."
+    if status in _NOT_THERE or _UNABLE.search(message):
+        of_a_route = _is_of_a_route(status, code, message)
+        return (UpstreamRouteMissing if of_a_route else UpstreamModelMissing).quoting(
+            message
+            or f"Endpoint '{endpoint}' does not know the model or the operation (HTTP {status})."
         )
     if status in (408, 504):
         return UpstreamTimeout(f"Endpoint '{endpoint}' timed out (HTTP {status}).")
@@ -67,6 +80,13 @@ def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes)
             "put the final address in its url."
         )
     return UpstreamFailure(f"Endpoint '{endpoint}' failed (HTTP {status}).")
+
+
+def _is_of_a_route(status: int, code: str | None, message: str) -> bool:
+    """Whether it is the route that is not there, as far as can be told."""
+    if status != 404 or _UNABLE.search(message):
+        return True
+    return _OF_A_MODEL.search(f"{code or ''} {message}") is None
 
 
 def _retry_after(headers: Mapping[str, str]) -> dict[str, str]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import orjson
 
-from router.errors import UpstreamRejected
-from router.exchange import Exchange
+from router.errors import (
+    UpstreamError,
+    UpstreamModelMissing,
+    UpstreamRejected,
+    UpstreamRouteMissing,
+)
+from router.exchange import AS_RESPONSES, Exchange, Operation
 from router.settings.schema import EndpointSettings
 from router.translate.compaction import CompactionReader
 from router.translate.draft import Draft
@@ -16,12 +22,15 @@ from router.translate.native import NativeReader
 from router.translate.native_request import (
     asks_for_encrypted,
     compact_body,
+    known_fields,
     native_body,
     token_count_body,
 )
 from router.upstream.contract import REASONING_DROPPED, Call, UpstreamRequest, account_of, redacted
 from router.upstream.learned import ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
+from router.upstream.plain import Lacking, PlainCalls
+from router.upstream.translated import as_chat
 
 __all__ = ["ResponsesAdapter"]
 
@@ -31,45 +40,109 @@ _INCLUDE: Final = re.compile(r"\binclude\b")
 _UNSUPPORTED: Final = re.compile(r"not supported|unsupported|not available", re.IGNORECASE)
 _SUPPORTED: Final = re.compile(r"supported values", re.IGNORECASE)
 
+_FOREIGN: Final = AS_RESPONSES - {Operation.RESPONSES, Operation.RUN}
+"""Operations whose request was made of another API's."""
 
-class ResponsesAdapter(OpenAIModels):
+_RESPONSES_ONLY: Final = re.compile(r"only (?:supported )?(?:in|with|by) [\w ]*v1/responses")
+"""OpenAI of some of its models."""
+
+
+class ResponsesAdapter(OpenAIModels, PlainCalls):
     """Implements ``router.upstream.contract.Adapter`` for the dialect ``responses``."""
 
     def __init__(self, endpoint: EndpointSettings) -> None:
         super().__init__()
+        self._lacking = Lacking()
         self._account = account_of(endpoint)
         self._endpoint = endpoint
         self._without_encrypted = ModelSet()  # models that refuse it, oldest first
+        self._chat = endpoint.chat_completions
+        self._has_chat = True
+        self._without_chat = ModelSet()  # models that have Responses only
 
     def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.respond``."""
-        shown = asks_for_encrypted(exchange.body)
+        given = exchange.body
+        unsent: tuple[str, ...] = ()
+        if exchange.operation in _FOREIGN:
+            given, unsent = known_fields(given)
+        shown = asks_for_encrypted(given)
         adds = exchange.record is not None and not shown and model not in self._without_encrypted
-        body, dropped = native_body(
-            exchange.body,
-            model=model,
-            stream=exchange.stream,
-            account=self._account,
-            encrypted=adds,
-        )
-        request = UpstreamRequest("/responses", orjson.dumps(body), exchange.stream)
-        reader = NativeReader(draft, self._account, self._redact, hide=not shown)
-        others = len(exchange.body.get("include") or ())
+        call = self._call(given, exchange.stream, model, draft, encrypted=adds)
+        others = len(given.get("include") or ())
 
-        def retry(error: UpstreamRejected) -> bool:
-            if not _refuses_encrypted(error, others):
+        def retry(error: UpstreamError) -> bool:
+            if not isinstance(error, UpstreamRejected) or not _refuses_encrypted(error, others):
                 return False
             self._without_encrypted.add(model)
             return True
 
-        return Call(request, reader, _dropped_note(dropped), retry if adds else None)
+        call.retry = retry if adds else None
+        call.unsent = unsent
+        return call
+
+    def _call(
+        self,
+        given: dict[str, Any],
+        stream: bool,
+        model: str,
+        draft: Draft,
+        *,
+        encrypted: bool = False,
+    ) -> Call:
+        body, dropped = native_body(
+            given, model=model, stream=stream, account=self._account, encrypted=encrypted
+        )
+        request = UpstreamRequest("/responses", orjson.dumps(body), stream)
+        hide = not asks_for_encrypted(given)
+        reader = NativeReader(draft, self._account, self._redact, hide=hide)
+        return Call(request, reader, _dropped_note(dropped))
 
     def _redact(self, text: str) -> str:
         return redacted(self._endpoint, text)
 
     def chat(self, exchange: Exchange, model: str) -> Call:
-        """See ``Adapter.chat``: who serves Responses usually serves Chat Completions beside it."""
-        return chat_passthrough(exchange, model, "/chat/completions")
+        """See ``Adapter.chat``: who serves Responses usually serves Chat Completions beside it.
+
+        Where it turns out that the endpoint does not, or not of a model, that is remembered, and
+        the request is translated.
+        """
+        learns = self._chat == "auto"
+        if self._translates(model):
+            call = as_chat(
+                exchange, partial(self._respond, exchange.stream, model), reasoning=False
+            )
+            call.retry = partial(self._unlearn, model) if learns else None
+            return call
+        call = chat_passthrough(exchange, model, "/chat/completions")
+        call.retry = partial(self._learn, model) if learns else None
+        return call
+
+    def _translates(self, model: str) -> bool:
+        learned = not self._has_chat or model in self._without_chat
+        return self._chat == "translated" or (learned and self._chat == "auto")
+
+    def _respond(self, stream: bool, model: str, body: dict[str, Any], draft: Draft) -> Call:
+        given, unsent = known_fields(body)
+        call = self._call(given, stream, model, draft)
+        call.unsent = unsent
+        return call
+
+    def _learn(self, model: str, error: UpstreamError) -> bool:
+        if isinstance(error, UpstreamRouteMissing):
+            self._has_chat = False
+            return True
+        if not _RESPONSES_ONLY.search(error.message):
+            return False
+        self._without_chat.add(model)
+        return True
+
+    def _unlearn(self, model: str, error: UpstreamError) -> bool:
+        """Its Responses are not there either: it may have been the model that was not found."""
+        if isinstance(error, UpstreamModelMissing):
+            self._has_chat = True
+            self._without_chat.discard(model)
+        return False
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """See ``Adapter.count_tokens``. Counting is quick: it is awaited like a first byte."""

@@ -165,6 +165,14 @@ class AdminApi:
             raise
         exchange.caller = "admin"
 
+    def opens(self, exchange: Exchange) -> bool:
+        """Whether a request has the admin key. Who has another one is nobody's concern here."""
+        key = self._configuration.settings.admin.key
+        given = bearer_token(exchange.headers.get("Authorization", ""))
+        if key is None or given is None:
+            return False
+        return hmac.compare_digest(_digest(given), _digest(key.get_secret_value()))
+
     def private(self, handler: Handler) -> Handler:
         """``handler``, whose answers nobody may keep, and whose POSTs leave a line in the log."""
 

@@ -26,8 +26,8 @@ from router.errors import (
 from router.exchange import Exchange
 from router.settings.schema import Settings
 from router.web.body import read_body
-from router.web.chat import check_chat
 from router.web.front import Front, Handler, json_response
+from router.wire.chat import check_chat
 from router.wire.checks import missing, wrong_type
 from router.wire.responses import parse_object, validate_create
 

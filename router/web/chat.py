@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
 from router.exchange import Exchange
 from router.generations import proceed
 from router.web.body import read_body
 from router.web.front import Front
-from router.wire.checks import missing, wrong_type
+from router.wire.chat import check_chat
 from router.wire.responses import parse_object
 
-__all__ = ["ChatApi", "check_chat"]
+__all__ = ["ChatApi"]
 
 
 class ChatApi:
@@ -30,19 +28,3 @@ class ChatApi:
         exchange.model = body["model"]
         exchange.stream = bool(body.get("stream"))
         return await self._front.run(request, exchange, proceed)
-
-
-def check_chat(body: dict[str, Any]) -> None:
-    """Check the fields that the router itself reads; raises InvalidRequest."""
-    for name, kind, what in (
-        ("model", str, "a string"),
-        ("messages", list, "an array"),
-        ("stream", bool, "a boolean"),
-        ("stream_options", dict, "an object"),
-    ):
-        value = body.get(name)
-        if value is None or (name == "model" and value == ""):
-            if name in ("model", "messages"):
-                raise missing(name)
-        elif type(value) is not kind:
-            raise wrong_type(name, what, value)

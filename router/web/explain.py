@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -13,12 +13,13 @@ from router.exchange import Exchange, Operation
 from router.fleet import Fleet
 from router.settings.schema import Settings
 from router.web.body import read_body
-from router.web.chat import check_chat
 from router.web.front import Front, json_response
 from router.web.query import is_true
 from router.web.responses import check_durable
+from router.wire.chat import check_chat
 from router.wire.frame import Frame
 from router.wire.input_items import item_type
+from router.wire.plain import check_completions, check_embeddings, check_rerank
 from router.wire.responses import parse_object, validate_create
 
 __all__ = ["ExplainApi"]
@@ -37,14 +38,14 @@ class ExplainApi:
     async def explain(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /admin/explain: an Explanation.
 
-        The body is that of ``POST /v1/responses``, or of ``POST /v1/chat/completions`` when it
-        has ``messages``; what is wrong with it is told as it is there.
+        The body is that of ``POST /v1/responses``, or of another API whose fields it has (see
+        ``_operation``); what is wrong with it is told as it is there.
         """
         body = parse_object(await read_body(request, self._front.max_body))
-        operation = Operation.CHAT if "messages" in body else Operation.RESPONSES
+        operation = _operation(body)
         notes = ["Plugins are not asked: they may refuse a request, answer or change it."]
-        if operation is Operation.CHAT:
-            check_chat(body)
+        if (check := _CHECKS.get(operation)) is not None:
+            check(body)
         else:
             if is_true(request.query.get("stream")):
                 body["stream"] = True
@@ -58,8 +59,34 @@ class ExplainApi:
             settings.fallbacks.get(body["model"], ()),
             settings.balance.max_attempts,
             notes,
+            strict=settings.server.unsupported == "strict",
         )
         return json_response(explanation)
+
+
+def _operation(body: Mapping[str, Any]) -> Operation:
+    """What a body is for, by the fields that only one API has. A single text may be for embeddings
+    as well as for a response: it is taken to be for the latter.
+    """
+    if "messages" in body:
+        return Operation.CHAT
+    if "documents" in body:
+        return Operation.RERANK
+    if isinstance(body.get("prompt"), str | list):
+        return Operation.COMPLETIONS
+    given = body.get("input")
+    several = isinstance(given, list) and given and not isinstance(given[0], dict)
+    if several or "encoding_format" in body or "dimensions" in body:
+        return Operation.EMBEDDINGS
+    return Operation.RESPONSES
+
+
+_CHECKS: Final[Mapping[Operation, Callable[[dict[str, Any]], None]]] = {
+    Operation.CHAT: check_chat,
+    Operation.COMPLETIONS: check_completions,
+    Operation.EMBEDDINGS: check_embeddings,
+    Operation.RERANK: check_rerank,
+}
 
 
 def _unresolved(body: Mapping[str, Any]) -> Iterator[str]:

@@ -34,8 +34,9 @@ from router.plugin import Proceed
 from router.settings.schema import Server
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
+from router.upstream.contract import refuse_unsent
 from router.web.reply import CLIENT_CLOSED_REQUEST, HttpReply
-from router.wire.frame import Frame
+from router.wire.form import OPENAI, Form
 
 __all__ = ["Admit", "Front", "Handler", "json_response"]
 
@@ -62,6 +63,7 @@ class Front:
     def __init__(self, generations: Generations, server: Server) -> None:
         self._generations = generations
         self._keepalive = server.keepalive_interval
+        self._strict = server.unsupported == "strict"
         self.max_body = int(server.max_body_mb * 1024 * 1024)
         self._tasks = Tasks()
         self._watch = Tasks()
@@ -74,16 +76,22 @@ class Front:
         self._idle.set()
 
     def route(
-        self, operation: Operation, template: str, handler: Handler, admit: Admit | None = None
+        self,
+        operation: Operation,
+        template: str,
+        handler: Handler,
+        admit: Admit | None = None,
+        form: Form = OPENAI,
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """An aiohttp handler that admits the request before ``handler`` sees it.
 
-        ``admit`` raises RouterError for those to refuse; without it the guards are asked.
+        ``admit`` raises RouterError for those to refuse; without it the guards are asked. ``form``
+        is that of the API.
         """
 
         async def handle(request: web.Request) -> web.StreamResponse:
             generation = self._generations.enter()
-            exchange = _exchange(request, operation, template, generation)
+            exchange = _exchange(request, operation, template, generation, form)
             self._open += 1
             self._idle.clear()
             try:
@@ -128,10 +136,15 @@ class Front:
     async def run(
         self, request: web.Request, exchange: Exchange, answer: Proceed
     ) -> web.StreamResponse:
-        """Have the exchange answered by ``answer`` in a task of its own."""
+        """Have the exchange answered by ``answer`` in a task of its own.
+
+        Raises InvalidRequest where nothing may be left out of a request, and something was.
+        """
+        if exchange.unsent and self._strict:
+            refuse_unsent(exchange.unsent, {})
         exchange.running = True
         exchange.generation.chain.started(exchange)
-        reply = HttpReply(request, {"X-Request-Id": exchange.id}, self._keepalive)
+        reply = HttpReply(request, {"X-Request-Id": exchange.id}, self._keepalive, exchange.form)
         task = self._tasks.spawn(self._run(exchange, reply, answer), exchange.id)
         self._running[task] = (exchange, request)
         exchange.generation.enter()  # the task may outlive the handler
@@ -176,17 +189,17 @@ class Front:
         if sink.opened:
             # Only a plugin gets here: the pipeline ends its streams itself.
             with contextlib.suppress(ClientGone):
-                sink.feed([_error_event(error)])
+                sink.feed([exchange.form.failed(error)])
             return Outcome.FAILED
         headers = answer_headers(exchange, error.headers)
-        sink.finish(error.status, orjson.dumps(error.envelope()), headers)
+        sink.finish(error.status, orjson.dumps(exchange.form.error(error)), headers)
         return _outcome(error)
 
     def _refused(self, exchange: Exchange, error: RouterError) -> web.Response:
         exchange.error_code = error.code
         exchange.status = error.status
         self._end(exchange, _outcome(error))
-        response = json_response(error.envelope(), error.status)
+        response = json_response(exchange.form.error(error), error.status)
         response.headers.update(error.headers)
         response.headers["X-Request-Id"] = exchange.id
         return response
@@ -270,18 +283,6 @@ class Front:
         await self._tasks.close()
 
 
-def _error_event(error: RouterError) -> Frame:
-    return Frame.of(
-        {
-            "type": "error",
-            "code": error.code,
-            "message": error.message,
-            "param": error.param,
-            "sequence_number": 0,
-        }
-    )
-
-
 def _client_left(exchange: Exchange, sink: Sink) -> Outcome:
     exchange.status = 200 if sink.opened else CLIENT_CLOSED_REQUEST
     return Outcome.CANCELLED
@@ -293,7 +294,11 @@ def _outcome(error: RouterError) -> Outcome:
 
 
 def _exchange(
-    request: web.Request, operation: Operation, template: str, generation: Generation
+    request: web.Request,
+    operation: Operation,
+    template: str,
+    generation: Generation,
+    form: Form,
 ) -> Exchange:
     given = request.headers.get("X-Request-Id", "")
     exchange = Exchange(
@@ -304,6 +309,7 @@ def _exchange(
         headers=request.headers,
         remote=request.remote,
         started=time.monotonic(),
+        form=form,
     )
     exchange.generation = generation
     return exchange

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from router.books.key_hints import Served, hints
 from router.books.keys import Issued, KeyStore
 from router.books.keys_shown import shown_configured, shown_virtual
 from router.errors import Conflict, InvalidRequest, NotFound
@@ -17,6 +18,7 @@ from router.settings.schema import Settings
 from router.telemetry.log import get_logger
 from router.web.body import read_body
 from router.web.front import Front, Handler, json_response
+from router.web.query import only
 from router.wire.checks import integer, missing, wrong_type
 from router.wire.paging import parse_limit
 from router.wire.responses import parse_object
@@ -31,17 +33,31 @@ _DEFAULT_LIMIT: Final = "100"
 _check_limit = integer(1, 1000)
 
 
+def _not_known(pattern: str) -> bool | None:
+    return None
+
+
 class KeysAdmin:
     """Handlers under ``/admin/keys``.
 
     Keys of the configuration are shown, and changed where they are configured. Where there is none
     of them the router asks nobody for a key: then none is made, since it would open nothing.
+
+    What may be a slip, such as a model that nobody serves (``served``), is done all the same, and
+    told in ``warnings`` of the answer.
     """
 
-    def __init__(self, front: Front, store: KeyStore, settings: Callable[[], Settings]) -> None:
+    def __init__(
+        self,
+        front: Front,
+        store: KeyStore,
+        settings: Callable[[], Settings],
+        served: Served = _not_known,
+    ) -> None:
         self._front = front
         self._store = store
         self._settings = settings
+        self._served = served
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Method, path and handler of each route."""
@@ -71,15 +87,16 @@ class KeysAdmin:
                 "open nothing. Configure a key first.",
                 code="keys_not_in_use",
             )
-        work = self._store.create(name, body, reserved=configured)
+        work = self._store.create(name, body, reserved=configured, endpoints=self._endpoints())
         issued = await self._front.see_through(exchange, work)
         self._tell("virtual key created", name, exchange)
-        return json_response(_shown_once(issued), 201)
+        return json_response({**_shown_once(issued), **self._warnings(body)}, 201)
 
     async def index(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """GET /admin/keys: configured keys first, then virtual ones by name. ``limit`` is up to
         1000; ``after`` is the name of the last one that the client has.
         """
+        only(request.query, "limit", "after")
         limit = _limit(request.query)
         after = request.query.get("after", "")
         configured = self._configured()
@@ -113,9 +130,10 @@ class KeysAdmin:
         """
         name = self._virtual(request)
         changes = await self._body(request)
-        key = await self._front.see_through(exchange, self._store.update(name, changes))
+        work = self._store.update(name, changes, endpoints=self._endpoints())
+        key = await self._front.see_through(exchange, work)
         self._tell("virtual key changed", name, exchange)
-        return json_response(shown_virtual(key, time.time()))
+        return json_response({**shown_virtual(key, time.time()), **self._warnings(changes)})
 
     async def revoke(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """DELETE /admin/keys/{name}: refused from now on, by other routers within seconds. The
@@ -141,6 +159,19 @@ class KeysAdmin:
 
     def _configured(self) -> dict[str, ApiKey]:
         return {key.name: key for key in self._settings().auth.keys}
+
+    def _endpoints(self) -> list[str]:
+        return [endpoint.name for endpoint in self._settings().endpoints]
+
+    def _warnings(self, fields: Mapping[str, Any]) -> dict[str, list[str]]:
+        """``warnings`` for the answer, where there are some."""
+        settings = self._settings()
+
+        def served(model: str) -> bool | None:
+            return True if model in settings.fallbacks else self._served(model)
+
+        found = hints(fields, served, settings.accounts.tags)
+        return {"warnings": found} if found else {}
 
     def _virtual(self, request: web.Request) -> str:
         """The name in the path, which is no configured key's."""

@@ -1,4 +1,4 @@
-"""Query parameters of the Responses API."""
+"""Query parameters: those of the Responses API, and which there are at all."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Final
 
 from router.errors import InvalidRequest
 
-__all__ = ["is_true", "starting_after"]
+__all__ = ["is_true", "only", "starting_after"]
 
 _TRUE: Final = frozenset({"true", "1"})
 _MAX_DIGITS: Final = 20
 _MAX_EVENT: Final = 2**53
+_SHOWN: Final = 200
 
 
 def is_true(value: str | None) -> bool:
@@ -39,3 +40,13 @@ def starting_after(query: Mapping[str, str]) -> int:
             param="starting_after",
         )
     return after
+
+
+def only(query: Mapping[str, str], *known: str) -> None:
+    """Raises InvalidRequest for a parameter that is not known."""
+    for name in query:
+        if name not in known:
+            shown = name[:_SHOWN]
+            raise InvalidRequest(
+                f"Unknown parameter: '{shown}'.", code="unknown_parameter", param=shown
+            )

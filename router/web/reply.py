@@ -17,8 +17,8 @@ from aiohttp import HttpVersion11, web
 
 from router.exchange import ClientGone
 from router.telemetry.tasks import Tasks
+from router.wire.form import OPENAI, Form
 from router.wire.frame import Frame
-from router.wire.sse import COMMENT
 
 __all__ = ["CLIENT_CLOSED_REQUEST", "HttpReply"]
 
@@ -36,24 +36,24 @@ _POLL_SECONDS: Final = 0.01
 CLIENT_CLOSED_REQUEST: Final = 499
 """The status that logs and metrics show, by custom, when nobody was there to get one."""
 
-_SSE_HEADERS: Final = {
-    "Content-Type": "text/event-stream; charset=utf-8",
-    "Cache-Control": "no-cache",
-    "X-Accel-Buffering": "no",
-}
-
 
 class HttpReply:
     """Implements ``router.exchange.Sink`` for one HTTP request.
 
     ``headers`` go out with every answer. ``keepalive_interval`` is in seconds: so much silence in
-    a stream is filled with a comment.
+    a stream is filled, where the API's ``form`` has something to fill it with.
     """
 
     def __init__(
-        self, request: web.Request, headers: Mapping[str, str], keepalive_interval: float
+        self,
+        request: web.Request,
+        headers: Mapping[str, str],
+        keepalive_interval: float,
+        form: Form = OPENAI,
     ) -> None:
         self._request = request
+        self._form = form
+        self._encode = form.encode
         self._loop = asyncio.get_running_loop()
         self._headers = dict(headers)
         self._keepalive = keepalive_interval
@@ -102,16 +102,16 @@ class HttpReply:
     def open(self, headers: Mapping[str, str]) -> None:
         """See ``Sink.open``."""
         self._opened = True
-        self._headers = {**_SSE_HEADERS, **self._headers, **headers}
+        self._headers = {**self._form.headers, **self._headers, **headers}
         if not self._head.done():
             self._head.set_result(None)
 
     def feed(self, batch: Sequence[Frame]) -> None:
         """See ``Sink.feed``."""
         if len(batch) == 1:
-            self._write(batch[0].encode())
+            self._write(self._encode(batch[0]))
         else:
-            self._write(b"".join([frame.encode() for frame in batch]))
+            self._write(b"".join(map(self._encode, batch)))
 
     def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """See ``Sink.finish``."""
@@ -188,7 +188,7 @@ class HttpReply:
         first, self._pending = b"".join(self._pending), []
         if first:
             self._send(transport, first)
-        if not self._ended:
+        if not self._ended and self._form.silence:
             self._timer = self._loop.call_later(self._keepalive, self._tick)
 
     def _write(self, data: bytes) -> None:
@@ -230,7 +230,7 @@ class HttpReply:
         if wait <= 0:
             wait = self._keepalive
             if not self.paused:
-                self._send(transport, COMMENT)
+                self._send(transport, self._form.silence)
         self._timer = self._loop.call_later(wait, self._tick)
 
 

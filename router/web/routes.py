@@ -13,18 +13,28 @@ from router.web.admin import AdminApi
 from router.web.body import expect_later
 from router.web.chat import ChatApi
 from router.web.conversations import ConversationsApi
+from router.web.description.api import DescriptionApi
 from router.web.front import Front, Handler
+from router.web.messages import MessagesApi
 from router.web.models import ModelsApi
+from router.web.ollama import OllamaApi
+from router.web.ollama import Route as OllamaRoute
+from router.web.ollama_manage import OllamaManage
+from router.web.ollama_models import OllamaModels, heartbeat
+from router.web.plain import PlainApi
 from router.web.prompts import PromptsApi
 from router.web.responses import ResponsesApi
 from router.web.service import Service
 from router.web.stored import StoredApi
 from router.web.usage import UsageApi
+from router.wire.anthropic import ANTHROPIC
+from router.wire.ollama import OLLAMA
 
 __all__ = ["PREFIXES", "Apis", "add_routes"]
 
 PREFIXES: Final = ("/v1", "/api/v1")
 ADMIN: Final = "/admin"
+OLLAMAS: Final = "/api"
 
 _Route = tuple[str, str, Operation, Handler]
 
@@ -38,9 +48,15 @@ class Apis:
     conversations: ConversationsApi
     prompts: PromptsApi
     chat: ChatApi
+    plain: PlainApi
+    messages: MessagesApi
     models: ModelsApi
     admin: AdminApi
     usage: UsageApi
+    ollama: OllamaApi
+    ollama_models: OllamaModels
+    ollama_manage: OllamaManage
+    description: DescriptionApi
 
 
 def add_routes(
@@ -57,9 +73,19 @@ def add_routes(
             template = prefix + path
             guarded = front.route(operation, template, handler)
             app.router.add_route(method, template, guarded, expect_handler=expect_later)
+        for method, path, operation, handler in api.messages.routes():
+            template = prefix + path
+            guarded = front.route(operation, template, handler, api.messages.admit, ANTHROPIC)
+            app.router.add_route(method, template, guarded, expect_handler=expect_later)
+    for method, path, operation, handler in api.plain.elsewhere():
+        guarded = front.route(operation, path, handler)
+        app.router.add_route(method, path, guarded, expect_handler=expect_later)
+    _add_ollama(app, front, api)
     _add_admin(app, front, api.admin)
     app.router.add_get("/health", service.health)
     app.router.add_get("/ready", service.ready)
+    app.router.add_get("/openapi.json", api.description.openapi)
+    app.router.add_get("/docs", api.description.docs)
     if metrics_need_key:
         guarded = front.route(Operation.OTHER, "/metrics", service.metrics_with_key)
         app.router.add_get("/metrics", guarded)
@@ -76,6 +102,20 @@ def _add_admin(app: web.Application, front: Front, admin: AdminApi) -> None:
         shown = "other" if method == "*" else template
         guarded = front.route(Operation.ADMIN, shown, admin.private(handler), admin.admit)
         app.router.add_route(method, template, guarded, expect_handler=expect_later)
+
+
+def _add_ollama(app: web.Application, front: Front, api: Apis) -> None:
+    """Ollama's API, what is not there below its prefix included: its errors look otherwise."""
+    unknown = ("*", "/{path:(?!v1(/|$)).*}", Operation.OTHER, unknown_route, None)
+    routes: list[OllamaRoute] = [
+        *api.ollama.routes(), *api.ollama_models.routes(), *api.ollama_manage.routes(), unknown
+    ]  # fmt: skip
+    for method, path, operation, handler, admit in routes:
+        template = OLLAMAS + path
+        shown = "other" if method == "*" else template
+        guarded = front.route(operation, shown, handler, admit, OLLAMA)
+        app.router.add_route(method, template, guarded, expect_handler=expect_later)
+    app.router.add_get("/", heartbeat)  # HEAD too
 
 
 def _table(api: Apis) -> list[_Route]:
@@ -96,6 +136,7 @@ def _table(api: Apis) -> list[_Route]:
         *((method, path, held, handler) for method, path, handler in conversations.routes()),
         *((method, path, templates, handler) for method, path, handler in prompts.routes()),
         ("POST", "/chat/completions", Operation.CHAT, api.chat.create),
+        *api.plain.routes(),
         ("GET", "/usage", Operation.USAGE, api.usage.own),
         ("GET", "/models", Operation.MODELS, api.models.index),
         ("GET", "/models/{id:.+}", Operation.MODELS, api.models.get),
@@ -113,6 +154,9 @@ async def unknown_route(request: web.Request, exchange: Exchange) -> web.StreamR
         raise MethodNotAllowed(
             f"{request.method} is not allowed for {request.path[:200]}; it takes "
             f"{', '.join(sorted(allowed))}.",
+            code="method_not_allowed",
             headers={hdrs.ALLOW: ", ".join(sorted(allowed))},
         )
-    raise NotFound(f"Unknown request URL: {request.method} {request.path[:200]}.")
+    raise NotFound(
+        f"Unknown request URL: {request.method} {request.path[:200]}.", code="unknown_url"
+    )

@@ -24,6 +24,7 @@ from router.exchange import Exchange
 from router.state.database import Database
 from router.telemetry.log import get_logger
 from router.web.front import Handler, json_response
+from router.web.query import only
 from router.wire.checks import bad_value
 
 __all__ = ["UsageApi"]
@@ -37,7 +38,6 @@ _MOST_OWN: Final = 2000
 _MAX_DIGITS: Final = 20
 _MAX_WAITING: Final = 32
 _PATIENCE: Final = 10.0
-_SHOWN: Final = 200
 _NOT_STORED: Final = {"Cache-Control": "no-store"}
 
 
@@ -61,7 +61,7 @@ class UsageApi:
         ``bucket`` (hour or day), ``limit``, and a value for any column to filter by.
         """
         query = request.query
-        _only(query, "by", "since", "until", "bucket", "limit", *FILTERS)
+        only(query, "by", "since", "until", "bucket", "limit", *FILTERS)
         by = _by(query)
         bucket = _bucket(query)
         limit = _limit(query)
@@ -79,7 +79,7 @@ class UsageApi:
         ``since`` (default: the beginning of the month), ``until`` and ``bucket`` (hour or day).
         """
         query = request.query
-        _only(query, "since", "until", "bucket")
+        only(query, "since", "until", "bucket")
         bucket = _bucket(query)
         now = time.time()
         since, until = _period(query, now, str(int(month_start(now))))
@@ -200,16 +200,6 @@ def _limits(limits: Limits) -> dict[str, int | None]:
         "tokens_per_minute": limits.tokens_per_minute,
         "concurrent": limits.concurrent,
     }
-
-
-def _only(query: Mapping[str, str], *known: str) -> None:
-    for name in query:
-        if name not in known:
-            raise InvalidRequest(
-                f"Unknown parameter: '{name[:_SHOWN]}'.",
-                code="unknown_parameter",
-                param=name[:_SHOWN],
-            )
 
 
 def _by(query: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,11 +1,21 @@
-"""The key in an ``Authorization`` header."""
+"""The key that a request presents."""
 
 from __future__ import annotations
 
-__all__ = ["bearer_token"]
+from collections.abc import Mapping
+
+__all__ = ["bearer_token", "presented_key"]
 
 
 def bearer_token(authorization: str) -> str | None:
     """The token of the scheme ``Bearer``; None where the header has none."""
     scheme, _, token = authorization.partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def presented_key(headers: Mapping[str, str]) -> str | None:
+    """The key in ``Authorization`` or, where that has none, in ``x-api-key``, as Anthropic's
+    clients send it. A wrong key in the one is not made good by another in the other.
+    """
+    token = bearer_token(headers.get("Authorization", ""))
+    return token or headers.get("X-Api-Key", "").strip() or None

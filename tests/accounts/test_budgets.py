@@ -23,6 +23,7 @@ from router.accounts.budgets import (
 )
 from router.accounts.key import Budget, Key, Limits
 from router.accounts.row import NANO, Tokens
+from router.errors import QuotaExceeded, RateLimitExceeded
 from router.settings.accounts import BudgetSettings, Period, TagSettings
 
 
@@ -124,8 +125,9 @@ def test_what_fits(
 
 def refusal(line: Line, sums: Sums, tokens: int, cost: int) -> tuple[str, dict[str, str]]:
     error = over_budget((line,), (sums,), tokens, cost, NOW)
-    assert error is not None
+    assert isinstance(error, QuotaExceeded)
     assert (error.status, error.code, error.type) == (429, *("insufficient_quota",) * 2)
+    assert error.response_error() == {"code": "insufficient_quota", "message": error.message}
     return error.message, error.headers
 
 
@@ -143,9 +145,6 @@ def test_what_is_said() -> None:
         "request may come to 0.05 USD; it resets on 2026-12-01T00:00:00Z."
     )
     assert "Retry-After" in headers
-    text, headers = refusal(month, Sums(spent_cost=NANO, held_cost=USD - NANO), 1, 1)
-    assert "49.00 USD left, of which requests under way may need 49.00 USD" in text
-    assert headers == {"Retry-After": "1"}
     text, headers = refusal(month, Sums(), 1, USD + 1)
     assert "50.000000001 USD: it would never pass" in text
     assert headers == {"x-should-retry": "false"}
@@ -158,6 +157,47 @@ def test_what_is_said() -> None:
     text, headers = refusal(total, Sums(spent_tokens=12), 1, 1)
     assert text == "The budget of key 'alice' is spent: 10 tokens."
     assert headers == {"x-should-retry": "false"}
+
+
+def test_what_others_hold_is_in_the_way_for_a_moment() -> None:
+    month = Line(account_at("alice", "month", NOW), Budget("month", "usd", USD))
+    error = over_budget((month,), (Sums(spent_cost=NANO, held_cost=USD - NANO),), 1, 1, NOW)
+    assert isinstance(error, RateLimitExceeded)
+    assert (error.status, error.code, error.type) == (
+        429, "rate_limit_exceeded", "rate_limit_error",
+    )  # fmt: skip
+    assert "49.00 USD left, of which requests under way may need 49.00 USD" in error.message
+    assert error.headers == {"Retry-After": "1"}
+    assert error.limit == "budget key month"
+    # In the last second of a period what is spent is spent, all the same.
+    end = at("2026-12-01T00:00:00") - 0.01
+    error = over_budget((month,), (Sums(spent_cost=USD),), 1, 1, end)
+    assert isinstance(error, QuotaExceeded)
+    assert error.headers == {"Retry-After": "2"}
+
+
+@pytest.mark.parametrize(
+    ("owner", "period", "name"),
+    [
+        ("alice", "month", "budget key month"),
+        ("alice", "total", "budget key total"),
+        ("tag:team-a", "day", "budget tag:team-a day"),
+    ],
+)
+def test_the_name_of_what_refused(owner: str, period: Period, name: str) -> None:
+    line = Line(account_at(owner, period, NOW), Budget(period, "tokens", 10))
+    for sums in (Sums(spent_tokens=10), Sums(held_tokens=10)):
+        error = over_budget((line,), (sums,), 1, 1, NOW)
+        assert error is not None
+        assert error.limit == name
+
+
+def test_of_several_a_spent_one_is_named_before_one_that_is_held() -> None:
+    budgets = (Budget("month", "tokens", 2), Budget("day", "usd", 1))
+    lines = lines_of(Key("alice", budgets=budgets), {}, NOW)
+    error = over_budget(lines, [Sums(held_tokens=2), Sums(spent_cost=1)], 1, 1, NOW)
+    assert isinstance(error, QuotaExceeded)
+    assert error.limit == "budget key day"
 
 
 def test_of_several_that_which_lasts_longest_is_named() -> None:

@@ -12,8 +12,7 @@ from plugins.limits import RequestLimits
 from plugins.request_metrics import RequestMetrics
 from router.booking import Booking
 from router.cli import main
-from router.exchange import Exchange, Sink
-from router.plugin import Interceptor, Observer, Proceed
+from router.plugin import Observer, Plugin
 
 __all__: list[str] = []
 
@@ -23,12 +22,9 @@ class _Nobody(Observer):
         pass
 
 
-class _Unlimited(Interceptor):
+class _Unlimited(Plugin):
     def __init__(self, *_: object, **__: object) -> None:
         pass
-
-    async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
-        await proceed(exchange, sink)
 
 
 if __name__ == "__main__":

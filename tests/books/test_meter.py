@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -23,10 +24,10 @@ async def test_what_is_held_is_settled_once(world: World) -> None:
         one, two = meters[0], meters[-1]
         hold = await one.hold(demand(key, 60, 700))
         assert numbers(await two.standing(key)) == [(0, 60), (0, 700)]
-        with pytest.raises(QuotaExceeded, match="requests under way may need 60 tokens"):
-            await two.hold(demand(key, 41, 0))
-        with pytest.raises(QuotaExceeded, match="USD"):
-            await two.hold(demand(key, 40, 301))
+        for more, text in (((41, 0), "may need 60 tokens"), ((40, 301), "USD")):
+            with pytest.raises(RateLimitExceeded, match=text) as caught:
+                await two.hold(demand(key, *more))
+            assert caught.value.headers["Retry-After"] == "1"
         assert numbers(await one.standing(key)) == [(0, 60), (0, 700)]
         for _ in range(2):
             await one.settle(hold, Tokens(20, 5, 30, 9), 400)
@@ -34,9 +35,11 @@ async def test_what_is_held_is_settled_once(world: World) -> None:
         assert numbers(standings) == [(50, 0), (400, 0)]
         assert standings[0].resets == 1_700_006_400.0
         assert standings[1].resets is None
-        await two.charge(key, "m", Tokens(50), 1)
-        with pytest.raises(QuotaExceeded, match="is spent: 100 tokens; it resets on"):
+        await two.charge(key, Tokens(50), 1)
+        with pytest.raises(QuotaExceeded, match="is spent: 100 tokens; it resets on") as refused:
             await one.hold(demand(key))
+        assert refused.value.limit == "budget key day"
+        assert int(refused.value.headers["Retry-After"]) > 1
 
 
 async def test_the_ledger_knows_what_was_before(world: World) -> None:
@@ -47,7 +50,7 @@ async def test_the_ledger_knows_what_was_before(world: World) -> None:
             *(meter.hold(demand(key)) for meter in meters for _ in range(10)),
             return_exceptions=True,
         )
-        assert sum(isinstance(result, QuotaExceeded) for result in results) == len(results) - 5
+        assert sum(isinstance(result, RateLimitExceeded) for result in results) == len(results) - 5
         assert numbers(await meters[0].standing(key)) == [(95, 5)] * 3
         # Asked once by each of them, whoever waited.
         assert len(world.ledger.asked) <= 3 * len(meters)
@@ -60,8 +63,9 @@ async def test_keys_with_a_tag_share_its_budget(world: World) -> None:
     tags = {"team": (Budget("week", "tokens", 10),)}
     async with world.meters(tags=tags) as meters:
         holds = [await meters[-1].hold(demand(Key(name, tags=("team",)), 5)) for name in "ab"]
-        with pytest.raises(QuotaExceeded, match="tag 'team' for this week"):
+        with pytest.raises(RateLimitExceeded, match="tag 'team' for this week") as caught:
             await meters[0].hold(demand(Key("c", tags=("team",)), 5))
+        assert caught.value.limit == "budget tag:team week"
         await meters[0].hold(demand(Key("d", tags=("none",)), 5))
         await meters[-1].settle(holds[0], NO_TOKENS, 0)
         await meters[0].hold(demand(Key("c", tags=("team",)), 5))
@@ -86,7 +90,7 @@ async def test_budgets_and_tags_that_change(world: World) -> None:
     async with world.meters() as meters:
         hold = await meters[0].hold(demand(keyed(Budget("day", "tokens", 100)), 60, 6))
         less = keyed(Budget("day", "tokens", 50), tags=("team",))
-        with pytest.raises(QuotaExceeded):
+        with pytest.raises(RateLimitExceeded):
             await meters[-1].hold(demand(less, 1))
         assert numbers(await meters[0].standing(keyed(Budget("day", "usd", 9)))) == [(0, 6)]
         more = keyed(Budget("day", "tokens", 200), tags=("team",))
@@ -102,7 +106,7 @@ async def test_where_no_price_is_known(world: World) -> None:
     async with world.meters() as meters:
         hold = await meters[0].hold(demand(key, 5, None))
         await meters[0].settle(hold, Tokens(5), 0)
-        await meters[0].charge(key, "m", NO_TOKENS, 10)
+        await meters[0].charge(key, NO_TOKENS, 10)
         with pytest.raises(QuotaExceeded, match="is spent"):
             await meters[-1].hold(demand(key, 5, None))
         await meters[-1].hold(demand(key, 5, 0))
@@ -119,6 +123,10 @@ async def test_requests_per_minute(world: World) -> None:
                 await meter.hold(demand(key))
             assert 18 <= int(caught.value.headers["Retry-After"]) <= 20
             assert caught.value.headers["x-ratelimit-remaining-requests"] == "0"
+            assert caught.value.limit == "requests_per_minute"
+            spared = await meter.hold(replace(demand(key), spares="requests"))
+            assert not spared.headers
+            await meter.settle(spared, NO_TOKENS, 0)
         for meter, hold in zip(meters * 3, holds, strict=False):
             await meter.settle(hold, NO_TOKENS, 0)  # a request stays a request
         with pytest.raises(RateLimitExceeded):
@@ -132,14 +140,16 @@ async def test_tokens_per_minute_of_some_models(world: World) -> None:
     key = keyed(model_limits=(("gpt-*", Limits(tokens_per_minute=6000)),))
     async with world.meters() as meters:
         hold = await meters[0].hold(demand(key, 5000, model="gpt-a"))
-        with pytest.raises(RateLimitExceeded, match="for models 'gpt-\\*'"):
+        with pytest.raises(RateLimitExceeded, match="for models 'gpt-\\*'") as caught:
             await meters[-1].hold(demand(key, 1500, model="gpt-b"))
+        assert caught.value.limit == "tokens_per_minute gpt-*"
         await meters[-1].hold(demand(key, 9000, model="llama"))
         await meters[-1].settle(hold, Tokens(100), 0)
         await meters[-1].hold(demand(key, 5500, model="gpt-b"))
         with pytest.raises(RateLimitExceeded, match=r"6001 tokens, and .* would never pass"):
             await meters[0].hold(demand(key, 6001, model="gpt-b"))
-        await meters[0].charge(key, "gpt-c", Tokens(12000), 0)
+        hold = await meters[0].hold(demand(key, 1, model="gpt-c"))
+        await meters[0].settle(hold, Tokens(12000), 0)
         with pytest.raises(RateLimitExceeded) as caught:
             await meters[0].hold(demand(key, 600, model="gpt-b"))
         assert 110 <= int(caught.value.headers["Retry-After"]) <= 126
@@ -150,8 +160,9 @@ async def test_so_many_at_once(world: World) -> None:
     async with world.meters() as meters:
         for _ in range(2):
             holds = [await meter.hold(demand(key)) for meter in (meters[0], meters[-1])]
-            with pytest.raises(RateLimitExceeded, match="at most 2 under way, and 2 are"):
+            with pytest.raises(RateLimitExceeded, match="at most 2 under way, and 2 are") as caught:
                 await meters[0].hold(demand(key))
+            assert caught.value.limit == "concurrent"
             for hold, meter in zip(holds, (meters[0], meters[-1]), strict=True):
                 await meter.settle(hold, NO_TOKENS, 0)
         # Those that were refused did not count: all or nothing.
@@ -164,7 +175,7 @@ async def test_who_has_no_limits(world: World) -> None:
         hold = await meters[0].hold(demand(Key("free")))
         assert hold.headers == {}
         await meters[0].settle(hold, Tokens(5), 5)
-        await meters[0].charge(Key("free"), "m", Tokens(5), 5)
+        await meters[0].charge(Key("free"), Tokens(5), 5)
         assert await meters[0].standing(Key("free")) == []
         assert world.ledger.asked == []
 
@@ -181,6 +192,8 @@ async def test_a_ledger_that_does_not_answer(world: World, trouble: str) -> None
         for result in results:
             assert isinstance(result, LimitsUnavailable)
             assert result.headers["Retry-After"] == "1"
+            assert result.limit == "unavailable"
+        assert meters[0].unbudgeted == 0
         assert len(world.ledger.asked) == 1
         with pytest.raises(LimitsUnavailable):
             await meters[0].standing(key)
@@ -190,6 +203,7 @@ async def test_a_ledger_that_does_not_answer(world: World, trouble: str) -> None
             await meters[0].settle(hold, Tokens(50), 0)
         with pytest.raises(RateLimitExceeded):  # its limits hold all the same
             await meters[0].hold(demand(key, 50))
+        assert (meters[0].unbudgeted, meters[0].uncounted, meters[0].up) == (5, 0, True)
 
 
 async def test_one_that_leaves_does_not_spoil_it_for_others(world: World) -> None:

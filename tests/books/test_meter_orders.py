@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
+from router.accounts.budgets import Squeezed
 from router.accounts.key import Budget, Key, Limits
 from router.accounts.metering import Hold, Meter
 from router.accounts.row import Tokens
@@ -26,7 +27,7 @@ async def spend(meter: Meter, key: Key, held: int, used: int, pause: float) -> i
     """One request: what it used."""
     try:
         hold = await meter.hold(demand(key, held, held))
-    except QuotaExceeded:
+    except (QuotaExceeded, Squeezed):
         return 0
     await asyncio.sleep(pause)
     await meter.settle(hold, Tokens(output=used), used)
@@ -90,13 +91,15 @@ class Play:
         meter = self._meters[number % len(self._meters)]
         if what == "hold":
             fits = self._spent + self._held + held <= self._most or held == 0
+            for_long = not fits and self._spent + held > self._most
             if fits and len(self._running) < self._slots:
                 self._running.append((await meter.hold(demand(self._key, held, 1)), held))
             else:
-                with pytest.raises(RateLimitExceeded if fits else QuotaExceeded):
+                with pytest.raises(QuotaExceeded if for_long else RateLimitExceeded) as caught:
                     await meter.hold(demand(self._key, held, 1))
+                assert isinstance(caught.value, Squeezed) == (not fits and not for_long)
         elif what == "charge":
-            await meter.charge(self._key, "m", Tokens(used), 0)
+            await meter.charge(self._key, Tokens(used), 0)
             self._spent += used
         elif what in ("settle", "cancel") and self._running:
             hold, _ = self._running.pop(held % len(self._running))

@@ -315,6 +315,28 @@ async def test_a_configured_key_goes_before_a_virtual_one_of_its_name(telling: T
         assert [line["key"] for line in log] == ["ann"]
 
 
+async def test_a_name_that_was_taken_is_told_at_once_and_once(telling: Telling) -> None:
+    async with here(telling) as one:
+        secret = await made_by(one, "ann")
+        await made_by(one, "bob")
+        await one.virtual.refresh()
+        one.ring.warn()
+        with structlog.testing.capture_logs() as log:
+            for _ in range(2):  # at the start, and when the configuration is read again
+                later = Ring([configured("ann"), configured("cfg")], one.virtual)
+                later.warn()
+                assert await later.find(secret, 0.0) is None
+        assert [(line["log_level"], line["key"]) for line in log] == [("warning", "ann")]
+        Ring([configured("cfg")], one.virtual).warn()
+        with structlog.testing.capture_logs() as log:  # it came back
+            Ring([configured("ann")], one.virtual).warn()
+        assert [line["key"] for line in log] == ["ann"]
+        await one.store.revoke("bob")
+        with structlog.testing.capture_logs() as log:
+            Ring([configured("bob")], one.virtual).warn()
+        assert log == []
+
+
 async def test_keys_by_name(telling: Telling) -> None:
     async with here(telling) as one:
         await made_by(one, "ann")
@@ -332,14 +354,14 @@ async def test_keys_by_name(telling: Telling) -> None:
 async def test_an_open_router_with_virtual_keys_says_so(telling: Telling) -> None:
     async with here(telling) as one:
         with structlog.testing.capture_logs() as log:
-            Ring([], one.virtual).warn_if_open()
+            Ring([], one.virtual).warn()
             await one.virtual.refresh()
             await made_by(one, "ann")
             await one.virtual.refresh()
-            one.ring.warn_if_open()
-            Ring([]).warn_if_open()
+            one.ring.warn()
+            Ring([]).warn()
             assert log == []
-            Ring([], one.virtual).warn_if_open()
+            Ring([], one.virtual).warn()
         assert [line["log_level"] for line in log] == ["warning"]
 
 

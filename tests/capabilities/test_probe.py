@@ -96,7 +96,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "ping", "arguments":
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_backend_that_can_do_everything(dialect: Dialect) -> None:
-    async with simulated(dialect) as (backend,):
+    async with simulated(dialect, models=[MODELS[dialect]]) as (backend,):
         report = await probed(EndpointSettings.model_validate(backend), deep=True)
     (model,) = report.models
     assert report.is_whole

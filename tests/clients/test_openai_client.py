@@ -197,7 +197,8 @@ async def test_a_chat_stream_has_usage_only_when_asked(
 
 async def test_models(client: AsyncOpenAI) -> None:
     listed = {model.id async for model in client.models.list()}
-    assert listed == {"sim-native", "sim-chat", "sim-llama:latest"}
+    embedders = {"sim-embed", "sim-embed:latest"}
+    assert listed == {"sim-native", "sim-chat", "sim-llama:latest", *embedders}
     for name in [*listed, "sim-llama"]:
         assert (await client.models.retrieve(name)).id == name
     with pytest.raises(openai.NotFoundError):

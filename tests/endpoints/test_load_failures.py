@@ -163,17 +163,9 @@ async def test_who_did_not_know_is_asked_again_after_a_while(
         assert state(target)[0]
 
 
-@pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        (404, """{"error": "model 'm' not found, try pulling it first"}"""),
-        (400, """{"error": "\\"m\\" does not support generate"}"""),
-    ],
-)
-async def test_what_is_refused_is_for_the_request_itself_to_find_out(
-    status: int, text: str
-) -> None:
-    async with answering((status, text), (200, '{"load_duration": 5000000000}')) as fleet:
+async def test_what_is_refused_is_for_the_request_itself_to_find_out() -> None:
+    text = """{"error": "model 'm' not found, try pulling it first"}"""
+    async with answering((404, text), (200, '{"load_duration": 5000000000}')) as fleet:
         target = fleet.target(LATEST)
         await fleet.loads.ensure(target)
         assert not state(target)[0]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from router.accounts.key import Key
 from router.endpoints.registry import Group
 from router.errors import ModelNotFound, UpstreamUnavailable
 from router.settings.document import Mistake, SettingsError
@@ -59,6 +60,30 @@ async def test_an_unknown_model_is_a_404_that_names_what_is_served() -> None:
         await depot.registry.group("x")
     assert caught.value.message == "The model 'x' does not exist here. Served: m, n, small, o."
     assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
+
+
+async def test_an_error_names_what_the_key_may_use_and_nothing_else() -> None:
+    depot = Depot(backend("a", "m", "n", "o"), backend("b"))
+    depot.lists("a")
+    key = Key("ann", models=("n*", "x"), endpoints=("a",))
+    depot.registry.probed(depot["b"])  # in vain: it has listed nothing, and is none of the key's
+    with pytest.raises(ModelNotFound) as caught:
+        await depot.registry.group("x", key)
+    assert caught.value.message == "The model 'x' does not exist here. Served: n."
+    with pytest.raises(UpstreamUnavailable, match="yet: b"):
+        await depot.registry.group("x", Key("bob", models=("x",)))
+    depot.lists("b", "p")
+    with pytest.raises(ModelNotFound, match="Served: none"):
+        await depot.registry.group("x", Key("bob", models=("x",)))
+
+
+async def test_whether_a_name_or_a_pattern_is_one_of_a_model() -> None:
+    depot = Depot(backend("a", "m", "gpt-5*", aliases={"small": "m"}), backend("b"))
+    may_serve = depot.registry.may_serve
+    assert [may_serve(name) for name in ("m", "small", "gpt-5o", "sm*", "gpt-*")] == [True] * 5
+    assert [may_serve(name) for name in ("x", "x*")] == [None] * 2
+    depot.lists("b", "y")
+    assert [may_serve(name) for name in ("x", "x*", "y", "?")] == [False, False, True, True]
 
 
 async def test_long_names_and_long_lists_are_cut() -> None:

@@ -95,13 +95,13 @@ async def test_unseen_by_an_answer_in_one_piece(
         assert asked(all_) == [1, 1]
 
 
+@pytest.mark.parametrize("spoken", ["chat", "ollama"])
 @pytest.mark.parametrize("fault", ["429", "reset", "opened, cut"])
-async def test_unseen_by_chat_completions(fault: str) -> None:
-    speech = SPEECH["chat"]
-    # The role that opens a chat stream is passed on: it is output already.
-    bad = streamed(b"", kind=speech.kind) if "opened" in fault else failing(speech)[fault]
+async def test_unseen_by_chat_completions(fault: str, spoken: Dialect) -> None:
+    speech = SPEECH[spoken]
+    bad = failing(speech)[fault]
     good = streamed(*speech.pieces, kind=speech.kind)
-    async with fleet(bad, good, dialects=("chat", "ollama")) as (router, all_):
+    async with fleet(bad, good, dialects=(spoken, spoken)) as (router, all_):
         reply = await router.ask(stream=True, chat=True)
         assert reply.headers["X-Switchyard-Attempts"] == "2"
         assert reply.events[-1].raw == b"[DONE]"

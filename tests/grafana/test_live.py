@@ -78,13 +78,16 @@ async def test_every_query_finds_something(tmp_path: Path, monkeypatch: pytest.M
         for _ in range(2):  # something has to grow between two scrapes
             await clients.round()
             await prom.scraped_since(time.time())
-        empty = {}
+        empty: dict[str, str] = {}
         for where, expr in [*dashboard_queries(), *rule_queries()]:
             found = await prom.query(expr)
             excused = metrics_in(expr) & RIGHTLY_EMPTY.keys()
             if not found and not excused:
                 empty[where] = expr
             assert not (found and metrics_in(expr) & RIGHTLY_EMPTY.keys()), expr
+        if empty:  # a scrape that came too late for a busy machine leaves a gap
+            await prom.scraped_since(time.time())
+            empty = {where: expr for where, expr in empty.items() if not await prom.query(expr)}
         assert not empty, "\n".join(f"{where}: {expr}" for where, expr in empty.items())
         await _rules_are_well(await prom.rules())
         assert await prom.query("sum(switchyard_requests_total)") == [float(clients.sent)]

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from plugins.access_log import AccessLog
 from router.exchange import Exchange, Operation, Outcome
 from tests.support.fetch import fetch
-from tests.support.fleet import http_client, simulated
+from tests.support.fleet import http_client, routed, simulated
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-very-secret"
@@ -114,3 +114,24 @@ def test_what_is_not_known_is_left_out_and_long_names_are_cut() -> None:
     assert not {"model", "endpoint", "error", "input_tokens", "first_output_ms"} & set(first)
     assert (first["ms"], first["outcome"]) == (0.0, None)
     assert (len(second["model"]), second["outcome"]) == (200, "cancelled")
+
+
+async def test_a_refusal_names_the_limit_or_the_budget() -> None:
+    keys = [
+        {"name": "few", "key": "sk-few", "limits": {"requests_per_minute": 1}},
+        {"name": "poor", "key": "sk-poor", "budgets": [{"period": "day", "tokens": 1}]},
+    ]
+    told = []
+    async with (
+        simulated("chat") as endpoints,
+        routed(*endpoints, auth={"keys": keys}, logging={"access": True}) as url,
+        http_client() as client,
+    ):
+        with capture_logs() as lines:
+            for key in ("sk-few", "sk-few", "sk-poor"):
+                body = {"model": "sim-chat", "input": "x", "max_output_tokens": 20}
+                ask: dict[str, Any] = {"headers": {"Authorization": f"Bearer {key}"}, "json": body}
+                async with client.post(f"{url}/v1/responses", **ask) as answer:
+                    await answer.read()
+        told = [line.get("limit") for line in lines if line["event"] == "request"]
+    assert told == [None, "requests_per_minute", "budget key day"]

@@ -190,7 +190,7 @@ async def test_who_is_not_limited(change: dict[str, Any]) -> None:
         (Key("alice", limits=Limits(requests_per_minute=1)), RateLimitExceeded, "requests"),
         (Key("alice", limits=Limits(tokens_per_minute=10)), RateLimitExceeded, "tokens"),
         (Key("alice", limits=Limits(concurrent=1)), RateLimitExceeded, "concurrent"),
-        (Key("alice", budgets=(Budget("day", "usd", 9000),)), QuotaExceeded, "budget"),
+        (Key("alice", budgets=(Budget("day", "usd", 9000),)), RateLimitExceeded, "budget"),
     ],
 )
 async def test_what_is_refused(key: Key, error: type[Exception], which: str) -> None:
@@ -203,6 +203,17 @@ async def test_what_is_refused(key: Key, error: type[Exception], which: str) -> 
     assert int(caught.value.headers["Retry-After"]) >= 1  # type: ignore[attr-defined]
     assert meter.settled == []
     await meter.settle(hold, NO_TOKENS, 0)
+
+
+async def test_a_spent_budget_refuses() -> None:
+    key = Key("alice", budgets=(Budget("day", "usd", 9000),))
+    meter, core = Listening(), Core()
+    hits: list[tuple[str, str]] = []
+    await meter.standing(key)
+    await meter.charge(key, NO_TOKENS, 9000)
+    with pytest.raises(QuotaExceeded, match="is spent"):
+        await run(meter, asked(key), core, limit_hit=lambda *hit: hits.append(hit))
+    assert (core.calls, hits) == (0, [("alice", "budget")])
 
 
 async def test_where_nothing_can_be_counted() -> None:
@@ -310,5 +321,5 @@ async def test_many_at_once_on_one_budget() -> None:
         *(chain.run(make(), Page(), Core(stream=True)) for _ in range(500)), return_exceptions=True
     )
     assert results.count(None) == 50
-    assert sum(isinstance(result, QuotaExceeded) for result in results) == 450
+    assert sum(isinstance(result, RateLimitExceeded) for result in results) == 450
     assert [(one.spent, one.held) for one in await meter.standing(key)] == [(350, 0)]

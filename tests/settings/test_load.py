@@ -22,6 +22,9 @@ endpoints:
 """
 
 
+KEYED = GOOD + "auth:\n  keys:\n    - name: ann\n      key: sk-ann\n      "
+
+
 def parse(text: str, **environ: str) -> Settings:
     return parse_settings(text, source="f.yaml", environ=environ)
 
@@ -100,6 +103,21 @@ plugins: factory
         (GOOD + "metrics: {require_key: maybe}", "f.yaml:8: metrics.require_key: must be true or"),
         (GOOD + "balance: {queue_size: -1}", "f.yaml:8: balance.queue_size: must be at least 0"),
         (GOOD + "balance: {queue_timeout: .inf}", "f.yaml:8: balance.queue_timeout: must be a fin"),
+        (KEYED + "tags: [a, b, a]", "f.yaml:12: auth.keys[0].tags[2]: repeats tags[0]"),
+        (
+            KEYED + "budgets: [{period: day, usd: 1}, {period: day, usd: 2}]",
+            "f.yaml:12: auth.keys[0].budgets[1]: repeats budgets[0]: there is one for each period",
+        ),
+        (
+            GOOD + "accounts: {tags: {t: {budgets: [{period: day, usd: 1}, "
+            "{period: week, usd: 1}, {period: day, usd: 1}]}}}",
+            "f.yaml:8: accounts.tags.t.budgets[2]: repeats budgets[0]",
+        ),
+        (
+            KEYED + "endpoints: [box, bocks]",
+            "f.yaml:12: auth.keys[0].endpoints[1]: matches no endpoint; known are: box",
+        ),
+        (KEYED + "models: gpt", "f.yaml:12: auth.keys[0].models: must be a list"),
         (GOOD + "- x", "f.yaml:8: is not valid YAML: "),
         ("[]", "f.yaml:1: must be a mapping with the keys server, auth, endpoints, "),
     ],

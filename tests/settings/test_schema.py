@@ -27,7 +27,12 @@ def test_the_least_settings_have_the_documented_defaults() -> None:
     settings = Settings.model_validate({"endpoints": [ENDPOINT]})
     endpoint = settings.endpoints[0]
     assert settings.server == Server(
-        host="127.0.0.1", port=8080, keepalive_interval=15, max_body_mb=32, drain_timeout=30
+        host="127.0.0.1",
+        port=8080,
+        keepalive_interval=15,
+        max_body_mb=32,
+        drain_timeout=30,
+        unsupported="lenient",
     )
     assert settings.auth.keys == ()
     assert endpoint.api_key is None
@@ -42,6 +47,7 @@ def test_the_least_settings_have_the_documented_defaults() -> None:
         "load": 300.0,
     }
     assert (endpoint.priority, endpoint.capabilities, endpoint.keep_alive) == (1, {}, None)
+    assert endpoint.chat_completions == "auto"
     assert (endpoint.tls.ca_file, endpoint.tls.verify) == (None, True)
     assert settings.balance.model_dump() == {
         "policy": "least-loaded",
@@ -156,6 +162,15 @@ def test_timeouts_are_positive_and_finite(field: str, value: object) -> None:
 
 def test_num_ctx_is_accepted_for_ollama() -> None:
     assert EndpointSettings(**{**ENDPOINT, "dialect": "ollama", "num_ctx": 8192}).num_ctx == 8192
+
+
+def test_a_chat_cannot_be_translated_to_a_chat() -> None:
+    asked = {"dialect": "chat", "chat_completions": "translated"}
+    assert list(endpoint_faults(**asked)) == ["chat_completions"]
+    for dialect in ("responses", "ollama"):
+        made = EndpointSettings(**{**ENDPOINT, **asked, "dialect": dialect})
+        assert made.chat_completions == "translated"
+    assert list(endpoint_faults(chat_completions="maybe")) == ["chat_completions"]
 
 
 def test_a_wrong_dialect_is_not_blamed_on_num_ctx() -> None:

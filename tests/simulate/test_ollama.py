@@ -229,5 +229,5 @@ async def test_its_openai_routes_have_openai_errors(
     url = await start("ollama")
     status, error = await post(http, url, {"model": "x"}, "/v1/chat/completions")
     assert (status, error["error"]["code"]) == (404, "model_not_found")
-    status, error = await post(http, url, {}, "/api/embed")
-    assert (status, error) == (404, {"error": "POST /api/embed: Not Found"})
+    status, error = await post(http, url, {}, "/api/nonsense")
+    assert (status, error) == (404, {"error": "POST /api/nonsense: Not Found"})

@@ -151,6 +151,18 @@ def test_budgets_are_bounded() -> None:
     assert told.value("series_folded_total", metric="switchyard_budget_left_ratio") == 3
 
 
+def test_what_counts_limits_is_looked_at_when_it_is_asked_for() -> None:
+    told = Told()
+    assert told.series("limits_store_up") == told.series("limits_uncounted_total") == 0
+    state = [1, 3, 4]
+    told.metrics.watch_limits(lambda: bool(state[0]), lambda: state[1], lambda: state[2])
+    assert told.value("limits_store_up") == 1
+    state[:] = [0, 5, 6]
+    assert told.value("limits_store_up") == 0
+    assert told.value("limits_uncounted_total", away="store") == 5
+    assert told.value("limits_uncounted_total", away="ledger") == 6
+
+
 def test_the_ledger_is_looked_at_when_it_is_asked_for() -> None:
     told = Told()
     assert told.series("ledger_waiting_rows") == told.series("ledger_lost_rows_total") == 0

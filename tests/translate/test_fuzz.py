@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from router.errors import UpstreamError
 from router.translate.chat_passthrough import ChatPassthrough
 from router.translate.chat_reader import ChatReader
+from router.translate.chat_told import ChatTold
 from router.translate.machine import MachineOptions
 from router.translate.native import NativeReader
 from router.translate.ollama_reader import OllamaReader
@@ -63,6 +64,11 @@ CALLS = [
 ]
 MESSAGE = {"content": "Hi", "reasoning_content": "hm", "refusal": "no", "tool_calls": CALLS}
 CHOICE = {"message": MESSAGE, "logprobs": {"content": [TOKEN]}, "finish_reason": "stop"}
+NATIVE = natives.begun(
+    status="completed",
+    output=[natives.reasoning("blob"), natives.message("Hi"), natives.call("f", "{}")],
+    usage=natives.USAGE,
+)
 COUNTS = {"prompt_eval_count": 3, "eval_count": 2}
 
 DIALECTS = {
@@ -89,11 +95,19 @@ DIALECTS = {
     "native": Dialect(
         lambda: natives.reader(tools=[{"type": "function", "name": "f"}]),
         lambda events: native(*events),
-        natives.begun(
-            status="completed",
-            output=[natives.reasoning("blob"), natives.message("Hi"), natives.call("f", "{}")],
-            usage=natives.USAGE,
-        ),
+        NATIVE,
+        ordered=False,
+    ),
+    "told natively": Dialect(
+        lambda: ChatTold(natives.reader(), wants_usage=True),
+        lambda events: native(*events),
+        NATIVE,
+        ordered=False,
+    ),
+    "told of ollama": Dialect(
+        lambda: ChatTold(OllamaReader(make_draft(), OPTIONS), wants_usage=False),
+        lambda lines: b"".join(orjson.dumps(line) + b"\n" for line in lines),
+        {"message": {"content": "Hi", "tool_calls": CALLS}, "done": True, **COUNTS},
         ordered=False,
     ),
     "passthrough": Dialect(
@@ -177,6 +191,8 @@ STREAMS: dict[str, st.SearchStrategy[Objects]] = {
     "forced": chat_chunks(),
     "ollama": ollama_lines(),
     "native": native_events(),
+    "told natively": native_events(),
+    "told of ollama": ollama_lines(),
     "passthrough": chat_chunks(),
 }
 
@@ -236,9 +252,9 @@ def test_any_reads_give_the_same_frames(name: str, data: st.DataObject, cuts: li
 
 def may_end(name: str, stream: bytes) -> bool:
     """Whether an answer cut off here may still be whole."""
-    if name == "ollama":
+    if name in ("ollama", "told of ollama"):
         return b'"done":true' in stream and stream.endswith(b"}")
-    return name != "native" and any(
+    return name not in ("native", "told natively") and any(
         b'"finish_reason":"' in event for event in stream.split(b"\n\n")[:-1]
     )
 
@@ -349,7 +365,7 @@ def test_wrong_types_in_a_whole_answer(name: str, data: st.DataObject) -> None:
     reader = dialect.reader()
     with contextlib.suppress(UpstreamError):
         assert isinstance(orjson.loads(reader.whole(body)), dict)
-    if not isinstance(reader, ChatPassthrough | NativeReader):
+    if not isinstance(reader, ChatPassthrough | ChatTold | NativeReader):
         streaming = dialect.reader()
         try:
             frames = streaming.whole_as_stream(body)
@@ -380,6 +396,7 @@ RECORDED = {
     "chat": traces("ChatCompletions/*/response.txt"),
     "passthrough": traces("ChatCompletions/*/response.txt"),
     "native": traces("Responses/re*/response.txt"),
+    "told natively": traces("Responses/re*/response.txt"),
 }
 
 

@@ -15,6 +15,7 @@ from router.errors import (
     UpstreamModelMissing,
     UpstreamRateLimited,
     UpstreamRejected,
+    UpstreamRouteMissing,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -34,8 +35,8 @@ OPENAI = {"message": "no", "type": "t", "param": "input[0]", "code": "bad_thing"
         (401, UpstreamFailure, True, False),
         (402, UpstreamFailure, True, False),
         (403, UpstreamFailure, True, False),
-        (404, UpstreamModelMissing, True, True),
-        (405, UpstreamFailure, True, False),
+        (404, UpstreamRouteMissing, True, True),
+        (405, UpstreamRouteMissing, True, True),
         (408, UpstreamTimeout, True, False),
         (409, UpstreamFailure, True, False),
         (413, UpstreamRejected, False, True),
@@ -113,3 +114,26 @@ def test_anything(status: int, body: bytes) -> None:
     error = refusal("box", status, {}, body)
     assert error.message
     orjson.dumps(error.envelope())
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"detail": "Not Found"}, UpstreamRouteMissing),
+        ({"error": {"message": "Invalid URL (POST /v1/chat/completions)"}}, UpstreamRouteMissing),
+        ({"error": {"message": "The model `x` does not exist."}}, UpstreamModelMissing),
+        (
+            {"error": {"message": "It is not there.", "code": "model_not_found"}},
+            UpstreamModelMissing,
+        ),
+        ({"error": {"message": "no", "code": "DeploymentNotFound"}}, UpstreamModelMissing),
+        ({"error": 'model "x" not found, try pulling it first'}, UpstreamModelMissing),
+    ],
+)
+def test_what_is_not_there(body: dict[str, object], kind: type[UpstreamError]) -> None:
+    """A route that is not there is told from a model, as far as can be."""
+    assert type(refusal("box", 404, {}, orjson.dumps(body))) is kind
+
+
+def test_a_page_that_is_not_there() -> None:
+    assert type(refusal("box", 404, {}, b"404 page not found")) is UpstreamRouteMissing

@@ -75,14 +75,15 @@ async def status_of(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/v1", "/v1/", "/v2/responses", "/v1/responses/", "/v1/files", "/v1/nope?a=b",
-     "/api/v2/models", "/health/", "/%00", "/v1/responses/a/b"],
+    ["/v1", "/v1/", "/v2/responses", "/v1/responses/", "/v1/files", "/v1/nope?a=b",
+     "/api/v1", "/api/v1/nope", "/health/", "/%00", "/v1/responses/a/b"],
 )  # fmt: skip
 async def test_unknown_routes(router: Router, path: str) -> None:
     for method in ("GET", "POST", "DELETE", "PROPFIND"):
         reply = await send(router, method, path)
         assert reply.status == 404
         assert reply.error["type"] == "invalid_request_error"
+        assert (reply.error["code"], reply.error["param"]) == ("unknown_url", None)
         assert reply.error["message"].startswith(f"Unknown request URL: {method} /")
         assert reply.headers["X-Request-Id"].startswith("req_")
 
@@ -106,6 +107,8 @@ async def test_wrong_methods(router: Router, method: str, path: str, allow: str)
     reply = await send(router, method, path)
     assert reply.status == 405
     assert reply.headers["Allow"] == allow
+    assert reply.error["type"] == "invalid_request_error"
+    assert (reply.error["code"], reply.error["param"]) == ("method_not_allowed", None)
     assert method in reply.error["message"]
     assert allow in reply.error["message"]
 
@@ -217,7 +220,7 @@ async def test_a_body_with_a_broken_encoding(router: Router, encoding: str) -> N
         {"Authorization": "Bearer sk-a sk-a"},
         {"Authorization": "Bearer SK-A"},
         {"Authorization": "Bearer schlüssel"},
-        {"X-Api-Key": "sk-a"},
+        {"X-Api-Key": "sk-b"},
     ],
 )
 async def test_keys_that_are_refused(locked: Router, headers: dict[str, str]) -> None:

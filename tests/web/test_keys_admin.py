@@ -27,6 +27,8 @@ from tests.support.state import database, database_url
 __all__ = ["database", "database_url"]
 
 ENDPOINT = {"name": "a", "url": "http://127.0.0.1:1", "dialect": "ollama"}
+TAGS = {"team-a": {"budgets": [{"period": "day", "usd": 1}]}}
+SERVED = {"gpt-*", "m"}
 CONFIGURED = {"name": "cfg", "key": "sk-cfg", "models": ["m"], "expires": "2001-01-01"}
 
 
@@ -53,7 +55,9 @@ class Admin:
 
 
 def settings(*keys: dict[str, Any]) -> Settings:
-    return settings_for(ENDPOINT, auth={"keys": list(keys)})
+    return settings_for(
+        ENDPOINT, auth={"keys": list(keys)}, accounts={"tags": TAGS}, fallbacks={"old": ["m"]}
+    )
 
 
 @pytest.fixture
@@ -63,7 +67,7 @@ async def admin(database: Any) -> AsyncIterator[Admin]:
 
     front = Front(Generations(Chain([]), proceed), Server())
     async with here(database) as one:
-        api = KeysAdmin(front, one.store, lambda: found.settings)
+        api = KeysAdmin(front, one.store, lambda: found.settings, SERVED.__contains__)
         app = web.Application()
         for method, path, handler in api.routes():
             guarded = front.route(Operation.ADMIN, "/admin" + path, handler, anybody)
@@ -139,15 +143,63 @@ async def test_a_key_from_its_beginning_to_its_end(admin: Admin) -> None:
         ({"name": "ann", "models": []}, "invalid_value", "models"),
         ({"name": "ann", "colour": "red"}, "unknown_parameter", "colour"),
         ({"name": "ann", "limits": {"rpm": 1}}, "unknown_parameter", "limits.rpm"),
-        ({"name": "ann", "budgets": [{"period": "day"}]}, "invalid_value", "budgets.0"),
+        ({"name": "ann", "limits": {"requests_per_minute": "5"}}, "invalid_type",
+         "limits.requests_per_minute"),
+        ({"name": "ann", "models": {"a": 1}}, "invalid_type", "models"),
+        ({"name": "ann", "endpoints": ["a", "b*"]}, "invalid_value", "endpoints[1]"),
+        ({"name": "ann", "tags": ["x", "x"]}, "invalid_value", "tags[1]"),
+        ({"name": "ann", "budgets": [{"period": "day"}]}, "invalid_value", "budgets[0]"),
         ({"name": "ann", "x" * 9999: 1}, "unknown_parameter", "x" * 200),
         ([], "invalid_type", None),
     ],
-)
+)  # fmt: skip
 async def test_bodies_that_cannot_be(admin: Admin, body: Any, code: str, param: str | None) -> None:
     reply = await admin.call("POST", "", body)
     assert (reply.status, reply.error["code"], reply.error["param"]) == (400, code, param)
     assert (await admin.call("GET", "/ann")).status == 404
+
+
+async def test_a_change_is_as_strict(admin: Admin) -> None:
+    await admin.made("ann", priority=2)
+    for body, code, param in (
+        ({"priority": "5"}, "invalid_type", "priority"),
+        (
+            {"model_limits": {"m": {"concurrent": True}}},
+            "invalid_type",
+            "model_limits.m.concurrent",
+        ),
+        ({"endpoints": ["nope"]}, "invalid_value", "endpoints[0]"),
+        ({"models": ["m", "m"]}, "invalid_value", "models[1]"),
+    ):
+        reply = await admin.call("PATCH", "/ann", body)
+        assert (reply.status, reply.error["code"], reply.error["param"]) == (400, code, param)
+        for word in ("tuple", "dict", "Input should"):
+            assert word not in reply.error["message"]
+    assert (await admin.call("GET", "/ann")).json["priority"] == 2
+
+
+async def test_what_may_be_a_slip_is_told(admin: Admin) -> None:
+    fields = {"models": ["m", "old", "gpt-9"], "model_limits": {"o9": {}}, "tags": ["Team-a", "b"]}
+    made = await admin.call("POST", "", {"name": "ann", **fields})
+    assert made.status == 201
+    said = [
+        "models[2]: no endpoint serves a model 'gpt-9' at the moment.",
+        "model_limits.o9: no endpoint serves a model 'o9' at the moment.",
+        "tags[0]: 'Team-a' has no budget; did you mean 'team-a'?",
+    ]
+    assert made.json["warnings"] == said
+    assert "warnings" not in (await admin.call("GET", "/ann")).json
+    changed = await admin.call("PATCH", "/ann", {"tags": ["Team-a"]})
+    assert changed.json["warnings"] == said[2:]
+    fine = await admin.call("PATCH", "/ann", {"models": ["gpt-*"], "tags": ["team-a"]})
+    assert (fine.status, "warnings" in fine.json) == (200, False)
+
+
+async def test_parameters_that_there_are_not(admin: Admin) -> None:
+    for query in ({"foo": "1"}, {"limit": "5", "order": "asc"}):
+        refused = await admin.call("GET", params=query)
+        assert (refused.status, refused.error["code"]) == (400, "unknown_parameter")
+        assert refused.error["param"] == list(query)[-1]
 
 
 async def test_names_that_are_taken(admin: Admin) -> None:

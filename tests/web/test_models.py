@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from tests.support.anthropic import VERSION
 from tests.support.fetch import fetch
 from tests.support.router import Reply, Router, endpoint, eventually, routing
 from tests.support.upstream import Upstream, refused_port
 
 
-async def get(router: Router, path: str) -> Reply:
-    return await fetch(router.http, "GET", router.url + path)
+async def get(router: Router, path: str, **headers: str) -> Reply:
+    return await fetch(router.http, "GET", router.url + path, headers=headers)
 
 
 async def listed(router: Router) -> list[str]:
@@ -67,3 +70,57 @@ async def test_nobody_knows_while_an_endpoint_was_never_heard_of() -> None:
         assert "one" in reply.error["message"]
         assert "Retry-After" in reply.headers
         assert await listed(router) == []
+
+
+MODELS = ("a", "b", "c", "d", "e")
+
+
+@pytest.mark.parametrize(
+    ("query", "ids", "more"),
+    [
+        ("", "abcde", False),
+        ("?limit=2", "ab", True),
+        ("?limit=2&after_id=b", "cd", True),
+        ("?limit=2&after_id=c", "de", False),
+        ("?after_id=e", "", False),
+        ("?limit=2&before_id=d", "bc", True),
+        ("?limit=2&before_id=c", "ab", False),
+        ("?after_id=a&before_id=d", "bc", False),
+    ],
+)
+async def test_clients_of_anthropic_get_their_own_form(query: str, ids: str, more: bool) -> None:
+    fields: dict[str, Any] = {"models": list(MODELS)}
+    async with (
+        Upstream(models=MODELS) as upstream,
+        routing(endpoint(upstream, "chat", **fields)) as router,
+    ):
+        listing = (await get(router, f"/v1/models{query}", **VERSION)).json
+        assert sorted(listing) == ["data", "first_id", "has_more", "last_id"]
+        assert [model["id"] for model in listing["data"]] == list(ids)
+        assert listing["has_more"] is more
+        assert listing["first_id"] == (ids[0] if ids else None)
+        assert listing["last_id"] == (ids[-1] if ids else None)
+        for model in listing["data"]:
+            assert model == (await get(router, f"/v1/models/{model['id']}", **VERSION)).json
+            assert (model["type"], model["display_name"]) == ("model", model["id"])
+            assert model["created_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kind"),
+    [
+        ("/v1/models?limit=0", 400, "invalid_request_error"),
+        ("/v1/models?limit=x", 400, "invalid_request_error"),
+        ("/v1/models?limit=1001", 400, "invalid_request_error"),
+        ("/v1/models?after_id=z", 400, "invalid_request_error"),
+        ("/v1/models/z", 404, "not_found_error"),
+    ],
+)
+async def test_and_their_own_errors(path: str, status: int, kind: str) -> None:
+    async with (
+        Upstream(models=MODELS) as upstream,
+        routing(endpoint(upstream, "chat", models=list(MODELS))) as router,
+    ):
+        reply = await get(router, path, **VERSION)
+        assert (reply.status, reply.json["error"]["type"]) == (status, kind)
+        assert reply.json["request_id"] == reply.headers["X-Request-Id"]

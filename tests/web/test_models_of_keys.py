@@ -45,4 +45,8 @@ async def test_only_those_that_the_key_may_use() -> None:
             refused = await get(f"/models/{name}", "some")
             assert (refused.status, refused.error["code"]) == (404, "model_not_found")
             assert "'a'" not in refused.error["message"]
+        missing = await get("/models/org/z", "some")
+        assert missing.error["message"] == (
+            "The model 'org/z' does not exist here. Served: a, org/z:1, org/y."
+        )
     await front.stop()

@@ -70,7 +70,7 @@ async def test_errors_of_a_mounted_router() -> None:
         outer = foreign({"endpoints": endpoints, "logging": {"access": False}})
         async with listening(outer) as url:
             reply = await fetch(http, "GET", f"{url}/llm/v1/nothing")
-            assert (reply.status, reply.error["code"]) == (404, None)
+            assert (reply.status, reply.error["code"]) == (404, "unknown_url")
             assert "/llm/v1/nothing" in reply.error["message"]
             reply = await fetch(http, "DELETE", f"{url}/llm/v1/models")
             assert (reply.status, reply.headers["Allow"]) == (405, "GET")
@@ -96,8 +96,11 @@ async def test_two_routers_in_one_process_share_nothing() -> None:
                 fetch(http, "GET", f"{url}/a/v1/models"),
                 fetch(http, "GET", f"{url}/b/v1/models", headers=key),
             )
-            assert [model["id"] for model in first.json["data"]] == ["sim-chat"]
-            assert [model["id"] for model in second.json["data"]] == ["sim-llama:latest"]
+            assert [model["id"] for model in first.json["data"]] == ["sim-chat", "sim-embed"]
+            assert [model["id"] for model in second.json["data"]] == [
+                "sim-llama:latest",
+                "sim-embed:latest",
+            ]
             assert (await fetch(http, "GET", f"{url}/b/v1/models")).status == 401
             assert (await fetch(http, "POST", f"{url}/a/v1/responses", json=ASK)).status == 200
             reply = await fetch(http, "POST", f"{url}/b/v1/responses", json=ASK, headers=key)

@@ -48,9 +48,14 @@ class Meter:
     """Knows how the budgets of ann stand, unless it is away."""
 
     instant = True
+    uncounted = unbudgeted = 0
 
     def __init__(self) -> None:
         self.away = False
+
+    @property
+    def up(self) -> bool:
+        return not self.away
 
     async def hold(self, demand: Demand) -> Hold:
         raise NotImplementedError
@@ -58,7 +63,7 @@ class Meter:
     async def settle(self, hold: Hold, tokens: Tokens, cost: int) -> None:
         raise NotImplementedError
 
-    async def charge(self, key: Key, model: str, tokens: Tokens, cost: int) -> None:
+    async def charge(self, key: Key, tokens: Tokens, cost: int) -> None:
         raise NotImplementedError
 
     async def standing(self, key: Key) -> Sequence[Standing]:

@@ -12,6 +12,8 @@ from typing import Any
 import orjson
 import pytest
 
+from router.accounts.row import Kind, Row
+from router.app import ACCOUNTING
 from tests.plugins.response_cache.conftest import ALWAYS
 from tests.support.admin import ADMIN, call_admin
 from tests.support.router import Reply, Router, endpoint, eventually, routing
@@ -205,6 +207,30 @@ async def test_hits_are_compared_with_the_truth() -> None:
         await asyncio.sleep(0.1)
         name = "switchyard_cache_comparisons_total"
         assert await router.metric(name, result="agreed") == [2]
+
+
+async def test_what_a_comparison_uses_is_in_the_budget_as_in_the_ledger() -> None:
+    key = {"name": "a", "key": "sk-a", "budgets": [{"period": "day", "tokens": 10**6}]}
+    async with Model() as model:
+        one = endpoint(model, "responses", models=["m", "embed"])
+        cache = semantic(self_check={"share": 1})
+        async with routing(one, cache=cache, admin=ADMIN, auth={"keys": [key]}) as router:
+            router.http.headers["Authorization"] = "Bearer sk-a"
+            await ask(router, QUESTION)
+            await _indexed(router, 1)
+            assert (await ask(router, ALIKE)).headers["X-Cache-Tier"] == "semantic"
+            accounts = router.app[ACCOUNTING]
+            found = await accounts.named("a")
+            assert found is not None
+            await eventually(lambda: len(_paid(router)) == 2)  # a miss, and what a hit is held to
+            used = sum(row.tokens.total for row in _paid(router))
+            async with asyncio.timeout(5):
+                while (await accounts.meter.standing(found))[0].spent != used:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+
+def _paid(router: Router) -> list[Row]:
+    return [row for row in router.rows if row.kind is not Kind.CACHE and row.model == "m"]
 
 
 async def test_too_many_wrong_hits_switch_it_off() -> None:

@@ -1,0 +1,62 @@
+"""The canonical request of an embeddings body: what decides its vectors, and how they are written.
+
+A text alone is the same as a batch of one. Of two batches that differ in a text none is an answer
+for the other, and no similar text's vector will ever do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from cache.canonical import IGNORED, JSON, CacheRequest, Unfit, ordered, plain, written
+
+__all__ = ["VECTORS", "canonical_embeddings"]
+
+VECTORS: Final = "vectors"
+"""What sort of answer it has (see ``Entry.kind``)."""
+
+_READ: Final = IGNORED | {"input"}
+
+
+def canonical_embeddings(body: Mapping[str, Any]) -> CacheRequest:
+    """The request of a body; raises Unfit, and KeyError, TypeError or AttributeError where the
+    body is not what the surface takes.
+    """
+    model = body["model"]
+    if type(model) is not str:
+        raise Unfit("unsupported")
+    settings: JSON = {
+        name: ordered(plain(value))
+        for name, value in body.items()
+        if name not in _READ and value is not None
+    }
+    if settings.get("encoding_format") == "float":
+        del settings["encoding_format"]
+    inputs = _inputs(body["input"])
+    canonical: JSON = {"inputs": inputs, "settings": settings}
+    try:
+        model.encode()
+        asked = orjson.dumps(inputs)
+    except (TypeError, UnicodeEncodeError):
+        raise Unfit("unsupported") from None
+    common = written(settings)
+    return CacheRequest(VECTORS, model, canonical, None, VECTORS, common, asked)
+
+
+def _inputs(given: Any) -> list[Any]:
+    """The texts, or lists of tokens, of a batch."""
+    if type(given) is str:
+        return [given]
+    if type(given) is not list or not given:
+        raise Unfit("unsupported")
+    batch = [given] if type(given[0]) is int else given
+    if not all(type(one) is str or _is_tokens(one) for one in batch):
+        raise Unfit("unsupported")
+    return batch
+
+
+def _is_tokens(value: Any) -> bool:
+    return type(value) is list and all(type(token) is int for token in value)

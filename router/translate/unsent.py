@@ -1,0 +1,83 @@
+"""What of a request an endpoint is not sent, by name.
+
+A field is *not sent* where the client asked for something by it that the endpoint's dialect cannot
+carry. It is not where nothing was asked for: a field that is null, or at its default. Nor is it
+where the field is the router's affair, who sees to it whatever the endpoint speaks:
+
+=========================================  ========================================================
+``store``, ``metadata``, ``background``,   the state is kept here
+``previous_response_id``, ``conversation``,
+``prompt``
+``truncation``                             the history is cut here
+``stream``, ``stream_options``             the stream is written here
+``include``                                what there is of it is there; what has none includes none
+``prompt_cache_key``                       a hint to where a prompt is in a cache
+``user``, ``safety_identifier``            say who asks; keys and limits are kept here
+``max_tool_calls``                         bounds hosted tools, which are named themselves
+``reasoning.summary``                      the reasoning itself is told, where there is any
+``cache``, ``nomyo``                       are for the router's cache
+=========================================  ========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from typing import Any, Final
+
+__all__ = ["ROUTERS", "is_default", "unsent_fields"]
+
+ROUTERS: Final = frozenset(
+    {
+        "background",
+        "cache",
+        "conversation",
+        "include",
+        "max_tool_calls",
+        "metadata",
+        "nomyo",
+        "previous_response_id",
+        "prompt",
+        "prompt_cache_key",
+        "safety_identifier",
+        "store",
+        "stream",
+        "stream_options",
+        "truncation",
+        "user",
+    }
+)
+"""Fields that the router sees to; see the module."""
+
+_DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "context_management": ([],),
+    "frequency_penalty": (0,),
+    "function_call": ("auto", "none"),
+    "functions": ([],),
+    "logit_bias": ({},),
+    "logprobs": (False,),
+    "messages": ([],),
+    "modalities": (["text"], []),
+    "n": (1,),
+    "parallel_tool_calls": (True,),
+    "presence_penalty": (0,),
+    "prompt_cache_retention": ("in_memory", "in-memory"),
+    "service_tier": ("auto", "default"),
+    "stop": ([], ""),
+    "store": (False,),
+    "text.verbosity": ("medium",),
+    "tools": ([],),
+    "top_logprobs": (0,),
+    "verbosity": ("medium",),
+}
+
+
+def is_default(name: str, value: Any) -> bool:
+    """Whether a field with this value asks for nothing."""
+    return value is None or value in _DEFAULTS.get(name, ())
+
+
+def unsent_fields(body: Mapping[str, Any], carried: Container[str]) -> Iterator[str]:
+    """The fields of the body that ask for something, but for those in ``carried``."""
+    for name, value in body.items():
+        if name not in carried and name not in ROUTERS and not is_default(name, value):
+            yield name

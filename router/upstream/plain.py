@@ -1,0 +1,137 @@
+"""Embeddings, legacy completions and reranking, which endpoints in OpenAI's style have in common.
+
+Not every endpoint has them, and not with every model. One that says so is not asked again for a
+while, and the request goes on to another one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+import orjson
+
+from router.errors import NotSupported, UpstreamError, UpstreamRouteMissing
+from router.exchange import Exchange, Operation
+from router.translate.completions import CompletionPassthrough
+from router.translate.embeddings import OLLAMA_FIELDS, EmbeddingsReader
+from router.translate.native_request import native_chat_body
+from router.translate.rerank import RerankReader
+from router.upstream.contract import Call, UpstreamRequest
+
+__all__ = ["Lacking", "PlainCalls", "cannot", "either"]
+
+_PRIVATE: Final = frozenset({"cache", "nomyo"})
+_LACKING_FOR: Final = 600.0
+_MOST_LACKING: Final = 1024
+_SHOWN: Final = 200
+"""Characters of a client's value that an error repeats."""
+
+_DOES: Final[Mapping[Operation, str]] = {
+    Operation.COMPLETIONS: "serve legacy completions",
+    Operation.EMBEDDINGS: "make embeddings",
+    Operation.RERANK: "rerank documents",
+}
+
+
+class Lacking:
+    """What an endpoint has said that it cannot do with which of its models: for ten minutes."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._until: dict[tuple[Operation, str], float] = {}
+        self._clock = clock
+
+    def check(self, operation: Operation, exchange: Exchange, model: str) -> None:
+        """Raise NotSupported for what it has said that it cannot do."""
+        until = self._until.get((operation, model))
+        if until is not None and self._clock() < until:
+            raise cannot(operation, exchange, model)
+
+    def retry(self, operation: Operation, model: str) -> Callable[[UpstreamError], bool]:
+        """A ``Call.retry``, which learns from what the endpoint says."""
+
+        def retry(error: UpstreamError) -> bool:
+            if not isinstance(error, UpstreamRouteMissing):
+                return False
+            self._until.pop((operation, model), None)
+            self._until[operation, model] = self._clock() + _LACKING_FOR
+            if len(self._until) > _MOST_LACKING:
+                del self._until[next(iter(self._until))]
+            return True
+
+        return retry
+
+
+def cannot(operation: Operation, exchange: Exchange, model: str) -> NotSupported:
+    """For endpoints that cannot do this with a model."""
+    name = (exchange.model or model)[:_SHOWN]
+    return NotSupported(
+        f"No endpoint that serves the model '{name}' can {_DOES[operation]} with it.", param="model"
+    )
+
+
+class PlainCalls:
+    """That part of ``Adapter`` as OpenAI, vLLM and their like have it."""
+
+    _lacking: Lacking
+    _completions_path: ClassVar[str] = "/completions"
+
+    def completions(self, exchange: Exchange, model: str) -> Call:
+        """See ``Adapter.completions``."""
+        return self._complete(exchange, model)
+
+    def _complete(self, exchange: Exchange, model: str, *, usage: bool = True) -> Call:
+        """The call; ``usage`` is whether the model has token counts for a stream."""
+        self._lacking.check(Operation.COMPLETIONS, exchange, model)
+        body = native_chat_body(exchange.body, model=model, stream=exchange.stream)
+        wants_usage = bool((exchange.body.get("stream_options") or {}).get("include_usage"))
+        unsent: tuple[str, ...] = ()
+        if exchange.stream and not usage:
+            del body["stream_options"]
+            unsent = ("stream_options",) if wants_usage else ()
+        return Call(
+            UpstreamRequest(self._completions_path, orjson.dumps(body), exchange.stream),
+            CompletionPassthrough(exchange.body, wants_usage=wants_usage),
+            retry=self._lacking.retry(Operation.COMPLETIONS, model),
+            unsent=unsent,
+        )
+
+    def embed(self, exchange: Exchange, model: str) -> Call:
+        """See ``Adapter.embed``."""
+        self._lacking.check(Operation.EMBEDDINGS, exchange, model)
+        body = _passed_on(exchange.body, model)
+        unsent: list[str] = []
+        if exchange.operation is Operation.OLLAMA_EMBED:
+            unsent = [name for name in OLLAMA_FIELDS if name != "dimensions" and name in body]
+            for name in unsent:
+                del body[name]
+        return Call(
+            UpstreamRequest("/embeddings", orjson.dumps(body), False),
+            EmbeddingsReader(exchange.body),
+            retry=self._lacking.retry(Operation.EMBEDDINGS, model),
+            unsent=tuple(unsent),
+        )
+
+    def rerank(self, exchange: Exchange, model: str) -> Call:
+        """See ``Adapter.rerank``."""
+        self._lacking.check(Operation.RERANK, exchange, model)
+        body = _passed_on(exchange.body, model)
+        return Call(
+            UpstreamRequest("/rerank", orjson.dumps(body), False),
+            RerankReader(exchange.body, model),
+            retry=self._lacking.retry(Operation.RERANK, model),
+        )
+
+
+def either(*retries: Callable[[UpstreamError], bool] | None) -> Callable[[UpstreamError], bool]:
+    """A ``Call.retry`` that learns what any of these does."""
+
+    def retry(error: UpstreamError) -> bool:
+        return any(one is not None and one(error) for one in retries)
+
+    return retry
+
+
+def _passed_on(body: dict[str, Any], model: str) -> dict[str, Any]:
+    return {**{k: v for k, v in body.items() if k not in _PRIVATE}, "model": model}

@@ -1,0 +1,39 @@
+"""Chat Completions asked of an endpoint in its own words, which are not those of a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from router.drafts import new_draft
+from router.errors import InvalidRequest
+from router.exchange import Exchange
+from router.translate.chat_told import ChatTold
+from router.translate.draft import Draft
+from router.translate.from_chat import from_chat
+from router.upstream.contract import Call
+
+__all__ = ["as_chat"]
+
+
+def as_chat(
+    exchange: Exchange, respond: Callable[[dict[str, Any], Draft], Call], *, reasoning: bool
+) -> Call:
+    """The call for a Chat Completions request, made by ``respond`` of a Responses request.
+
+    ``reasoning`` is whether the endpoint takes that of earlier turns. Raises InvalidRequest for
+    what cannot be carried, in the chat's words.
+    """
+    served = exchange.served_model or exchange.model or ""
+    given = from_chat(exchange.body, model=served, reasoning=reasoning)
+    draft = new_draft(given.body, muted=not exchange.stream)
+    try:
+        call = respond(given.body, draft)
+    except InvalidRequest as error:
+        error.param = error.param and given.named(error.param)
+        raise
+    options = exchange.body.get("stream_options") or {}
+    call.reader = ChatTold(call.reader, wants_usage=bool(options.get("include_usage")))
+    call.unsent = (*given.unsent, *map(given.named, call.unsent))
+    call.named = given.named
+    return call

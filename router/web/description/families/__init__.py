@@ -1,0 +1,1 @@
+"""What is served, one module for each API; each declares its ``FAMILY``."""

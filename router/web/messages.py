@@ -1,0 +1,79 @@
+"""Anthropic's Messages API: messages, and counting their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiohttp import web
+
+from router.errors import RouterError
+from router.exchange import Exchange, Operation
+from router.translate.anthropic.request import Translated, count_request, messages_request
+from router.translate.anthropic.teller import CountTeller, MessagesTeller
+from router.upstream.contract import REASONING_DROPPED
+from router.web.body import read_body
+from router.web.front import Front, Handler
+from router.web.telling import told_by
+from router.wire.anthropic import REQUEST_ID, anthropic_form
+from router.wire.responses import parse_object
+
+__all__ = ["MessagesApi"]
+
+
+class MessagesApi:
+    """Handlers under ``/v1/messages``."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    def routes(self) -> list[tuple[str, str, Operation, Handler]]:
+        """Method, path, operation and handler of every route; each is let in by ``admit``."""
+        return [
+            ("POST", "/messages", Operation.MESSAGES, self.create),
+            ("POST", "/messages/count_tokens", Operation.INPUT_TOKENS, self.count_tokens),
+        ]
+
+    async def admit(self, exchange: Exchange) -> None:
+        """Ask the guards; whatever they say is said in the form of this API."""
+        exchange.form = anthropic_form(exchange.id)
+        exchange.notes[REQUEST_ID] = exchange.id
+        with _identified(exchange):
+            await exchange.generation.chain.admit(exchange)
+
+    async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /messages."""
+        with _identified(exchange):
+            made = messages_request(await self._body(request))
+            _take(exchange, made)
+            teller = MessagesTeller(made.show, exchange.id)
+            return await self._front.run(request, exchange, told_by(teller))
+
+    async def count_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /messages/count_tokens."""
+        with _identified(exchange):
+            _take(exchange, count_request(await self._body(request)))
+            return await self._front.run(request, exchange, told_by(CountTeller()))
+
+    async def _body(self, request: web.Request) -> dict[str, Any]:
+        return parse_object(await read_body(request, self._front.max_body))
+
+
+def _take(exchange: Exchange, made: Translated) -> None:
+    exchange.body = made.body
+    exchange.model = made.body["model"]
+    exchange.stream = bool(made.body.get("stream"))
+    exchange.unsent = made.unsent
+    if made.dropped:
+        exchange.notes[REASONING_DROPPED] = str(made.dropped)
+
+
+@contextmanager
+def _identified(exchange: Exchange) -> Iterator[None]:
+    """Errors that come before an answer say which request they are about, too."""
+    try:
+        yield
+    except RouterError as error:
+        error.headers[REQUEST_ID] = exchange.id
+        raise

@@ -1,0 +1,134 @@
+"""Ollama's own API in front of every dialect: what models write, and embeddings.
+
+A request goes its way as one of the Responses API (or of embeddings), so that everything that
+holds for those holds for it; its answer is told as Ollama would.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from aiohttp import web
+
+from router.errors import AuthenticationFailed
+from router.exchange import Exchange, Operation
+from router.translate.from_ollama import (
+    Asked,
+    chat_request,
+    generate_request,
+    is_empty,
+)
+from router.translate.ollama_embed import EmbedTeller, embed_request, embeddings_request
+from router.translate.ollama_teller import OllamaTeller
+from router.web.body import read_body
+from router.web.front import Admit, Front, Handler
+from router.web.ollama_moves import OllamaMoves
+from router.web.telling import told_by
+from router.wire.ollama import timestamp
+from router.wire.plain import check_embeddings
+from router.wire.responses import parse_object, validate_create
+
+__all__ = ["OllamaApi", "Route"]
+
+Route = tuple[str, str, Operation, Handler, Admit | None]
+"""Method, path, operation, handler, and who lets it in where that is not the guards."""
+
+_BILLION: Final = 1_000_000_000
+
+
+class _Clock:
+    """Implements ``router.translate.ollama_teller.Watch`` for an exchange."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def stamp(self) -> str:
+        return timestamp(time.time_ns())
+
+    def since(self) -> int:
+        return int((time.monotonic() - self._exchange.started) * _BILLION)
+
+    def waited(self) -> int:
+        return int(self._exchange.waited * _BILLION)
+
+
+class OllamaApi:
+    """Handlers under ``/api`` that make an exchange with an endpoint."""
+
+    def __init__(self, front: Front, moves: OllamaMoves) -> None:
+        self._front = front
+        self._moves = moves
+
+    def routes(self) -> list[Route]:
+        """See ``Route``."""
+        admit = self._moves.admit
+        embed = Operation.OLLAMA_EMBED
+        return [
+            ("POST", "/chat", Operation.OLLAMA_CHAT, self.chat, admit),
+            ("POST", "/generate", Operation.OLLAMA_GENERATE, self.generate, admit),
+            ("POST", "/embed", embed, self.embed, None),
+            ("POST", "/embeddings", embed, self.embeddings, None),
+        ]
+
+    async def chat(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /api/chat. Without messages the model is loaded, or unloaded."""
+        body = await self._read(request)
+        if is_empty(body, "messages"):
+            return await self._moves.move(request, exchange, body, chat=True)
+        self._check_caller(exchange)
+        return await self._run(request, exchange, chat_request(body), chat=True)
+
+    async def generate(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /api/generate. Without a prompt the model is loaded, or unloaded."""
+        body = await self._read(request)
+        if is_empty(body, "prompt"):
+            return await self._moves.move(request, exchange, body, chat=False)
+        self._check_caller(exchange)
+        return await self._run(request, exchange, generate_request(body), chat=False)
+
+    async def embed(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /api/embed."""
+        asked = embed_request(await self._read(request))
+        return await self._embed(request, exchange, asked, one=False)
+
+    async def embeddings(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /api/embeddings, the older one."""
+        asked = embeddings_request(await self._read(request))
+        return await self._embed(request, exchange, asked, one=True)
+
+    async def _read(self, request: web.Request) -> dict[str, Any]:
+        return parse_object(await read_body(request, self._front.max_body))
+
+    def _check_caller(self, exchange: Exchange) -> None:
+        if self._moves.only_moves(exchange):
+            raise AuthenticationFailed(
+                "The admin key is for managing models. Use an API key to ask them.",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+
+    async def _run(
+        self, request: web.Request, exchange: Exchange, asked: Asked, *, chat: bool
+    ) -> web.StreamResponse:
+        validate_create(asked.body)
+        _take(exchange, asked)
+        exchange.stream = bool(asked.body.get("stream"))
+        teller = OllamaTeller(asked.body["model"], _Clock(exchange), chat=chat)
+        return await self._front.run(request, exchange, told_by(teller))
+
+    async def _embed(
+        self, request: web.Request, exchange: Exchange, asked: Asked, *, one: bool
+    ) -> web.StreamResponse:
+        _take(exchange, asked)
+        given = asked.body["input"]
+        teller = EmbedTeller(asked.body["model"], _Clock(exchange), one=one)
+        if given in ("", []):
+            return await self._front.run(request, exchange, self._moves.loaded(teller.nothing))
+        check_embeddings(asked.body)
+        return await self._front.run(request, exchange, told_by(teller))
+
+
+def _take(exchange: Exchange, asked: Asked) -> None:
+    exchange.body = asked.body
+    exchange.model = asked.body["model"]
+    exchange.unsent = asked.unsent

@@ -1,0 +1,63 @@
+"""Answers a request of another API with a response: what passes to its client is told anew.
+
+Such a request is translated into one of the Responses API, and goes its whole way as that: plugins,
+cache, choice of an endpoint, translation, accounts. Only its last step differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from router.exchange import Exchange, Sink
+from router.generations import proceed
+from router.plugin import Proceed
+from router.translate.teller import Teller
+from router.wire.frame import Frame
+
+__all__ = ["told_by"]
+
+_OK: Final = 200
+
+
+def told_by(teller: Teller) -> Proceed:
+    """What answers an exchange whose body is a Responses request through ``teller``."""
+
+    async def answer(exchange: Exchange, sink: Sink) -> None:
+        await proceed(exchange, _Telling(sink, teller))
+
+    return answer
+
+
+class _Telling:
+    """A ``Sink`` for events of a response, which ``teller`` tells to another one."""
+
+    def __init__(self, sink: Sink, teller: Teller) -> None:
+        self._sink = sink
+        self._teller = teller
+
+    @property
+    def paused(self) -> bool:
+        return self._sink.paused
+
+    @property
+    def opened(self) -> bool:
+        return self._sink.opened
+
+    async def resumed(self) -> None:
+        await self._sink.resumed()
+
+    def open(self, headers: Mapping[str, str]) -> None:
+        self._sink.open(headers)
+
+    def feed(self, batch: Sequence[Frame]) -> None:
+        if frames := self._teller.frames(batch):
+            self._sink.feed(frames)
+
+    def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        if status == _OK:
+            body = self._teller.whole(body)
+        self._sink.finish(status, body, headers)
+
+    def end(self) -> None:
+        self._sink.end()

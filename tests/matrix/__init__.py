@@ -1,0 +1,1 @@
+"""What every API carries to every kind of endpoint: asked, checked, and written down."""

@@ -1,0 +1,33 @@
+"""Runs the cells."""
+
+from __future__ import annotations
+
+from tests.matrix.asking import PATHS
+from tests.matrix.cases import outcomes
+from tests.matrix.expected import cells, expected
+from tests.matrix.others import OTHERS
+from tests.matrix.stand import Stand, standing
+
+__all__ = ["tried", "wrong"]
+
+
+async def tried(stand: Stand, surface: str, feature: str) -> str:
+    """What becomes of a feature; where the answer is not what was asked for, why it is not."""
+    try:
+        if surface in PATHS:
+            return await outcomes(stand, surface, feature)
+        [case] = [table[surface][feature] for table in OTHERS.values() if surface in table]
+        return await case(stand)
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        return f"fails: {type(error).__name__}: {error}"
+
+
+async def wrong(column: str) -> list[str]:
+    """The cells of a kind of endpoint that are not what they are to be."""
+    found = []
+    async with standing(column) as stand:
+        for surface, feature in cells():
+            wanted, got = expected(surface, feature, column), await tried(stand, surface, feature)
+            if got != wanted:
+                found.append(f"{surface}, {feature}, towards {column}: {got!r} is not {wanted!r}")
+    return found

@@ -1,0 +1,88 @@
+"""A router in front of one simulated backend that remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+import orjson
+from aiohttp import web
+
+from router.settings.schema import Dialect
+from router.simulate import create_backend
+from router.simulate import listening as backend_listening
+from tests.support.fetch import fetch
+from tests.support.fleet import http_client, routed
+from tests.support.router import Reply
+
+__all__ = ["COLUMNS", "EMBEDDER", "MODEL", "ONLY", "Stand", "standing"]
+
+MODEL: Final = "m"
+EMBEDDER: Final = "m-embed"
+ONLY: Final = "responses only"
+"""An endpoint that has ``/v1/responses`` and nothing beside it."""
+
+COLUMNS: Final[dict[str, Dialect]] = {
+    "responses": "responses",
+    ONLY: "responses",
+    "chat": "chat",
+    "ollama": "ollama",
+}
+"""The kinds of endpoints, and the dialects they are configured with."""
+
+_OTHERS: Final = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Stand:
+    """``received`` are path and body of what came to the backend, the latest last."""
+
+    column: str
+    url: str
+    backend: str
+    http: aiohttp.ClientSession
+    received: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    async def post(self, path: str, body: dict[str, Any]) -> Reply:
+        """Ask the router."""
+        return await fetch(self.http, "POST", self.url + path, json=body)
+
+    async def again(self) -> dict[str, Any]:
+        """What the backend itself says to the latest request, whole: it always says the same."""
+        path, asked = self.received[-1]
+        given = {name: value for name, value in asked.items() if name != "stream_options"}
+        if "stream" in given:
+            given["stream"] = False
+        reply = await fetch(self.http, "POST", self.backend + path, json=given)
+        self.received.pop()
+        assert reply.status == 200, reply.body
+        return reply.json
+
+
+@asynccontextmanager
+async def standing(column: str, **settings: Any) -> AsyncIterator[Stand]:
+    """A router in front of an endpoint of this kind; ``settings`` are sections of its own."""
+    received: list[tuple[str, dict[str, Any]]] = []
+
+    @web.middleware
+    async def remember(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if column == ONLY and request.path in _OTHERS:
+            raise web.HTTPNotFound
+        if request.method == "POST":
+            received.append((request.path, orjson.loads(await request.read())))
+        return await handler(request)
+
+    app = create_backend(COLUMNS[column], (MODEL, EMBEDDER), pace=0)
+    app.middlewares.append(remember)
+    endpoint = {"name": "one", "dialect": COLUMNS[column]}
+    async with (
+        backend_listening(app) as address,
+        routed({**endpoint, "url": address}, **settings) as url,
+        http_client() as http,
+    ):
+        yield Stand(column, url, address.removesuffix("/v1"), http, received)
