@@ -55,6 +55,7 @@ class Link:
         self._settings = settings
         self._lost = lost
         self._connection: Any = None
+        self._opening: asyncio.Task[None] | None = None
         self._late = False
 
     async def run(self, work: Callable[[Any], Awaitable[T]], timeout: float) -> T:
@@ -103,6 +104,8 @@ class Link:
 
     async def close(self) -> None:
         """Take leave of the server, if it listens."""
+        if self._opening is not None:
+            await asyncio.wait([self._opening], timeout=_CLOSE_SECONDS)
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -110,19 +113,34 @@ class Link:
                     await connection.close()
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 connection.terminate()
+        self.give_up()
+
+    def give_up(self) -> None:
+        """End the connection without a word to the server, or the attempt to make one."""
+        if self._opening is not None:
+            self._opening.cancel()
+        self.cut()
 
     async def _open(self) -> Any:
         if self._connection is None or self._connection.is_closed():
             self._connection = None
-            try:
-                self._connection = await asyncpg.connect(
-                    self._url, timeout=_CONNECT_SECONDS, server_settings=dict(self._settings)
-                )
-            except ValueError:
-                # Its text may quote any part of the URL.
-                raise Unreachable("state.url is no URL that asyncpg understands") from None
-            self._connection.add_termination_listener(lambda _: self._lost())
+            if self._opening is None:
+                self._opening = asyncio.create_task(self._connect(), name="connect to PostgreSQL")
+            # Whoever leaves does not interrupt it: the next one needs it, too.
+            await asyncio.shield(self._opening)
         return self._connection
+
+    async def _connect(self) -> None:
+        try:
+            self._connection = await asyncpg.connect(
+                self._url, timeout=_CONNECT_SECONDS, server_settings=dict(self._settings)
+            )
+        except ValueError:
+            # Its text may quote any part of the URL.
+            raise Unreachable("state.url is no URL that asyncpg understands") from None
+        finally:
+            self._opening = None
+        self._connection.add_termination_listener(lambda _: self._lost())
 
 
 def without_password(url: str, text: str) -> str:

@@ -85,7 +85,7 @@ class PostgresDatabase(WrittenDatabase):
             if self._health.up:
                 await link.close()
             else:
-                link.cut()
+                link.give_up()
 
     async def read(self, statement: Statement, **parameters: Value) -> list[tuple[Any, ...]]:
         """See ``Database.read``."""

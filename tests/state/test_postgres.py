@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -16,7 +18,7 @@ from router.errors import StateUnavailable
 from router.state.connect import open_database
 from router.state.database import StateError
 from router.state.health import Unreachable
-from router.state.link import without_password
+from router.state.link import Link, without_password
 from router.state.postgres import PostgresDatabase
 from router.state.statement import Statement, Step
 from tests.support.state import opened, postgresql_url, state_settings
@@ -47,6 +49,11 @@ async def operator(url: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(url)
     yield connection
     await connection.close()
+
+
+async def pids(operator: asyncpg.Connection) -> set[int]:
+    """The server's side of every connection there is."""
+    return {row[0] for row in await operator.fetch("SELECT pid FROM pg_stat_activity")}
 
 
 def test_without_asyncpg(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +203,30 @@ async def test_the_connections_end(url: str, operator: asyncpg.Connection) -> No
     async with asyncio.timeout(20):
         while await operator.fetchval(count):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+async def test_who_leaves_while_a_connection_is_made(
+    url: str, operator: asyncpg.Connection
+) -> None:
+    """It is made all the same, and nobody's error is left over."""
+    faults: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+
+    async def which(connection: Any) -> int:
+        return int(await connection.fetchval("SELECT pg_backend_pid()"))
+
+    for steps in range(2, 40):
+        link = Link(url, {"application_name": f"left after {steps}"}, lambda: None)
+        leaving = asyncio.create_task(link.run(which, 5.0))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        if steps % 2:
+            assert await link.run(which, 5.0) in await pids(operator)
+        await link.close()
+    gc.collect()
+    assert faults == []
 
 
 async def test_a_slow_read_of_one_is_no_outage_for_all() -> None:
