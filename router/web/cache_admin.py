@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final, get_args
 
@@ -14,7 +14,7 @@ from cache.core import ResponseCache
 from cache.entry import EVERYTHING, Entry, Rule, RuleKind
 from cache.explain import explain
 from cache.keys import keys
-from cache.request import Bypass, from_chat, from_responses
+from cache.request import Bypass, CacheRequest, from_chat, from_embeddings, from_responses
 from cache.store import StoreError
 from router.errors import (
     InvalidRequest,
@@ -23,18 +23,23 @@ from router.errors import (
     RouterError,
     StateUnavailable,
 )
-from router.exchange import Exchange
+from router.exchange import Exchange, Operation
 from router.settings.schema import Settings
+from router.web.asked import check_body, operation_of
 from router.web.body import read_body
 from router.web.front import Front, Handler, json_response
-from router.wire.chat import check_chat
 from router.wire.checks import missing, wrong_type
-from router.wire.responses import parse_object, validate_create
+from router.wire.responses import parse_object
 
 __all__ = ["CacheAdmin"]
 
 _MAX_BODY: Final = 64 * 1024
 _SHOWN: Final = 200
+_READ: Final[Mapping[Operation, Callable[[Mapping[str, Any]], CacheRequest | Bypass]]] = {
+    Operation.RESPONSES: from_responses,
+    Operation.CHAT: from_chat,
+    Operation.EMBEDDINGS: from_embeddings,
+}
 _KINDS: Final[tuple[RuleKind, ...]] = get_args(RuleKind)
 
 
@@ -83,7 +88,7 @@ class CacheAdmin:
         """POST /admin/cache/lookup: what a request would be answered with, and why.
 
         The body is ``{"entry": KEY}``, or ``{"request": BODY, "caller": NAME}`` with the body of a
-        ``POST /v1/responses`` or ``/v1/chat/completions``.
+        ``POST /v1/responses``, or of another API whose fields it has (see ``operation_of``).
         """
         body = parse_object(await read_body(request, self._front.max_body))
         _only(body, "entry", "request", "caller")
@@ -139,12 +144,12 @@ class CacheAdmin:
         return _shown(entry)
 
     async def _explained(self, given: dict[str, Any], caller: str) -> dict[str, Any]:
-        if "messages" in given:
-            check_chat(given)
-            asked = from_chat(given)
-        else:
-            validate_create(given)
-            asked = from_responses(given)
+        operation = operation_of(given)
+        check_body(operation, given)
+        read = _READ.get(operation)
+        if read is None:
+            return {"cacheable": False, "reason": "api"}
+        asked = read(given)
         if isinstance(asked, Bypass):
             return {"cacheable": False, "reason": asked.reason}
         settings = self._settings().cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from aiohttp import web
 
@@ -12,15 +12,14 @@ from router.endpoints.explain import Explainer
 from router.exchange import Exchange, Operation
 from router.fleet import Fleet
 from router.settings.schema import Settings
+from router.web.asked import check_body, operation_of
 from router.web.body import read_body
 from router.web.front import Front, json_response
 from router.web.query import is_true
 from router.web.responses import check_durable
-from router.wire.chat import check_chat
 from router.wire.frame import Frame
 from router.wire.input_items import item_type
-from router.wire.plain import check_completions, check_embeddings, check_rerank
-from router.wire.responses import parse_object, validate_create
+from router.wire.responses import parse_object
 
 __all__ = ["ExplainApi"]
 
@@ -39,17 +38,15 @@ class ExplainApi:
         """POST /admin/explain: an Explanation.
 
         The body is that of ``POST /v1/responses``, or of another API whose fields it has (see
-        ``_operation``); what is wrong with it is told as it is there.
+        ``operation_of``); what is wrong with it is told as it is there.
         """
         body = parse_object(await read_body(request, self._front.max_body))
-        operation = _operation(body)
+        operation = operation_of(body)
+        if operation is Operation.RESPONSES and is_true(request.query.get("stream")):
+            body["stream"] = True
+        check_body(operation, body)
         notes = ["Plugins are not asked: they may refuse a request, answer or change it."]
-        if (check := _CHECKS.get(operation)) is not None:
-            check(body)
-        else:
-            if is_true(request.query.get("stream")):
-                body["stream"] = True
-            validate_create(body)
+        if operation is Operation.RESPONSES:
             check_durable(body)
             notes += _unresolved(body)
             body = {**body, "input": _own_input(body)}
@@ -62,31 +59,6 @@ class ExplainApi:
             strict=settings.server.unsupported == "strict",
         )
         return json_response(explanation)
-
-
-def _operation(body: Mapping[str, Any]) -> Operation:
-    """What a body is for, by the fields that only one API has. A single text may be for embeddings
-    as well as for a response: it is taken to be for the latter.
-    """
-    if "messages" in body:
-        return Operation.CHAT
-    if "documents" in body:
-        return Operation.RERANK
-    if isinstance(body.get("prompt"), str | list):
-        return Operation.COMPLETIONS
-    given = body.get("input")
-    several = isinstance(given, list) and given and not isinstance(given[0], dict)
-    if several or "encoding_format" in body or "dimensions" in body:
-        return Operation.EMBEDDINGS
-    return Operation.RESPONSES
-
-
-_CHECKS: Final[Mapping[Operation, Callable[[dict[str, Any]], None]]] = {
-    Operation.CHAT: check_chat,
-    Operation.COMPLETIONS: check_completions,
-    Operation.EMBEDDINGS: check_embeddings,
-    Operation.RERANK: check_rerank,
-}
 
 
 def _unresolved(body: Mapping[str, Any]) -> Iterator[str]:

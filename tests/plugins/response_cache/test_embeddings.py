@@ -11,6 +11,7 @@ import pytest
 from router.accounts.row import Kind
 from router.settings.schema import Dialect
 from tests.plugins.response_cache.conftest import ALWAYS, caching
+from tests.support.admin import ADMIN, call_admin
 from tests.support.plain import EMBEDDING, embedding, post
 from tests.support.router import Router, endpoint, eventually, routing
 from tests.support.upstream import Script, Upstream, Wire, whole
@@ -45,6 +46,27 @@ async def test_the_same_is_answered_from_the_cache(dialect: Dialect) -> None:
         assert len(upstream.requests) == 5
         hit = next(row for row in router.rows if row.kind is Kind.CACHE)
         assert (hit.operation, hit.tokens.input, hit.tokens.output) == ("embeddings", 3, 0)
+
+
+async def test_what_would_be_answered_is_told() -> None:
+    async with (
+        Upstream(default=embedding("chat", [0.25])) as upstream,
+        caching(upstream, "chat", admin=ADMIN) as router,
+    ):
+        for _ in range(2):
+            kept = (await post(router, EMBEDDING)).headers.get("X-Cache-Entry")
+
+        async def looked_up(request: dict[str, Any]) -> Any:
+            asked = {"request": {"model": "m", **request}}
+            return (await call_admin(router, "POST", "/cache/lookup", asked)).json
+
+        found = await looked_up({"input": ["hi"], "user": "somebody"})
+        assert (found["cacheable"], found["tier"], found["key"]) == (True, "exact", kept)
+        assert found["entry"]["answer"]["body"]["data"][0]["embedding"] == [0.25]
+        missed = await looked_up({"input": ["ho"]})
+        assert (missed["cacheable"], missed["tier"], missed["entry"]) == (True, None, None)
+        for other in ({"prompt": "hi"}, {"query": "hi", "documents": ["ho"]}):
+            assert await looked_up(other) == {"cacheable": False, "reason": "api"}
 
 
 async def test_controls_are_those_of_every_answer() -> None:
