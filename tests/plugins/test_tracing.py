@@ -1,44 +1,29 @@
-"""Traces: what spans there are, what is in them and what is not, and where they go."""
+"""Traces: what spans there are, what is in them and what is not."""
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
-import orjson
 import pytest
-from aiohttp import web
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 from plugins.tracing import names, plugin
-from plugins.tracing.sending import Told, at_collector
 from router.settings.schema import EndpointSettings
 from router.upstream.contract import UpstreamRequest
 from router.upstream.http1 import HttpTransport
-from tests.support.fleet import listening
-from tests.support.router import API_KEY, Router, endpoint, eventually, routing
+from tests.support.router import API_KEY, endpoint, eventually
 from tests.support.speech import SPEECH
+from tests.support.traced import PROMPT, ask, traced
 from tests.support.upstream import Upstream, refused_port, streamed, whole
 
 CHAT = SPEECH["chat"]
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 SAMPLED = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "vendor=opaque"}
-PROMPT = "tell me a secret"
-_LATE = "the collector did not take all spans in time"
-_LOST = "the collector does not take spans: they get lost"
 
 
 @pytest.fixture
@@ -47,22 +32,6 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     memory = InMemorySpanExporter()
     monkeypatch.setattr(plugin, "OTLPSpanExporter", lambda endpoint: memory)
     return memory
-
-
-@asynccontextmanager
-async def traced(*endpoints: dict[str, Any], **sections: Any) -> AsyncIterator[Router]:
-    """A router with tracing on, whose spans are all out when the context is left."""
-    sections["tracing"] = {"enabled": True, **sections.get("tracing", {})}
-    async with routing(*endpoints, **sections) as router:
-        yield router
-
-
-async def ask(router: Router, headers: Mapping[str, str] | None = None, **fields: Any) -> int:
-    body = {"model": "m", "input": PROMPT, **fields}
-    url = router.url + "/v1/responses"
-    async with router.http.post(url, data=orjson.dumps(body), headers=headers) as response:
-        await response.read()
-        return response.status
 
 
 def split(exporter: InMemorySpanExporter) -> tuple[list[ReadableSpan], list[ReadableSpan]]:
@@ -317,143 +286,6 @@ async def test_headers_cannot_bring_others_with_them() -> None:
     headers = {"tracestate": "a=b\r\nAuthorization: Bearer mine"}
     with pytest.raises(ValueError, match="not headers"):
         await HttpTransport(settings).send(UpstreamRequest("/chat", b"{}", False, headers))
-
-
-class Collector:
-    """An OTLP/HTTP receiver."""
-
-    def __init__(self) -> None:
-        self.traces: list[Any] = []
-        self.metrics: list[Any] = []
-        self.kinds: set[str | None] = set()
-
-    async def take_traces(self, request: web.Request) -> web.Response:
-        self.kinds.add(request.headers.get("Content-Type"))
-        self.traces.append(ExportTraceServiceRequest.FromString(await request.read()))
-        return web.Response()
-
-    async def take_metrics(self, request: web.Request) -> web.Response:
-        self.metrics.append(ExportMetricsServiceRequest.FromString(await request.read()))
-        return web.Response()
-
-
-@asynccontextmanager
-async def collecting() -> AsyncIterator[tuple[str, Collector]]:
-    collector = Collector()
-    app = web.Application()
-    app.router.add_post("/v1/traces", collector.take_traces)
-    app.router.add_post("/v1/metrics", collector.take_metrics)
-    async with listening(app) as url:
-        yield url, collector
-
-
-async def test_spans_and_metrics_get_to_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-    async with collecting() as (url, collector), Upstream(default=whole(CHAT.whole)) as up:
-        tracing = {"endpoint": url, "metrics": True}
-        async with traced(endpoint(up, "chat"), tracing=tracing) as router:
-            for _ in range(3):
-                assert await ask(router) == 200
-    assert collector.kinds == {"application/x-protobuf"}
-    groups = [group for taken in collector.traces for group in taken.resource_spans]
-    who = {a.key: a.value.string_value for a in groups[0].resource.attributes}
-    assert who["service.name"] == "switchyard"
-    assert who["deployment.environment.name"] == "test"
-    spans = [s for g in groups for scope in g.scope_spans for s in scope.spans]
-    assert sorted(span.name for span in spans) == ["chat m"] * 6
-    assert len({span.trace_id for span in spans}) == 3
-
-    measured = {
-        metric.name: metric
-        for taken in collector.metrics
-        for group in taken.resource_metrics
-        for scope in group.scope_metrics
-        for metric in scope.metrics
-    }
-    tokens = {
-        next(a.value.string_value for a in p.attributes if a.key == "gen_ai.token.type"): p.sum
-        for p in measured["gen_ai.client.token.usage"].histogram.data_points
-    }
-    assert tokens == {"input": 21, "output": 12}
-    [point] = measured["gen_ai.client.operation.duration"].histogram.data_points
-    assert point.count == 3
-    labels = {a.key: a.value.string_value for a in point.attributes}
-    assert labels == {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",
-        "gen_ai.request.model": "m",
-        "server.address": "127.0.0.1",
-    }
-
-
-async def test_the_environment_says_where_the_collector_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with collecting() as (url, collector), Upstream(default=whole(CHAT.whole)) as up:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
-        monkeypatch.setenv("OTEL_SERVICE_NAME", "front-door")
-        async with traced(endpoint(up, "chat")) as router:
-            assert await ask(router) == 200
-    [taken] = collector.traces
-    who = {a.key: a.value.string_value for a in taken.resource_spans[0].resource.attributes}
-    assert who["service.name"] == "front-door"
-
-
-@pytest.mark.parametrize("silent", [False, True])
-async def test_a_collector_that_is_away_is_not_felt(
-    monkeypatch: pytest.MonkeyPatch, silent: bool
-) -> None:
-    """Requests are answered, and the router stops in time; the log says that spans are lost."""
-    if silent:
-        monkeypatch.setattr(plugin, "_FLUSH_SECONDS", 0.05)
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    with socket.socket() as deaf:  # it takes connections, and nothing else
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen()
-        async with refused_port() as nobody, Upstream(default=whole(CHAT.whole)) as up:
-            url = f"http://127.0.0.1:{deaf.getsockname()[1]}" if silent else nobody
-            async with traced(endpoint(up, "chat"), tracing={"endpoint": url}) as router:
-                for _ in range(3):
-                    assert await ask(router) == 200
-            said = [line["event"] for line in router.log if line["log_level"] == "warning"]
-            assert (_LATE if silent else _LOST) in said
-    await eventually(lambda: not [thread for thread in threading.enumerate() if _ours(thread)])
-
-
-def _ours(thread: threading.Thread) -> bool:
-    return thread.name.startswith(("Otel", "switchyard-tracing"))
-
-
-def test_lost_spans_are_told_of_once(exporter: InMemorySpanExporter) -> None:
-    from structlog.testing import capture_logs
-
-    class Shaky(InMemorySpanExporter):
-        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-            return next(results)
-
-    lost, taken = SpanExportResult.FAILURE, SpanExportResult.SUCCESS
-    results = iter([taken, lost, lost, taken, taken, lost])
-    told = Told(Shaky())
-    spans = [ReadableSpan("a"), ReadableSpan("b")]
-    with capture_logs() as log:
-        for _ in range(6):
-            told.export(spans)
-    lines = [(line["log_level"], line.get("lost")) for line in log]
-    assert lines == [("warning", None), ("info", 4), ("warning", None)]
-
-
-@pytest.mark.parametrize(
-    ("base", "url"),
-    [
-        (None, None),
-        ("http://collector:4318", "http://collector:4318/v1/traces"),
-        ("http://collector:4318/otlp", "http://collector:4318/otlp/v1/traces"),
-        ("http://collector:4318/v1/traces", "http://collector:4318/v1/traces"),
-        ("http://collector:4318/v1/metrics", "http://collector:4318/v1/traces"),
-    ],
-)
-def test_where_a_collector_takes_spans(base: str | None, url: str | None) -> None:
-    assert at_collector(base, "/v1/traces") == url
 
 
 @pytest.mark.parametrize(
