@@ -20,12 +20,11 @@ from router.exchange import Exchange
 from router.telemetry.trace import AttemptTrace
 from router.translate.draft import Draft
 from router.translate.reader import Reader
+from router.translate.unsent import refuse_unsent, unsent_note
 from router.upstream.contract import (
     Answer,
     Call,
     UpstreamRequest,
-    refuse_unsent,
-    unsent_note,
 )
 from router.wire.frame import Frame
 

@@ -19,7 +19,8 @@ from router.errors import RouterError
 from router.exchange import ClientGone, Exchange, Sink
 from router.translate.draft import Draft
 from router.translate.reader import Reader
-from router.upstream.contract import UNSENT, Adapter, Call, unsent_note
+from router.translate.unsent import UNSENT, unsent_note
+from router.upstream.contract import Adapter, Call
 from router.wire.frame import Frame
 
 __all__ = ["Delivery", "Job"]

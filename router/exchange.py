@@ -32,6 +32,7 @@ __all__ = [
     "Exchange",
     "Operation",
     "Outcome",
+    "PassingSink",
     "Record",
     "Sink",
     "internal_error",
@@ -126,6 +127,45 @@ class Sink(Protocol):
     def end(self) -> None:
         """End the stream."""
         ...
+
+
+class PassingSink:
+    """A ``Sink`` in front of another one: whatever is not overridden passes through."""
+
+    __slots__ = ("_sink",)
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    @property
+    def paused(self) -> bool:
+        """See ``Sink.paused``."""
+        return self._sink.paused
+
+    @property
+    def opened(self) -> bool:
+        """See ``Sink.opened``."""
+        return self._sink.opened
+
+    async def resumed(self) -> None:
+        """See ``Sink.resumed``."""
+        await self._sink.resumed()
+
+    def open(self, headers: Mapping[str, str]) -> None:
+        """See ``Sink.open``."""
+        self._sink.open(headers)
+
+    def feed(self, batch: Sequence[Frame]) -> None:
+        """See ``Sink.feed``."""
+        self._sink.feed(batch)
+
+    def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        """See ``Sink.finish``."""
+        self._sink.finish(status, body, headers)
+
+    def end(self) -> None:
+        """See ``Sink.end``."""
+        self._sink.end()
 
 
 class Record(Protocol):

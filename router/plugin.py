@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from router.errors import InternalError, RouterError
-from router.exchange import ClientGone, Exchange, Outcome, Sink
+from router.exchange import ClientGone, Exchange, Outcome, PassingSink, Sink
 from router.telemetry.log import get_logger
 from router.wire.frame import Frame
 
@@ -266,30 +266,19 @@ class Chain:
             _log.exception("observer broke", plugin=observer.name, request_id=exchange.id)
 
 
-class _Watched:
+class _Watched(PassingSink):
     """A sink that remembers what passed through it.
 
     ``touched``: an answer has begun, here or further down the chain. ``complete``: it is whole.
     """
 
-    __slots__ = ("_open", "_sink", "complete", "touched")
+    __slots__ = ("_open", "complete", "touched")
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._open = sink.opened  # a run's log is open from the start
         self.touched = False
         self.complete = False
-
-    @property
-    def paused(self) -> bool:
-        return self._sink.paused
-
-    @property
-    def opened(self) -> bool:
-        return self._sink.opened
-
-    async def resumed(self) -> None:
-        await self._sink.resumed()
 
     def open(self, headers: Mapping[str, str]) -> None:
         self._begin(stream=False)

@@ -20,7 +20,7 @@ from router.endpoints.selector import Selector
 from router.endpoints.target import Target
 from router.errors import InvalidRequest, RouterError
 from router.exchange import Exchange
-from router.upstream.contract import unsent_note
+from router.translate.unsent import unsent_note
 
 __all__ = ["Candidate", "Choice", "Explainer", "Explanation", "LeftOut", "ModelPlan", "Sent"]
 

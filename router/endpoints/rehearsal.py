@@ -18,7 +18,8 @@ from router.endpoints.selector import Selector
 from router.endpoints.target import Target
 from router.errors import InvalidRequest, NotSupported, RouterError
 from router.exchange import Exchange
-from router.upstream.contract import DIRECT, Call, refuse_unsent
+from router.translate.unsent import refuse_unsent
+from router.upstream.contract import DIRECT, Call
 
 __all__ = ["Attempted", "Rehearsal", "rehearse"]
 

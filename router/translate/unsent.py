@@ -21,10 +21,16 @@ where the field is the router's affair, who sees to it whatever the endpoint spe
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["ROUTERS", "is_default", "unsent_fields"]
+from router.errors import InvalidRequest
+
+__all__ = ["ROUTERS", "UNSENT", "is_default", "refuse_unsent", "unsent_fields", "unsent_note"]
+
+UNSENT: Final = "X-Switchyard-Unsent"
+"""The header that names what of the request the endpoint was not sent."""
 
 ROUTERS: Final = frozenset(
     {
@@ -70,6 +76,14 @@ _DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "verbosity": ("medium",),
 }
 
+_SHOWN: Final = 200
+"""Characters of a client's value that an error repeats."""
+
+_MOST_NAMES: Final = 32
+_NAME: Final = 64
+_UNFIT: Final = re.compile(r"[^\w.\[\]:-]", re.ASCII)
+"""What of a client's field name does not belong into a header."""
+
 
 def is_default(name: str, value: Any) -> bool:
     """Whether a field with this value asks for nothing."""
@@ -81,3 +95,31 @@ def unsent_fields(body: Mapping[str, Any], carried: Container[str]) -> Iterator[
     for name, value in body.items():
         if name not in carried and name not in ROUTERS and not is_default(name, value):
             yield name
+
+
+def unsent_note(names: Iterable[str]) -> dict[str, str]:
+    """The header that names what was not sent; none where everything was."""
+    fit = list(dict.fromkeys(_UNFIT.sub("?", name[:_NAME]) for name in names))
+    if len(fit) > _MOST_NAMES:
+        fit[_MOST_NAMES:] = ["..."]
+    return {UNSENT: ", ".join(fit)} if fit else {}
+
+
+def refuse_unsent(names: Sequence[str], body: Mapping[str, Any]) -> None:
+    """Raise InvalidRequest for the first of the fields, or types of tools, that are not sent."""
+    for name in names:
+        shown = name[:_SHOWN]
+        raise InvalidRequest(
+            f"Unsupported parameter: '{shown}' cannot be sent to an endpoint that serves this "
+            "model. Leave it out, or have it left out with server.unsupported: lenient.",
+            code="unsupported_parameter",
+            param=_param(shown, body),
+        )
+
+
+def _param(name: str, body: Mapping[str, Any]) -> str:
+    tools = body.get("tools")
+    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+        if isinstance(tool, dict) and tool.get("type") == name:
+            return f"tools[{index}]"
+    return name

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from router.errors import InvalidRequest, NotSupported, UpstreamError
+from router.errors import NotSupported, UpstreamError
 from router.exchange import Exchange, Operation
 from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
@@ -18,7 +17,6 @@ from router.translate.reader import Reader
 __all__ = [
     "DIRECT",
     "REASONING_DROPPED",
-    "UNSENT",
     "Adapter",
     "Answer",
     "Call",
@@ -31,23 +29,13 @@ __all__ = [
     "cannot_compact",
     "leaves_memory",
     "redacted",
-    "refuse_unsent",
-    "unsent_note",
 ]
 
 REASONING_DROPPED: Final = "X-Switchyard-Reasoning-Dropped"
 """The header that says how many items of encrypted reasoning another account had issued."""
 
-UNSENT: Final = "X-Switchyard-Unsent"
-"""The header that names what of the request the endpoint was not sent."""
-
 _SHOWN: Final = 200
 """Characters of a client's value that an error repeats."""
-
-_MOST_NAMES: Final = 32
-_NAME: Final = 64
-_UNFIT: Final = re.compile(r"[^\w.\[\]:-]", re.ASCII)
-"""What of a client's field name does not belong into a header."""
 
 
 def account_of(endpoint: EndpointSettings) -> str:
@@ -79,34 +67,6 @@ def leaves_memory(keep_alive: KeepAlive | None) -> bool:
     if isinstance(keep_alive, str):
         return not float(keep_alive.rstrip("nuµmsh"))
     return keep_alive == 0
-
-
-def unsent_note(names: Iterable[str]) -> dict[str, str]:
-    """The header that names what was not sent; none where everything was."""
-    fit = list(dict.fromkeys(_UNFIT.sub("?", name[:_NAME]) for name in names))
-    if len(fit) > _MOST_NAMES:
-        fit[_MOST_NAMES:] = ["..."]
-    return {UNSENT: ", ".join(fit)} if fit else {}
-
-
-def refuse_unsent(names: Sequence[str], body: Mapping[str, Any]) -> None:
-    """Raise InvalidRequest for the first of the fields, or types of tools, that are not sent."""
-    for name in names:
-        shown = name[:_SHOWN]
-        raise InvalidRequest(
-            f"Unsupported parameter: '{shown}' cannot be sent to an endpoint that serves this "
-            "model. Leave it out, or have it left out with server.unsupported: lenient.",
-            code="unsupported_parameter",
-            param=_param(shown, body),
-        )
-
-
-def _param(name: str, body: Mapping[str, Any]) -> str:
-    tools = body.get("tools")
-    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
-        if isinstance(tool, dict) and tool.get("type") == name:
-            return f"tools[{index}]"
-    return name
 
 
 @dataclass(frozen=True, slots=True)

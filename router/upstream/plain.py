@@ -14,6 +14,7 @@ import orjson
 
 from router.errors import NotSupported, UpstreamError, UpstreamRouteMissing
 from router.exchange import Exchange, Operation
+from router.translate.chat_request import PRIVATE_FIELDS
 from router.translate.completions import CompletionPassthrough
 from router.translate.embeddings import OLLAMA_FIELDS, EmbeddingsReader
 from router.translate.native_request import native_chat_body
@@ -22,7 +23,6 @@ from router.upstream.contract import Call, UpstreamRequest
 
 __all__ = ["Lacking", "PlainCalls", "cannot", "either"]
 
-_PRIVATE: Final = frozenset({"cache", "nomyo"})
 _LACKING_FOR: Final = 600.0
 _MOST_LACKING: Final = 1024
 _SHOWN: Final = 200
@@ -134,4 +134,4 @@ def either(*retries: Callable[[UpstreamError], bool] | None) -> Callable[[Upstre
 
 
 def _passed_on(body: dict[str, Any], model: str) -> dict[str, Any]:
-    return {**{k: v for k, v in body.items() if k not in _PRIVATE}, "model": model}
+    return {**{k: v for k, v in body.items() if k not in PRIVATE_FIELDS}, "model": model}

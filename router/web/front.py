@@ -34,7 +34,7 @@ from router.plugin import Proceed
 from router.settings.schema import Server
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
-from router.upstream.contract import refuse_unsent
+from router.translate.unsent import refuse_unsent
 from router.web.reply import CLIENT_CLOSED_REQUEST, HttpReply
 from router.wire.form import OPENAI, Form
 
@@ -200,7 +200,7 @@ class Front:
         exchange.status = error.status
         self._end(exchange, _outcome(error))
         response = json_response(exchange.form.error(error), error.status)
-        response.headers.update(error.headers)
+        response.headers.update({**exchange.notes, **error.headers})
         response.headers["X-Request-Id"] = exchange.id
         return response
 

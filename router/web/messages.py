@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from aiohttp import web
 
-from router.errors import RouterError
 from router.exchange import Exchange, Operation
 from router.translate.anthropic.request import Translated, count_request, messages_request
 from router.translate.anthropic.teller import CountTeller, MessagesTeller
@@ -39,22 +36,19 @@ class MessagesApi:
         """Ask the guards; whatever they say is said in the form of this API."""
         exchange.form = anthropic_form(exchange.id)
         exchange.notes[REQUEST_ID] = exchange.id
-        with _identified(exchange):
-            await exchange.generation.chain.admit(exchange)
+        await exchange.generation.chain.admit(exchange)
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /messages."""
-        with _identified(exchange):
-            made = messages_request(await self._body(request))
-            _take(exchange, made)
-            teller = MessagesTeller(made.show, exchange.id)
-            return await self._front.run(request, exchange, told_by(teller))
+        made = messages_request(await self._body(request))
+        _take(exchange, made)
+        teller = MessagesTeller(made.show, exchange.id)
+        return await self._front.run(request, exchange, told_by(teller))
 
     async def count_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /messages/count_tokens."""
-        with _identified(exchange):
-            _take(exchange, count_request(await self._body(request)))
-            return await self._front.run(request, exchange, told_by(CountTeller()))
+        _take(exchange, count_request(await self._body(request)))
+        return await self._front.run(request, exchange, told_by(CountTeller()))
 
     async def _body(self, request: web.Request) -> dict[str, Any]:
         return parse_object(await read_body(request, self._front.max_body))
@@ -67,13 +61,3 @@ def _take(exchange: Exchange, made: Translated) -> None:
     exchange.unsent = made.unsent
     if made.dropped:
         exchange.notes[REASONING_DROPPED] = str(made.dropped)
-
-
-@contextmanager
-def _identified(exchange: Exchange) -> Iterator[None]:
-    """Errors that come before an answer say which request they are about, too."""
-    try:
-        yield
-    except RouterError as error:
-        error.headers[REQUEST_ID] = exchange.id
-        raise

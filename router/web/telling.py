@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from router.exchange import Exchange, Sink
+from router.exchange import Exchange, PassingSink, Sink
 from router.generations import proceed
 from router.plugin import Proceed
 from router.translate.teller import Teller
@@ -29,26 +29,12 @@ def told_by(teller: Teller) -> Proceed:
     return answer
 
 
-class _Telling:
+class _Telling(PassingSink):
     """A ``Sink`` for events of a response, which ``teller`` tells to another one."""
 
     def __init__(self, sink: Sink, teller: Teller) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._teller = teller
-
-    @property
-    def paused(self) -> bool:
-        return self._sink.paused
-
-    @property
-    def opened(self) -> bool:
-        return self._sink.opened
-
-    async def resumed(self) -> None:
-        await self._sink.resumed()
-
-    def open(self, headers: Mapping[str, str]) -> None:
-        self._sink.open(headers)
 
     def feed(self, batch: Sequence[Frame]) -> None:
         if frames := self._teller.frames(batch):
@@ -58,6 +44,3 @@ class _Telling:
         if status == _OK:
             body = self._teller.whole(body)
         self._sink.finish(status, body, headers)
-
-    def end(self) -> None:
-        self._sink.end()

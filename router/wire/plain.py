@@ -21,16 +21,27 @@ from router.wire.checks import (
     wrong_type,
 )
 
-__all__ = ["check_completions", "check_embeddings", "check_rerank", "inputs_of"]
+__all__ = [
+    "MOST_ANSWERS",
+    "MOST_DOCUMENTS",
+    "MOST_INPUTS",
+    "MOST_TOKEN",
+    "check_completions",
+    "check_embeddings",
+    "check_rerank",
+    "inputs_of",
+]
 
-_MOST_INPUTS: Final = 2048
+MOST_INPUTS: Final = 2048
 """OpenAI's limit for a batch."""
 
-_MOST_DOCUMENTS: Final = 10_000
+MOST_DOCUMENTS: Final = 10_000
 """Cohere's limit, the highest there is."""
 
-_MOST_TOKEN: Final = 2**32 - 1
-_MOST_ANSWERS: Final = 128
+MOST_TOKEN: Final = 2**32 - 1
+"""The largest number of a token."""
+
+MOST_ANSWERS: Final = 128
 """As many as OpenAI's API takes."""
 
 _PARTS: Final = ("text", "image")
@@ -94,7 +105,7 @@ def _texts(*, may_be_empty: bool) -> Check:
             raise wrong_type(
                 f"{param}[0]", "a string, an integer or an array of integers", value[0]
             )
-        _bounded(value, param, _MOST_INPUTS)
+        _bounded(value, param, MOST_INPUTS)
         check_one = check_text if first is str else _tokens
         for i, one in enumerate(value):
             if type(one) is not first:
@@ -113,8 +124,8 @@ def _tokens(value: Any, param: str) -> None:
     if not value:
         raise _empty(param, "array")
     for i, token in enumerate(value):
-        if type(token) is not int or not 0 <= token <= _MOST_TOKEN:
-            integer(0, _MOST_TOKEN)(token, f"{param}[{i}]")
+        if type(token) is not int or not 0 <= token <= MOST_TOKEN:
+            integer(0, MOST_TOKEN)(token, f"{param}[{i}]")
 
 
 def _documents(value: Any, param: str) -> None:
@@ -122,7 +133,7 @@ def _documents(value: Any, param: str) -> None:
         raise wrong_type(param, "an array", value)
     if not value:
         raise _empty(param, "array")
-    _bounded(value, param, _MOST_DOCUMENTS)
+    _bounded(value, param, MOST_DOCUMENTS)
     for i, document in enumerate(value):
         if type(document) is str:
             continue
@@ -177,8 +188,8 @@ _COMPLETIONS: Final[Mapping[str, Check]] = {
     "prompt": _texts(may_be_empty=True),
     "stream": boolean,
     "stream_options": object_,
-    "n": integer(1, _MOST_ANSWERS),
-    "best_of": integer(1, _MOST_ANSWERS),
+    "n": integer(1, MOST_ANSWERS),
+    "best_of": integer(1, MOST_ANSWERS),
     "max_tokens": integer(0),
     "echo": boolean,
     "suffix": string,

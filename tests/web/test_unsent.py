@@ -8,7 +8,7 @@ import pytest
 
 from router.errors import InvalidRequest
 from router.settings.schema import Dialect
-from router.upstream.contract import UNSENT, refuse_unsent, unsent_note
+from router.translate.unsent import UNSENT, refuse_unsent, unsent_note
 from tests.support.fetch import fetch
 from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH

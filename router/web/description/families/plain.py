@@ -24,20 +24,18 @@ from router.web.description.schema import (
     string,
     told,
 )
+from router.wire.plain import MOST_ANSWERS, MOST_DOCUMENTS, MOST_INPUTS, MOST_TOKEN
 
 __all__ = ["ELSEWHERE", "FAMILY"]
 
-_MOST_INPUTS: Final = 2048
-_MOST_DOCUMENTS: Final = 10_000
-_MOST_TOKEN: Final = 2**32 - 1
 _MODEL: Final = string(minLength=1)
-_TOKENS: Final = array(integer(0, _MOST_TOKEN), minItems=1)
+_TOKENS: Final = array(integer(0, MOST_TOKEN), minItems=1)
 
 
 def _texts(least: int) -> Schema:
     """A text or tokens, alone or in a batch; a text has ``least`` characters."""
     text = string(minLength=least)
-    bounds: Schema = {"minItems": 1, "maxItems": _MOST_INPUTS}
+    bounds: Schema = {"minItems": 1, "maxItems": MOST_INPUTS}
     return any_of(text, array(text, **bounds), _TOKENS, array(_TOKENS, **bounds))
 
 
@@ -77,8 +75,8 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
         {
             "stream": boolean(),
             "stream_options": mapping(ANYTHING),
-            "n": integer(1, 128),
-            "best_of": integer(1, 128),
+            "n": integer(1, MOST_ANSWERS),
+            "best_of": integer(1, MOST_ANSWERS),
             "max_tokens": integer(0),
             "echo": boolean(),
             "suffix": string(),
@@ -108,7 +106,7 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
             "model": _MODEL,
             "query": any_of(string(minLength=1), _WITH_TEXT),
             "documents": array(
-                any_of(string(), _WITH_TEXT), minItems=1, maxItems=_MOST_DOCUMENTS
+                any_of(string(), _WITH_TEXT), minItems=1, maxItems=MOST_DOCUMENTS
             ),
         },
         {"top_n": integer(1), "return_documents": boolean()},
