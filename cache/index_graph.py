@@ -1,9 +1,10 @@
 """Approximate neighbours for the namespaces that are too large to compare with every row.
 
 A ``Graph`` knows rows as *nodes*, small numbers that stay while rows move. Which row a node is,
-is known on the event loop only; ``grow`` and ``near`` run in threads, one at a time. What ``near``
-finds is where to look, nothing more: similarities are computed anew from the rows, of those that
-the graph, which knows them in steps of a byte, does not rule out.
+is known on the event loop only; ``grow`` and ``near`` run in threads, one at a time, and
+``near_now`` on the loop while neither does. What they find is where to look, nothing more:
+similarities are computed anew from the rows, of those that the graph, which knows them in steps of
+a byte, does not rule out.
 """
 
 from __future__ import annotations
@@ -96,6 +97,17 @@ class Graph:
         self._pending = frozenset()
         self._free.extend(gone)
 
+    def near_now(
+        self, vector: NDArray[np.float32], threshold: float, count: int
+    ) -> list[int] | None:
+        """``near``, where no thread is at the graph; None where one is."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._near(vector, threshold, count)
+        finally:
+            self._lock.release()
+
     # -- in a thread
 
     def grow(self, nodes: Sequence[int], vectors: NDArray[np.float32], gone: Sequence[int]) -> None:
@@ -110,8 +122,11 @@ class Graph:
     def near(self, vector: NDArray[np.float32], threshold: float, count: int) -> list[int]:
         """About ``count`` nodes nearest to a vector, without those farther than ``threshold``."""
         with self._lock:
-            if not len(self._index):
-                return []
-            found = self._index.search(vector, count, threads=1)
+            return self._near(vector, threshold, count)
+
+    def _near(self, vector: NDArray[np.float32], threshold: float, count: int) -> list[int]:
+        if not len(self._index):
+            return []
+        found = self._index.search(vector, count, threads=1)
         nodes: list[int] = found.keys[found.distances <= 1 - threshold + _ROUGHNESS].tolist()
         return nodes

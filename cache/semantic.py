@@ -108,6 +108,16 @@ class SemanticTier:
         vector: Vector = vectors[0]
         return vector
 
+    async def _embedded_beside(self, text: str) -> Vector:
+        """``embedded``; what the guard will need of the text is found out in the meantime."""
+        embedding = asyncio.create_task(self.embedded(text), name="embedding")
+        try:
+            await asyncio.sleep(0)  # it begins
+            profile(text)  # remembered
+            return await embedding
+        finally:
+            embedding.cancel()
+
     async def judge(
         self, namespace: str, text: str, threshold: float, *, thoroughly: bool = False
     ) -> Judgement:
@@ -122,7 +132,7 @@ class SemanticTier:
         if not (thoroughly or self.index.has(namespace)):
             return judgement
         try:
-            vector = await self.embedded(text)
+            vector = await self._embedded_beside(text)
             judgement.vector = vector.tobytes()
             near = await self.index.search(
                 namespace, vector, threshold=threshold, limit=_CANDIDATES

@@ -76,6 +76,7 @@ async def lookups(shop: Workshop) -> None:
         ("judge_new", "judge, a question that is new: p50"),
         ("judge_known", "judge, a question that is near a stored one: p50"),
         ("lookup_new", "the whole look-up, new: p50"),
+        ("lookup_mixed", "the whole look-up, every second one near a stored one: p50"),
         ("embed", "  of it the embedding: p50"),
         ("search", "  of it the search: p50"),
         ("refuses", "  of it gates and tokens: p50"),
@@ -160,6 +161,9 @@ async def _semantic() -> dict[str, Any]:
     try:
         asks = unrelated(_KNOWN + 2 * _QUESTIONS)
         known, new, others = asks[:_KNOWN], asks[_KNOWN:][:_QUESTIONS], asks[-_QUESTIONS:]
+        mixed = [
+            text for pair in zip(map(_asked_kindly, known), new, strict=False) for text in pair
+        ]
         texts, vectors = questions(_ROWS - _KNOWN)
         own = np.concatenate([await embedder.embed([text]) for text in known])
         epoch, name = await cache.store.epoch(), embedder.name
@@ -187,6 +191,7 @@ async def _semantic() -> dict[str, Any]:
             "judge_new": await _timed(judge, new),
             "judge_known": await _timed(judge, near),
             "lookup_new": await _timed(look, others),
+            "lookup_mixed": await _timed(look, mixed),
             "embed": await _timed(tier.embedded, new),
             "search": await _timed(search, made),
             "refuses": _quantiles([_refusing(tier, space, text) for text in new]),
@@ -199,6 +204,10 @@ async def _semantic() -> dict[str, Any]:
 
 def _reworded(text: str) -> str:
     return f"Please tell me: {text[0].lower()}{text[1:]}"
+
+
+def _asked_kindly(text: str) -> str:
+    return f"{text.rstrip('?.')}, please?"
 
 
 def _refusing(tier: SemanticTier, space: str, text: str) -> float:
