@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 PORT ?= 8080
 
+# Tests start hundreds of processes, each of which would compile everything anew.
+BYTECODE := PYTHONDONTWRITEBYTECODE=
+
 # The first interpreter that is new enough and can make a virtual environment.
 SUITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
@@ -23,7 +26,7 @@ run: $(VENV)/.installed ## install, and run the router in front of simulated bac
 
 .PHONY: test
 test: $(VENV)/.installed-dev ## install what the tests need, and run them (PYTEST_ARGS=...)
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile $(PYTEST_ARGS)
+	$(BYTECODE) $(BIN)/python -m pytest --numprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(VENV)/.installed-dev ## lint, format, types, and the layers of the imports
