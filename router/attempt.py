@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from typing import Final
@@ -21,14 +22,15 @@ from router.telemetry.trace import AttemptTrace
 from router.translate.draft import Draft
 from router.translate.reader import Reader
 from router.translate.unsent import refuse_unsent, unsent_note
-from router.upstream.contract import (
-    Answer,
-    Call,
-    UpstreamRequest,
-)
+from router.upstream.contract import Answer, Call, UpstreamRequest
 from router.wire.frame import Frame
 
 __all__ = ["Attempt"]
+
+_LARGE: Final = 1024 * 1024
+"""Bytes of an answer beyond which it is read beside the event loop: thousands of embeddings, that
+may have to be packed, would hold up everybody else.
+"""
 
 _MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
 """A streamed answer, which is kept until its end, may be as large as one in one piece."""
@@ -153,7 +155,11 @@ class Attempt:
         """The client's body for an answer in one piece; raises UpstreamError."""
         answer, reader = self._under_way()
         try:
-            body = reader.whole(await answer.body())
+            body = await answer.body()
+            if len(body) > _LARGE:
+                body = await asyncio.to_thread(reader.whole, body)
+            else:
+                body = reader.whole(body)
         except UpstreamError as error:
             self.error = error
             raise

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import struct
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from router.accounts.row import Provenance
 from router.settings.schema import Dialect
+from router.translate import embeddings
 from tests.support.plain import EMBEDDING, PATHS, embedding, post, reranking
 from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.sse import parse_events
@@ -45,6 +49,31 @@ async def two(
 def by(reply: Reply) -> tuple[str, str]:
     assert reply.status == 200, reply.body
     return reply.headers["X-Switchyard-Endpoint"], reply.headers["X-Switchyard-Attempts"]
+
+
+@pytest.mark.parametrize("count", [1, 300])
+async def test_what_is_large_is_read_beside_the_event_loop(
+    dialect: Dialect, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    vectors = [[n + 0.5, *[0.123456789] * 400] for n in range(count)]
+    packed = embeddings._packed
+    on_loop = []
+
+    def noted(vector: bytes) -> str:
+        on_loop.append(threading.current_thread() is threading.main_thread())
+        return packed(vector)
+
+    monkeypatch.setattr(embeddings, "_packed", noted)
+    async with (
+        Upstream(default=embedding(dialect, *vectors)) as upstream,
+        routing(endpoint(upstream, dialect)) as router,
+    ):
+        texts = [f"text {n}" for n in range(count)]
+        reply = await post(router, EMBEDDING, input=texts, encoding_format="base64")
+        assert reply.status == 200, reply.body
+    told = [base64.b64decode(one["embedding"]) for one in reply.json["data"]]
+    assert [struct.unpack("<401f", one)[0] for one in told] == [n + 0.5 for n in range(count)]
+    assert on_loop == [count == 1] * count
 
 
 async def test_what_is_sent_and_booked(dialect: Dialect) -> None:
