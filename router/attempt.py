@@ -123,6 +123,8 @@ class Attempt:
         """The call for this endpoint. Where nothing may be left out, one that does is refused."""
         target = self.reservation.target
         call = self._job.prepare(target.endpoint.adapter, target.model, self.draft)
+        if call.unsent and (names := self._exchange.form.names):
+            call.unsent = tuple([names.get(name, name) for name in call.unsent])
         if call.unsent and self._job.strict:
             refuse_unsent(call.unsent, self._exchange.body)
         self._reader = call.reader

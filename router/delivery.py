@@ -20,7 +20,7 @@ from router.exchange import ClientGone, Exchange, Sink
 from router.translate.draft import Draft
 from router.translate.reader import Reader
 from router.translate.unsent import UNSENT, unsent_note
-from router.upstream.contract import Adapter, Call
+from router.upstream.contract import REASONING_DROPPED, Adapter, Call
 from router.wire.frame import Frame
 
 __all__ = ["Delivery", "Job"]
@@ -144,6 +144,9 @@ def answer_headers(exchange: Exchange, notes: dict[str, str]) -> dict[str, str]:
     headers = {**exchange.notes, **notes, "X-Switchyard-Attempts": str(exchange.attempts)}
     if exchange.endpoint is not None:
         headers["X-Switchyard-Endpoint"] = exchange.endpoint
+    dropped = exchange.notes.get(REASONING_DROPPED)
+    if dropped is not None and REASONING_DROPPED in notes:
+        headers[REASONING_DROPPED] = str(int(dropped) + int(notes[REASONING_DROPPED]))
     if exchange.unsent:
         others = headers.get(UNSENT, "")
         headers |= unsent_note([*exchange.unsent, *filter(None, others.split(", "))])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from router.wire.checks import Check, decimal, object_, strings, wrong_type
+from router.wire.ollama import OPTIONS, WHOLE_OPTIONS
 
 __all__ = ["read_options"]
 
@@ -22,19 +23,12 @@ def _stop(value: Any, param: str) -> None:
         strings(value, param)
 
 
-_WHOLE: Final = frozenset({"mirostat", "num_keep", "num_predict", "repeat_last_n", "seed", "top_k"})
 _CHECKS: Final[Mapping[str, Check]] = {
+    **dict.fromkeys(OPTIONS, _number),
     "temperature": decimal(0, 2),
     "top_p": decimal(0, 1),
     "stop": _stop,
-    **dict.fromkeys(
-        (
-            "frequency_penalty", "min_p", "mirostat_eta", "mirostat_tau", "presence_penalty",
-            "repeat_penalty", "typical_p",
-        ),
-        _number,
-    ),
-}  # fmt: skip
+}
 
 
 def read_options(options: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -52,7 +46,7 @@ def read_options(options: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         param = f"options.{name}"
         if value is None:
             continue
-        if name in _WHOLE:
+        if name in WHOLE_OPTIONS:
             fields[name] = _integer(value, param)
         elif (check := _CHECKS.get(name)) is not None:
             check(value, param)

@@ -30,6 +30,15 @@ _TYPES: Final[Mapping[int, str]] = {
 }
 
 
+_NAMES: Final[Mapping[str, str]] = {
+    "max_output_tokens": "max_tokens",
+    "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+    "reasoning.effort": "output_config.effort",
+    "stop": "stop_sequences",
+    "text.format": "output_config.format",
+}
+
+
 def error_body(status: int, message: str, request_id: str | None) -> dict[str, Any]:
     """The body of an error; also the event that ends a stream which has begun."""
     kind = _TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
@@ -46,7 +55,7 @@ def anthropic_form(request_id: str | None) -> Form:
     def error(error: RouterError) -> dict[str, Any]:
         return error_body(error.status, error.message, request_id)
 
-    return Form(error, lambda failed: Frame.of(error(failed)), silence=_PING)
+    return Form(error, lambda failed: Frame.of(error(failed)), silence=_PING, names=_NAMES)
 
 
 ANTHROPIC: Final = anthropic_form(None)

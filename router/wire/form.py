@@ -26,6 +26,7 @@ class Form:
     ``error`` is the JSON body of an error; ``failed`` the frame that ends a stream which has begun.
     ``headers`` are those of a stream, ``encode`` how one of its frames is written, ``silence`` what
     may be written between two of them to show that there is somebody (empty: nothing may).
+    ``names`` are those of its fields that the Responses API has under another name, by that name.
     """
 
     error: Callable[[RouterError], Mapping[str, Any]]
@@ -33,6 +34,7 @@ class Form:
     headers: Mapping[str, str] = field(default_factory=lambda: SSE_HEADERS)
     encode: Callable[[Frame], bytes] = Frame.encode
     silence: bytes = COMMENT
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def encode_line(frame: Frame) -> bytes:

@@ -14,7 +14,16 @@ from router.wire.checks import wrong_type
 from router.wire.form import Form, encode_line
 from router.wire.frame import Frame
 
-__all__ = ["NDJSON", "OLLAMA", "error_body", "image_url", "line", "timestamp"]
+__all__ = [
+    "NDJSON",
+    "OLLAMA",
+    "OPTIONS",
+    "WHOLE_OPTIONS",
+    "error_body",
+    "image_url",
+    "line",
+    "timestamp",
+]
 
 NDJSON: Final = "application/x-ndjson"
 
@@ -23,6 +32,25 @@ _STREAM_HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-cache",
     "X-Accel-Buffering": "no",
 }
+WHOLE_OPTIONS: Final = frozenset(
+    {"mirostat", "num_keep", "num_predict", "repeat_last_n", "seed", "top_k"}
+)
+OPTIONS: Final = frozenset(
+    {
+        "frequency_penalty",
+        "min_p",
+        "mirostat_eta",
+        "mirostat_tau",
+        "presence_penalty",
+        "repeat_penalty",
+        "stop",
+        "temperature",
+        "top_p",
+        "typical_p",
+    }
+)
+"""Options of the sampler; ``WHOLE_OPTIONS`` are those that are whole numbers."""
+
 _BILLION: Final = 1_000_000_000
 
 _MEDIA_TYPES: Final = (
@@ -73,7 +101,19 @@ def image_url(value: Any, param: str) -> str:
     return f"data:{next(kinds, 'image/png')};base64,{value}"
 
 
+_NAMES: Final[Mapping[str, str]] = {
+    **{name: f"options.{name}" for name in (*WHOLE_OPTIONS, *OPTIONS)},
+    "max_output_tokens": "options.num_predict",
+    "reasoning.effort": "think",
+    "text.format": "format",
+}
+
 OLLAMA: Final = Form(
-    error_body, lambda error: line(error_body(error)), _STREAM_HEADERS, encode_line, b""
+    error_body,
+    lambda error: line(error_body(error)),
+    _STREAM_HEADERS,
+    encode_line,
+    silence=b"",
+    names=_NAMES,
 )
 """Ollama's API: streams are lines of JSON, and nothing may stand between them."""

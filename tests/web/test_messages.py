@@ -287,6 +287,26 @@ async def test_encrypted_reasoning_goes_there_and_back(account: Account, *, stre
             ]
 
 
+async def test_thinking_of_others_and_of_another_account_is_counted_together(
+    account: Account,
+) -> None:
+    foreign = {"type": "thinking", "thinking": "Hm", "signature": "EqQBCgIYAhIM"}
+    said: list[Any] = [{"role": "user", "content": "Begin 1."}]
+    ask = asked(model="thinker", messages=said, thinking={"type": "adaptive"})
+    async with routing({**account.endpoint, "models": ["thinker"]}) as router:
+        content = (await post(router, ask)).json["content"]
+    said += [
+        {"role": "assistant", "content": [foreign, *content]},
+        {"role": "user", "content": "And now?"},
+    ]
+    async with (
+        Account("bob").serving() as other,
+        routing({**other.endpoint, "models": ["thinker"]}) as router,
+    ):
+        reply = await post(router, ask)
+        assert (reply.status, reply.headers[DROPPED]) == (200, "2")
+
+
 async def test_calls_that_interleave_reach_the_client_in_order() -> None:
     one, two = natives.call("a", '{"x":1}'), natives.call("b", '{"y":2}')
     first, second, *inner, last = natives.events(one, two)

@@ -120,7 +120,7 @@ async def test_what_is_sent_on(dialect: Dialect, speech: Speech) -> None:
         assert reply.status == 200, reply.body
         unsent = reply.headers["X-Switchyard-Unsent"].split(", ")
         assert unsent[:2] == ["keep_alive", "options.num_ctx"]
-        assert unsent[2:] == (["seed"] if dialect == "responses" else [])
+        assert unsent[2:] == (["options.seed"] if dialect == "responses" else [])
         [received] = upstream.requests
         sent = received.json
         if dialect == "ollama":
