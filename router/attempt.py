@@ -116,7 +116,6 @@ class Attempt:
             self.error = error
             raise
         self.answered = True
-        self.notes = {**call.notes, **unsent_note(call.unsent)} if call.unsent else call.notes
         return call.reader
 
     def _prepared(self) -> Call:
@@ -128,6 +127,10 @@ class Attempt:
         if call.unsent and self._job.strict:
             refuse_unsent(call.unsent, self._exchange.body)
         self._reader = call.reader
+        self.notes.clear()
+        self.notes.update(call.notes)
+        if call.unsent:
+            self.notes.update(unsent_note(call.unsent))
         return call
 
     async def _sent(self, call: Call) -> tuple[Call, Answer]:

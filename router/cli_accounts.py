@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from router.terminal import printable
 
 if TYPE_CHECKING:
+    from router.endpoints.catalogue import Catalogue
     from router.probe import ProbeResult
     from router.settings.schema import Settings
 
@@ -50,24 +51,43 @@ async def _asked(url: str) -> tuple[str, str | None]:
 
 
 def remarks(settings: Settings, results: Sequence[ProbeResult]) -> list[str]:
-    """What may be a slip in keys of the configuration; ``results`` are those of its endpoints."""
+    """What may be a slip in keys or fallbacks of the configuration; ``results`` are those of its
+    endpoints.
+    """
     import asyncio
 
-    found = [*_slips(settings, results), *asyncio.run(_displaced(settings))]
-    more = len(found) - _MOST
-    said = [f"keys   {printable(one)}" for one in found[:_MOST]]
-    return said + ([f"keys   and {more} more"] if more > 0 else [])
-
-
-def _slips(settings: Settings, results: Sequence[ProbeResult]) -> Iterator[str]:
-    from router.books.key_hints import hints
-    from router.endpoints.catalogue import Catalogue, serves
+    from router.endpoints.catalogue import Catalogue
 
     catalogues = []
     for endpoint, result in zip(settings.endpoints, results, strict=True):
         catalogues.append(Catalogue(endpoint))
         if result.error is None:
             catalogues[-1].update(result.models)
+    keys = [*_slips(settings, catalogues), *asyncio.run(_displaced(settings))]
+    return [*_shown("keys  ", keys), *_shown("models", [*_nowhere(settings, catalogues)])]
+
+
+def _shown(about: str, found: Sequence[str]) -> list[str]:
+    more = len(found) - _MOST
+    said = [f"{about} {printable(one)}" for one in found[:_MOST]]
+    return said + ([f"{about} and {more} more"] if more > 0 else [])
+
+
+def _nowhere(settings: Settings, catalogues: Sequence[Catalogue]) -> Iterator[str]:
+    """Fallbacks that lead nowhere."""
+    from router.endpoints.catalogue import serves
+
+    for model, others in settings.fallbacks.items():
+        for index, other in enumerate(others):
+            if other == model:
+                yield f"fallbacks.{model}[{index}]: a model is no fallback of itself"
+            elif serves(catalogues, other) is False:
+                yield f"fallbacks.{model}[{index}]: no endpoint serves a model '{other}'"
+
+
+def _slips(settings: Settings, catalogues: Sequence[Catalogue]) -> Iterator[str]:
+    from router.books.key_hints import hints
+    from router.endpoints.catalogue import serves
 
     def served(model: str) -> bool | None:
         return True if model in settings.fallbacks else serves(catalogues, model)

@@ -283,15 +283,18 @@ async def _on_the_database(
     from router.books.keys import KeyStore
     from router.errors import RouterError, StateUnavailable
     from router.state.connect import open_database
-    from router.state.upkeep.access import given_up, is_current
+    from router.state.upkeep.access import given_up, is_current, place_of
     from router.telemetry.log import configure
 
     configure("warning", settings.logging.format)
-    if not await is_current(settings.state) and empty is not None:
+    is_new = not await is_current(settings.state)
+    if is_new and empty is not None:
         return empty()
     database = open_database(settings.state)
     try:
         await database.start()
+        if is_new:
+            print(f"there was no database yet: made {place_of(settings.state)}", file=sys.stderr)
         return await work(KeyStore(database))
     except StateUnavailable as error:
         raise given_up(error) from None

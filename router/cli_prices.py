@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -15,18 +14,18 @@ if TYPE_CHECKING:
 __all__ = ["costs"]
 
 _SHOWN: Final = 8
-_PATTERN: Final = re.compile(r"[*?\[]")
 
 
 def costs(settings: Settings, endpoint: EndpointSettings, served: Sequence[str]) -> Iterator[str]:
     """What models of an endpoint cost, some of them, and which have no price that is known."""
     from router.accounts.prices import Prices
+    from router.endpoints.catalogue import Catalogue
 
     prices, now = Prices(settings.accounts), time.time()
+    catalogue = Catalogue(endpoint)
+    catalogue.update(served)
     known, unknown = [], []
-    for name in dict.fromkeys([*(endpoint.models or served), *endpoint.aliases.values()]):
-        if _PATTERN.search(name):
-            continue
+    for name in dict.fromkeys(catalogue.resolve(one) or one for one in catalogue.public_names()):
         price = prices.explain(endpoint.name, endpoint.url, name, now)
         if price is None:
             unknown.append(printable(name))

@@ -41,6 +41,7 @@ from router.exchange import Exchange, Operation
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
+from router.wire.model_names import by_either_name
 
 __all__ = ["FALLBACK", "Failover", "Work"]
 
@@ -95,7 +96,7 @@ class Failover:
         """Go on with these rules."""
         balance = settings.balance
         self._max_attempts = balance.max_attempts
-        self._fallbacks = settings.fallbacks
+        self._fallbacks = by_either_name(settings.fallbacks)
         self._budget.ratio = balance.retry_budget.ratio
         self._budget.reserve = balance.retry_budget.reserve
 

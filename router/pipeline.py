@@ -283,6 +283,8 @@ class _Run:
         self._exchange.endpoint = endpoint.name
         self._exchange.account = endpoint.account
         self._attempt = attempt
+        # A stream may be opened before the endpoint says anything.
+        self._delivery.notes = attempt.notes
 
     def _first_output(self) -> None:
         """The endpoint has begun to answer; its first output is about to leave."""
@@ -304,7 +306,6 @@ class _Run:
             self._limit.reschedule(None)
 
     def _take_notes(self, attempt: Attempt) -> None:
-        self._delivery.notes = attempt.notes
         if dropped := attempt.notes.get(REASONING_DROPPED):
             name = attempt.reservation.target.endpoint.name
             self._metrics.reasoning_dropped.labels(name).inc(int(dropped))

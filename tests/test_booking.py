@@ -176,6 +176,26 @@ async def test_what_is_not_reported_is_an_estimate() -> None:
     assert row.cost == 10 * 2_000 + 4 * 10_000
 
 
+@pytest.mark.parametrize("chat", [False, True])
+async def test_an_answer_in_one_piece_is_estimated_by_what_it_says(
+    dialect: Dialect, *, chat: bool
+) -> None:
+    how = {"chat_completions": "translated"} if dialect == "responses" else {}
+    names = (b'"usage"', b'"prompt_eval_count"', b'"eval_count"')
+    body = SPEECH[dialect].whole
+    for name in names:
+        body = body.replace(name, b'"other"')
+    async with (
+        Upstream(default=whole(body)) as upstream,
+        routing(endpoint(upstream, dialect, **how)) as router,
+    ):
+        reply = await router.ask(input="x" * 40, chat=chat)
+        assert reply.status == 200, reply.body
+        (row,) = router.rows
+    tokens = -(-len(SPEECH[dialect].text) // 4)
+    assert told(row)[2:] == ("ok", Tokens(10, 0, tokens, 0), Provenance.ESTIMATED)
+
+
 async def test_an_unknown_price_is_unknown() -> None:
     async with (
         Upstream(default=whole(SPEECH["chat"].whole)) as upstream,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from router.cli_accounts import glance, remarks
+from router.cli_prices import costs
 from router.probe import ProbeResult
 from router.settings.schema import Settings
 from tests.support.commands import Ended, switchyard
@@ -94,6 +95,27 @@ def test_slips_in_configured_keys() -> None:
         "keys   auth.keys[1].tags[0]: 'Team-A' has no budget; did you mean 'team-a'?",
     ]
     assert len(remarks(found, [answer(error="HTTP 500")])) == 1
+
+
+def test_fallbacks_that_lead_nowhere() -> None:
+    given = settings(fallbacks={"a": ["b", "c"], "b": ["b", "a:latest"]})
+    assert remarks(given, [answer("a", "b")]) == [
+        "models fallbacks.a[1]: no endpoint serves a model 'c'",
+        "models fallbacks.b[0]: a model is no fallback of itself",
+        "models fallbacks.b[1]: no endpoint serves a model 'a:latest'",
+    ]
+    silent = remarks(given, [answer(error="refused")])
+    assert silent == ["models fallbacks.b[0]: a model is no fallback of itself"]
+
+
+def test_what_is_behind_a_pattern_has_a_price_too() -> None:
+    own = {**ENDPOINT, "models": ["fixed", "many-*"], "aliases": {"short": "own"}}
+    prices = {"prices": {"many-a": {"input": 1, "output": 2}, "own": {"input": 3, "output": 4}}}
+    given = Settings.model_validate({"endpoints": [own], "accounts": prices})
+    told = [*costs(given, given.endpoints[0], ["many-a", "many-b", "other"])]
+    priced = [line.split(":")[0].split() for line in told[:-1]]
+    assert priced == [["costs", "many-a"], ["costs", "own"]]
+    assert told[-1] == "  NO PRICE   fixed, many-b"
 
 
 def test_long_lists_are_cut() -> None:

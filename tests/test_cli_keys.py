@@ -182,7 +182,8 @@ async def test_what_may_be_a_slip_is_told(tmp_path: Path) -> None:
     made = await keys(config, "create", "ann", "--models", "m,n", "--tag", "Team-A")
     assert made.status == 0
     assert looks_like_ours(made.out.removesuffix("\n"))
-    assert made.err.splitlines()[:2] == [
+    assert made.err.splitlines()[:3] == [
+        f"there was no database yet: made {tmp_path / 'state.db'}",
         "warning: models[1]: no endpoint serves a model 'n' at the moment.",
         "warning: tags[0]: 'Team-A' has no budget; did you mean 'team-a'?",
     ]

@@ -9,6 +9,7 @@ from typing import Final, Literal, Protocol
 
 from router.accounts.row import NANO
 from router.settings.accounts import ApiKey, BudgetSettings, LimitSettings
+from router.wire.model_names import fits
 
 __all__ = [
     "ANYBODY", "NO_LIMITS", "Budget", "Key", "KeyRing", "Limits", "budgets_of", "key_of",
@@ -58,7 +59,7 @@ class Key:
 
     def may_use(self, model: str) -> bool:
         """Whether it may use a model, by the client's name for it."""
-        return self.models is None or any(fnmatchcase(model, p) for p in self.models)
+        return self.models is None or any(fits(model, p) for p in self.models)
 
     def may_reach(self, endpoint: str) -> bool:
         """Whether an endpoint may serve it."""

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from math import ceil, floor, inf
 from typing import Final, Literal, NamedTuple
 
 from router.accounts.key import Key, Limits
 from router.errors import RateLimitExceeded
+from router.wire.model_names import fits
 
 __all__ = [
     "HAIR", "Level", "OverLimit", "Rule", "What", "amount_of", "duration", "limit_headers",
@@ -88,7 +88,7 @@ def rules_of(key: Key, model: str) -> tuple[Rule, ...]:
     """What limits a request of this key for this model."""
     rules = _rules(key, key.limits, None)
     for pattern, limits in key.model_limits:
-        if fnmatchcase(model, pattern):
+        if fits(model, pattern):
             rules += _rules(key, limits, pattern)
     return rules
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from fnmatch import fnmatchcase
 from typing import Final, Protocol
 
 from router.accounts import list_prices
 from router.accounts.rates import FREE, Rates, Step
 from router.accounts.row import Tokens
 from router.settings.accounts import Accounts, PriceSettings
+from router.wire.model_names import fits
 
 __all__ = ["Prices"]
 
@@ -83,9 +83,7 @@ class Prices:
     def _find(self, endpoint: str, url: str, model: str) -> _Price | None:
         there = f"{endpoint}/{model}"
         for pattern, price in self._configured:
-            if pattern in {model, there}:
-                return price
-            if fnmatchcase(model, pattern) or fnmatchcase(there, pattern):
+            if pattern in {model, there} or fits(model, pattern) or fits(there, pattern):
                 return price
         return list_prices.find(url, model) if self._listed else None
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntFlag, auto
-from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from router.settings.schema import Capabilities
+from router.wire.model_names import fits
 
 __all__ = [
     "ALL_FEATURES",
@@ -30,7 +30,6 @@ __all__ = [
 _SHOWN: Final = 200
 """Characters of a client's value that a message repeats."""
 
-_LATEST: Final = ":latest"
 _CALLABLE: Final = ("function", "custom")
 _IMAGES: Final = ("input_image", "image_url", "computer_screenshot")
 
@@ -144,15 +143,9 @@ def _stated(capabilities: Mapping[str, Capabilities], model: str, field: str) ->
     said = None
     for pattern, entry in capabilities.items():
         value = getattr(entry, field)
-        if value is not None and _matches(model, pattern):
+        if value is not None and fits(model, pattern):
             said = value
     return said
-
-
-def _matches(model: str, pattern: str) -> bool:
-    if fnmatchcase(model, pattern) or model + _LATEST == pattern:
-        return True
-    return model.endswith(_LATEST) and fnmatchcase(model.removesuffix(_LATEST), pattern)
 
 
 def _listed(names: list[str]) -> str:

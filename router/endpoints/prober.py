@@ -132,7 +132,9 @@ class Prober:
             endpoint.host.unreachable(now)
             if before is not False:
                 _log.warning("endpoint cannot be used", endpoint=endpoint.name, error=listing.error)
-        elif endpoint.host.reachable(now) or before is None:
+            return
+        was_away = endpoint.host.reachable(now)
+        if was_away or before is not True:  # a request may have found out first
             _say_answers(endpoint, listing, back=before is not None)
 
 

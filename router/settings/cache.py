@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import SecretStr, field_validator
+from pydantic import BeforeValidator, SecretStr, field_validator
 
 from router.settings.section import Section
 from router.settings.values import CacheUrl, Count, Seconds, SecondsOrZero, Share, Text, wrong
@@ -53,6 +53,11 @@ class Semantic(Section):
         raise wrong('must be "local", or an endpoint and its model: {endpoint: NAME, model: NAME}')
 
 
+def _off(value: Any) -> Any:
+    """YAML takes ``off`` for false where it is not in quotes."""
+    return "off" if value is False else value
+
+
 class Cache(Section):
     """Answers that are given again instead of being asked for again.
 
@@ -63,7 +68,7 @@ class Cache(Section):
     tokens per second; 0 is at once.
     """
 
-    mode: Literal["off", "on-request", "always"] = "off"
+    mode: Annotated[Literal["off", "on-request", "always"], BeforeValidator(_off)] = "off"
     store: CacheUrl = SecretStr("memory://")
     ttl: Seconds = 86_400.0
     max_bytes: Count = 256 * 1024 * 1024

@@ -84,9 +84,12 @@ class ChatPassthrough:
         """See ``Reader.whole``."""
         completion = load_object(body, self.what)
         check_reported(completion)
-        if not isinstance(completion.get("choices"), list):
+        choices = completion.get("choices")
+        if type(choices) is not list or not choices or type(choices[0]) is not dict:
             raise UpstreamFailure(f"The endpoint sent {self.what} without choices.")
         self._count(completion)
+        if self.usage is None:
+            self.said = sum([self.chars(one) for one in choices if isinstance(one, dict)])
         return body
 
     def whole_as_stream(self, body: bytes) -> list[Frame]:
@@ -148,11 +151,11 @@ class ChatPassthrough:
 
     def chars(self, choice: dict[str, Any]) -> int:
         """The characters that a choice says."""
-        return _chars(choice.get("delta"))
+        return _chars(choice.get("delta") or choice.get("message"))
 
 
 def _chars(delta: Any) -> int:
-    """The characters of text in a delta; those of tool calls' arguments, too."""
+    """The characters of text in a delta, or a message; those of tool calls' arguments, too."""
     if not isinstance(delta, dict):
         return 0
     chars = 0

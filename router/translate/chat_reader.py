@@ -48,6 +48,7 @@ class ChatReader(ResponseMachine):
         message = choices[0].get("message")
         if not isinstance(message, dict):
             raise UpstreamFailure("The endpoint sent a chat completion without a message.")
+        self._calls.whole = True
         self._delta(message, choices[0].get("logprobs"))
         self.usage = tokens.from_chat(completion.get("usage"))
         reason = choices[0].get("finish_reason")
@@ -122,6 +123,8 @@ class ChatReader(ResponseMachine):
                 key = self._calls.new(index, call_id)
             else:
                 key = self._calls.numbered(index, call_id, name)
+            if self._calls.is_anothers(call_id, key):
+                call_id = None  # one of our own takes its place
             self.call(key, call_id, name, fragment)
 
     def _begins_anew(
@@ -142,9 +145,10 @@ class _CallKeys:
     index 0 and tell them apart by their ids. Calls are numbered anew, in order of appearance.
     """
 
-    __slots__ = ("_by_id", "_by_index", "_count", "_last")
+    __slots__ = ("_by_id", "_by_index", "_count", "_last", "whole")
 
     def __init__(self) -> None:
+        self.whole = False  # then every entry is a call, and not a fragment of one
         self._count = 0
         self._last: int | None = None
         self._by_id: dict[str, int] = {}
@@ -154,12 +158,16 @@ class _CallKeys:
         """The call that last had this index; -1 where there is none."""
         return self._by_index.get(index, (-1, None))[0]
 
+    def is_anothers(self, call_id: str | None, key: int) -> bool:
+        """Whether a call came with this id before this one did."""
+        return call_id is not None and self._by_id.get(call_id, key) != key
+
     def new(self, index: int | None, call_id: str | None) -> int:
         """The key of a call that begins here."""
         key = self._last = self._count
         self._count += 1
         if call_id is not None:
-            self._by_id[call_id] = key
+            self._by_id.setdefault(call_id, key)
         if index is not None:
             self._by_index[index] = (key, call_id)
         return key
@@ -188,6 +196,8 @@ class _CallKeys:
 
     def unnumbered(self, call_id: str | None, name: str | None) -> int:
         """The key of a call without an index: by its id, or else the one begun last."""
+        if self.whole:
+            return self.new(None, call_id)
         if call_id is not None and call_id in self._by_id:
             self._last = self._by_id[call_id]
         elif call_id is not None or name is not None or self._last is None:

@@ -123,7 +123,8 @@ def _common(body: Mapping[str, Any], known: frozenset[str]) -> tuple[dict[str, A
     _add_logprobs(fields, body)
     if (truncate := body.get("truncate")) is not None:
         boolean(truncate, "truncate")
-        fields["truncation"] = "auto" if truncate else "disabled"
+    # By default Ollama leaves the oldest messages out where all of them are too many.
+    fields["truncation"] = "disabled" if truncate is False else "auto"
     # Nothing is asked for by what is empty or false: clients send their defaults along.
     others = [name for name, value in body.items() if name not in known and _asks(value)]
     return fields, [*others, *unsent]

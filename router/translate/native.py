@@ -117,7 +117,8 @@ class NativeReader:
     @property
     def said(self) -> int:
         """See ``Reader.said``."""
-        return tokens.said_chars(self._output.so_far())
+        output = self._output.so_far() if self.final is None else self.final["output"]
+        return tokens.said_chars(output)
 
     @property
     def has_output(self) -> bool:

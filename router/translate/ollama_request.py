@@ -88,9 +88,10 @@ def ollama_body(
         "model": model,
         "messages": _messages(body),
         "stream": stream,
-        # A prompt that does not fit is an error, and an answer that does not fit ends: by
-        # default Ollama drops the oldest messages in both cases and says nothing.
-        "truncate": False,
+        # A prompt that does not fit is an error unless the client says otherwise, and an answer
+        # that does not fit ends: by default Ollama drops the oldest messages in both cases and
+        # says nothing.
+        "truncate": body.get("truncation") == "auto",
         "shift": False,
     }
     options = _options(body, num_ctx)

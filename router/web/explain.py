@@ -19,6 +19,7 @@ from router.web.query import is_true
 from router.web.responses import check_durable
 from router.wire.frame import Frame
 from router.wire.input_items import item_type
+from router.wire.model_names import by_either_name
 from router.wire.responses import parse_object
 
 __all__ = ["ExplainApi"]
@@ -53,7 +54,7 @@ class ExplainApi:
         settings = self._settings()
         explanation = await self._explainer.explain(
             _pretended(exchange, operation, body),
-            settings.fallbacks.get(body["model"], ()),
+            by_either_name(settings.fallbacks).get(body["model"], ()),
             settings.balance.max_attempts,
             notes,
             strict=settings.server.unsupported == "strict",

@@ -26,6 +26,7 @@ from router.wire.checks import (
     strings,
     wrong_type,
 )
+from router.wire.plain import MOST_ANSWERS
 from router.wire.responses import check_metadata
 
 __all__ = ["check_chat", "check_fields", "kind_of", "needed"]
@@ -171,6 +172,7 @@ _FIELDS: Final[Mapping[str, Check]] = {
     "max_tokens": integer(1),
     "metadata": check_metadata,
     "modalities": strings,
+    "n": integer(1, MOST_ANSWERS),
     "parallel_tool_calls": boolean,
     "presence_penalty": decimal(-2, 2),
     "prompt_cache_key": string,

@@ -53,6 +53,9 @@ OPTIONS: Final = frozenset(
 
 _BILLION: Final = 1_000_000_000
 
+_LINE_BREAKS: Final = {ord("\r"): None, ord("\n"): None}
+"""Ollama passes over them; ``base64`` writes them."""
+
 _MEDIA_TYPES: Final = (
     ("iVBORw0KGgo", "image/png"),
     ("/9j/", "image/jpeg"),
@@ -87,6 +90,7 @@ def image_url(value: Any, param: str) -> str:
     """An image, base64 as Ollama takes it, as a ``data:`` URL; raises InvalidRequest."""
     if type(value) is not str:
         raise wrong_type(param, "a string of base64", value)
+    value = value.translate(_LINE_BREAKS)
     try:
         binascii.a2b_base64(value, strict_mode=True)
     except ValueError:  # binascii.Error, and what is not ASCII

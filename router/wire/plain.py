@@ -110,7 +110,7 @@ def _texts(*, may_be_empty: bool) -> Check:
         for i, one in enumerate(value):
             if type(one) is not first:
                 expected = "a string" if first is str else "an array of integers"
-                raise wrong_type(f"{param}[{i}]", f"{expected}, like the first,", one)
+                raise wrong_type(f"{param}[{i}]", f"{expected}, like the first", one)
             check_one(one, f"{param}[{i}]")
 
     def check_text(value: Any, param: str) -> None:

@@ -44,6 +44,14 @@ def test_the_rules_of_a_request() -> None:
     assert most_tokens(rules_of(key, "llama")) is None
 
 
+def test_a_model_has_one_limit_under_both_of_its_names() -> None:
+    key = Key("alice", models=("llama",), model_limits=(("llama", Limits(2)),))
+    assert rules_of(key, "llama") == rules_of(key, "llama:latest") != ()
+    assert key.may_use("llama:latest")
+    assert rules_of(key, "llama:1b") == ()
+    assert not key.may_use("llama:1b")
+
+
 @pytest.mark.parametrize(
     ("what", "most", "used", "amount", "wait"),
     [

@@ -218,6 +218,18 @@ async def test_after_created_went_out(
         assert reply.body.startswith(b"event: response.created\n"), "no comment comes before"
 
 
+async def test_what_is_left_out_is_named_before_the_endpoint_answers() -> None:
+    speech = SPEECH["ollama"]
+    late = early(speech, streamed(*speech.pieces, kind=speech.kind), opened=False)
+    async with fleet(late, dialects=("ollama",), server={"keepalive_interval": 0.02}) as (
+        router,
+        _,
+    ):
+        reply = await router.ask(stream=True, service_tier="flex")
+        assert reply.headers["X-Switchyard-Unsent"] == "service_tier"
+        assert b": keep-alive\n\n" in reply.body
+
+
 async def test_all_fail_after_created_went_out(dialect: Dialect, speech: Speech) -> None:
     bad = early(speech, whole(b"{}", 500), opened=False)
     async with fleet(

@@ -284,7 +284,7 @@ async def test_keys_may_do_what_they_may(path: str) -> None:
         {"name": "a", "key": "sk-aaaaaaaaaaaaaaaa", "models": ["other"]},
         {"name": "b", "key": "sk-bbbbbbbbbbbbbbbb", "limits": {"requests_per_minute": 1}},
     ]
-    answer = {"data": [{"embedding": [1]}], "results": [], "choices": []}
+    answer = {"data": [{"embedding": [1]}], "results": [], "choices": [{"text": "."}]}
     async with (
         Upstream(default=whole(orjson.dumps(answer))) as upstream,
         routing(endpoint(upstream, "chat"), auth={"keys": keys}) as router,

@@ -23,6 +23,12 @@ def endpoint_faults(**changes: Any) -> dict[str, str]:
     return {place.removeprefix("endpoints.0."): message for place, message in found.items()}
 
 
+def test_off_needs_no_quotes() -> None:
+    assert Cache.model_validate({"mode": False}).mode == "off"
+    with pytest.raises(ValidationError):
+        Cache.model_validate({"mode": True})
+
+
 def test_the_least_settings_have_the_documented_defaults() -> None:
     settings = Settings.model_validate({"endpoints": [ENDPOINT]})
     endpoint = settings.endpoints[0]

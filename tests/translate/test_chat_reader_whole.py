@@ -35,6 +35,16 @@ WHOLE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         },
         [("reasoning", "hm"), ("text", "A"), ("f", '{"a":1}'), ("g", "{}")],
     ),
+    "two calls with one id": (
+        {
+            "content": None,
+            "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}},
+                {"id": "a", "type": "function", "function": {"name": "g", "arguments": '{"b":2}'}},
+            ],
+        },
+        [("f", '{"a":1}'), ("g", '{"b":2}')],
+    ),
     "a refusal": ({"content": None, "refusal": "No."}, [("refusal", "No.")]),
 }
 
@@ -51,6 +61,8 @@ def test_a_whole_answer(case: str) -> None:
     streamed = check_order(events)
     assert said(streamed) == expected
     assert streamed["usage"] == final["usage"]
+    calls = [item["call_id"] for item in final["output"] if item["type"] == "function_call"]
+    assert len(set(calls)) == len(calls)
 
 
 @pytest.mark.parametrize(

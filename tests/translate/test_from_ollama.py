@@ -93,7 +93,7 @@ def test_fields(name: str) -> None:
     given, expected = FIELDS[name]
     body, unsent = asked(**given)
     streams = {"stream": True} if given.get("stream") is not False else {}
-    assert body == {**streams, **expected}
+    assert body == {**streams, "truncation": "auto", **expected}
     assert unsent == ()
 
 
@@ -337,6 +337,7 @@ def test_a_prompt() -> None:
         "model": "m",
         "store": False,
         "reasoning": {"effort": "none"},
+        "truncation": "auto",
         "input": [{"type": "message", "role": "system", "content": "Be brief."}, SAID],
     }
 

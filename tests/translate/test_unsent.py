@@ -45,7 +45,7 @@ FIELDS: dict[str, tuple[Any, str, str]] = {
     "tools": ([FUNCTION], "sent", "sent"),
     "top_logprobs": (2, "sent", "sent"),
     "top_p": (0.5, "sent", "sent"),
-    "truncation": ("auto", "router", "router"),
+    "truncation": ("auto", "router", "sent"),
     "user": ("u", "sent", "router"),
     # Fields that Responses do not have.
     "cache": ({"ttl": 5}, "router", "router"),

@@ -16,7 +16,7 @@ from router.state.migrate import newer
 from router.state.schema import SCHEMA_VERSION
 from router.state.statement import Statement
 
-__all__ = ["Access", "Damaged", "given_up", "is_current", "open_access", "shown_url"]
+__all__ = ["Access", "Damaged", "given_up", "is_current", "open_access", "place_of", "shown_url"]
 
 _HOST: Final = r"(\[[0-9a-fA-F:.]+\]|[\w.-]*)(:\d+)?"
 _HOSTS: Final = re.compile(rf"{_HOST}(,{_HOST})*")
@@ -87,6 +87,13 @@ def open_access(settings: State, *, writing: bool = False) -> Access | None:
     from router.state.upkeep.sqlite import SqliteAccess
 
     return SqliteAccess(path, writing=writing)
+
+
+def place_of(settings: State) -> str:
+    """Where the database is, for people: of SQLite the whole path."""
+    path = settings.url.get_secret_value().removeprefix(SQLITE)
+    shown = shown_url(settings)
+    return os.path.abspath(path) if shown.startswith(SQLITE) and path != ":memory:" else shown
 
 
 async def is_current(settings: State) -> bool:

@@ -1,0 +1,34 @@
+"""One model under two names."""
+
+from __future__ import annotations
+
+import pytest
+
+from router.wire.model_names import by_either_name, fits
+
+
+@pytest.mark.parametrize(
+    ("model", "pattern", "meant"),
+    [
+        ("llama3.2", "llama3.2", True),
+        ("llama3.2:latest", "llama3.2", True),
+        ("llama3.2", "llama3.2:latest", True),
+        ("llama3.2:latest", "llama*", True),
+        ("llama3.2:1b", "llama3.2", False),
+        ("llama3.2:1b", "llama3.2:*", True),
+        ("other:latest", "llama3.2", False),
+        ("gpt-5-mini", "gpt-5", False),
+    ],
+)
+def test_what_a_name_or_pattern_means(model: str, pattern: str, meant: bool) -> None:
+    assert fits(model, pattern) is meant
+
+
+def test_what_is_given_by_one_name_is_found_by_the_other() -> None:
+    given = {"a": 1, "b:latest": 2, "c:1b": 3, "org/d": 4, "e": 5, "e:latest": 6}
+    assert by_either_name(given) == {
+        **given,
+        "a:latest": 1,
+        "b": 2,
+        "org/d:latest": 4,
+    }
