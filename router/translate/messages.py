@@ -69,13 +69,15 @@ def to_messages(
 
 
 class _Calls:
-    """The results of one assistant message's calls, in the order of the calls."""
+    """The results of one assistant message's calls, in the order of the calls; ``others`` are what
+    no message of a tool can hold of them: images, files.
+    """
 
     __slots__ = ("others", "results")
 
     def __init__(self) -> None:
         self.results: list[list[dict[str, Any]]] = []
-        self.others: list[dict[str, Any]] = []
+        self.others: list[list[dict[str, Any]]] = []
 
 
 class _Result:
@@ -105,6 +107,7 @@ class _Matcher:
     def call(self, call_id: str, calls: _Calls) -> None:
         slot = (calls, len(calls.results))
         calls.results.append([])
+        calls.others.append([])
         self._last[call_id] = slot
         waiting = self._waiting.get(call_id)
         if waiting:
@@ -131,7 +134,7 @@ class _Matcher:
 def _place(result: _Result, slot: tuple[_Calls, int]) -> None:
     calls, index = slot
     calls.results[index].append(result.message)
-    calls.others.extend(result.others)
+    calls.others[index].extend(result.others)
     result.placed = True
 
 
@@ -194,7 +197,7 @@ class _Conversation:
             if calls is not None:
                 for results in calls.results:
                     messages.extend(results)
-                _append_others(messages, calls.others)
+                _append_others(messages, [part for parts in calls.others for part in parts])
         return messages
 
     def _message(self, item: Mapping[str, Any], where: Where) -> None:

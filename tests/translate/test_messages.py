@@ -11,8 +11,11 @@ from router.errors import InvalidRequest
 from router.translate.messages import to_messages
 from router.wire.responses import validate_create
 
+GIF = "data:image/gif;base64,R0lGODlh"
 PNG = "data:image/png;base64,iVBORw0KGgo="
 IMAGE = {"type": "input_image", "image_url": PNG}
+OTHER_IMAGE = {"type": "input_image", "image_url": GIF}
+CHAT_OTHER_IMAGE = {"type": "image_url", "image_url": {"url": GIF}}
 CHAT_IMAGE = {"type": "image_url", "image_url": {"url": PNG}}
 
 
@@ -240,6 +243,16 @@ HISTORIES = [
             user([CHAT_IMAGE]),
         ],
         id="images of results follow all of them",
+    ),
+    pytest.param(
+        [call("a"), call("b"), result("b", [OTHER_IMAGE]), result("a", [IMAGE])],
+        [
+            assistant(None, "a", "b"),
+            tool("a", ""),
+            tool("b", ""),
+            user([CHAT_IMAGE, CHAT_OTHER_IMAGE]),
+        ],
+        id="images follow in the order of the calls",
     ),
     pytest.param(
         [result("lost", [IMAGE])],
