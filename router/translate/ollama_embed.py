@@ -94,7 +94,7 @@ class EmbedTeller:
             return orjson.dumps({"embedding": vectors[0] if vectors else []})
         return orjson.dumps(
             {
-                "model": self._model,
+                "model": self._watch.replaced() or self._model,
                 "embeddings": vectors,
                 "total_duration": self._watch.since(),
                 "load_duration": self._watch.waited(),

@@ -25,7 +25,7 @@ _TERMINAL: Final = frozenset({"response.completed", "response.incomplete"})
 
 
 class Watch(Protocol):
-    """The clock of one request; durations are in nanoseconds."""
+    """What becomes of one request; durations are in nanoseconds."""
 
     def stamp(self) -> str:
         """The time of day, RFC 3339."""
@@ -39,11 +39,16 @@ class Watch(Protocol):
         """What of it the request stood in a queue, or waited for its model to be loaded."""
         ...
 
+    def replaced(self) -> str | None:
+        """The model that stood in for the one that was asked for; None where none did."""
+        ...
+
 
 class OllamaTeller:
     """Implements ``router.translate.teller.Teller``.
 
-    ``model`` is the client's name for it, which Ollama repeats in every line. ``chat`` is whether
+    ``model`` is the client's name for it, which Ollama repeats in every line; that of a fallback
+    takes its place. ``chat`` is whether
     the answer is a message, or the text of ``/api/generate``.
     """
 
@@ -91,7 +96,12 @@ class OllamaTeller:
             said["logprobs"] = entries
         stamp = self._watch.stamp()
         return orjson.dumps(
-            {"model": self._model, "created_at": stamp, **said, **self._closing(response)}
+            {
+                "model": self._watch.replaced() or self._model,
+                "created_at": stamp,
+                **said,
+                **self._closing(response),
+            }
         )
 
     def _delta(self, event: dict[str, Any], field: str, stamp: str) -> list[Frame]:
@@ -129,7 +139,7 @@ class OllamaTeller:
         ]
         lines += self._calls(_dicts(response.get("output")), stamp)
         last = {
-            "model": self._model,
+            "model": self._watch.replaced() or self._model,
             "created_at": stamp,
             **self._told({}),
             **self._closing(response),
@@ -143,7 +153,12 @@ class OllamaTeller:
     def _line(
         self, stamp: str, *, logprobs: list[dict[str, Any]] | None = None, **message: Any
     ) -> Frame:
-        told = {"model": self._model, "created_at": stamp, **self._told(message), "done": False}
+        told = {
+            "model": self._watch.replaced() or self._model,
+            "created_at": stamp,
+            **self._told(message),
+            "done": False,
+        }
         if logprobs:
             told["logprobs"] = logprobs
         return line(told)

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from router.errors import AuthenticationFailed
 from router.exchange import Exchange, Operation
+from router.failover import FALLBACK
 from router.translate.from_ollama import (
     Asked,
     chat_request,
@@ -51,6 +52,9 @@ class _Clock:
 
     def waited(self) -> int:
         return int(self._exchange.waited * _BILLION)
+
+    def replaced(self) -> str | None:
+        return self._exchange.notes.get(FALLBACK)
 
 
 class OllamaApi:

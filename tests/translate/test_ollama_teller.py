@@ -41,6 +41,9 @@ class Clock:
     def waited(self) -> int:
         return 10
 
+    def replaced(self) -> str | None:
+        return None
+
 
 class Machine(ResponseMachine):
     """Says whatever a test has it say."""

@@ -19,8 +19,8 @@ from tests.support.admin import ADMIN, ADMIN_KEY
 from tests.support.dialects import dialect, speech
 from tests.support.fetch import fetch
 from tests.support.router import Reply, Router, endpoint, eventually, routing
-from tests.support.speech import Speech
-from tests.support.upstream import Upstream, streamed, whole
+from tests.support.speech import SPEECH, Speech
+from tests.support.upstream import Upstream, refused_port, streamed, whole
 
 __all__ = ["dialect", "speech"]
 
@@ -94,6 +94,18 @@ async def test_an_answer(dialect: Dialect, speech: Speech) -> None:
         assert reply.headers["X-Switchyard-Endpoint"] == "one"
         [row, _] = router.rows
         assert row.operation == "ollama_chat"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_model_that_stood_in_is_named(stream: bool) -> None:
+    speech = SPEECH["chat"]
+    script = streamed(*speech.pieces) if stream else whole(speech.whole)
+    async with Upstream(default=script) as upstream, refused_port() as nobody:
+        dead = endpoint(nobody, "chat", "dead", models=["m"])
+        alive = endpoint(upstream, "chat", "alive", models=["other"])
+        async with routing(dead, alive, fallbacks={"m": ["other"]}) as router:
+            told = lines(await chat(router, stream=True)) if stream else [(await chat(router)).json]
+    assert {line["model"] for line in told} == {"other"}
 
 
 async def test_a_stream_that_breaks(dialect: Dialect, speech: Speech) -> None:
