@@ -341,6 +341,8 @@ def _spoken(configured: str, speaks: Sequence[str]) -> str:
 
 def _not_served(endpoint: EndpointSettings, served: Sequence[str]) -> list[str]:
     """The configured names, patterns aside, that the endpoint does not list."""
+    from router.wire.model_names import fits
+
     names = dict.fromkeys([*(endpoint.models or ()), *endpoint.aliases.values()])
-    listed = {*served, *(name.removesuffix(":latest") for name in served)}
-    return [name for name in names if name not in listed and not _PATTERN.search(name)]
+    missing = (name for name in names if not any(fits(one, name) for one in served))
+    return [name for name in missing if not _PATTERN.search(name)]

@@ -7,10 +7,9 @@ from fnmatch import fnmatchcase
 
 from router.settings.schema import EndpointSettings
 from router.upstream.contract import Listed
+from router.wire.model_names import LATEST
 
 __all__ = ["Catalogue", "serves"]
-
-_LATEST = ":latest"
 
 
 class Catalogue:
@@ -143,7 +142,7 @@ class Catalogue:
         return by_key
 
     def _key(self, name: str) -> str:
-        return name.removesuffix(_LATEST) if self._latest else name
+        return name.removesuffix(LATEST) if self._latest else name
 
 
 def serves(catalogues: Iterable[Catalogue], pattern: str) -> bool | None:

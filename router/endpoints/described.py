@@ -17,13 +17,13 @@ from router.endpoints.endpoint import Endpoint
 from router.endpoints.registry import Registry
 from router.errors import UpstreamError
 from router.upstream.contract import LoadRequest
+from router.wire.model_names import LATEST
 
 __all__ = ["Described", "speaks_ollama"]
 
 _SECONDS: Final = 3.0
 _FRESH_SECONDS: Final = 3.0
 _MAX_MODELS: Final = 10_000
-_LATEST: Final = ":latest"
 
 Models = Mapping[str, dict[str, Any]]
 """What is told of models, by their names without ``:latest``."""
@@ -107,7 +107,7 @@ async def _ask(endpoint: Endpoint, path: str) -> Models | None:
     if not isinstance(models, list):
         return None
     return {
-        name.removesuffix(_LATEST): model
+        name.removesuffix(LATEST): model
         for model in models[:_MAX_MODELS]
         if isinstance(model, dict)
         and isinstance(name := model.get("name") or model.get("model"), str)

@@ -21,6 +21,7 @@ from router.translate.from_ollama import model_of
 from router.web.body import read_body
 from router.web.front import Admit, Front, Handler, json_response
 from router.wire.checks import boolean
+from router.wire.model_names import LATEST
 from router.wire.ollama import timestamp
 from router.wire.responses import parse_object
 
@@ -31,7 +32,6 @@ LEVEL: Final = "0.12.11"
 one that brought ``logprobs``. Clients ask for it to learn what they may send.
 """
 
-_LATEST: Final = ":latest"
 _MAX_BODY: Final = 64 * 1024
 _BILLION: Final = 1_000_000_000
 _FOREVER: Final = 100 * 365 * 86_400
@@ -220,7 +220,7 @@ def _resident(endpoint: Endpoint, told: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _short(name: str) -> str:
-    return name.removesuffix(_LATEST)
+    return name.removesuffix(LATEST)
 
 
 def _digest(name: str) -> str:
