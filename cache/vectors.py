@@ -15,7 +15,7 @@ from cache.answer import Answer
 
 __all__ = ["VectorAnswer"]
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _BODY: Final = b',"body":'
 _MEMBERS: Final = {"v", "model", "usage", "sum"}
 
@@ -33,13 +33,14 @@ class VectorAnswer(Answer):
 
     def encode(self) -> bytes:
         """See ``Answer.encode``."""
-        head = {
-            "v": _VERSION,
-            "model": self.model,
-            "usage": self.usage,
-            "sum": _checksum(self.body),
-        }
         try:
+            head = {
+                "v": _VERSION,
+                "model": self.model,
+                # In a string, so that no member of it can be taken for the body.
+                "usage": orjson.dumps(self.usage).decode(),
+                "sum": _checksum(self.body),
+            }
             written = orjson.dumps(head)
         except TypeError:
             raise ValueError("The answer cannot be written as JSON.") from None
@@ -52,11 +53,12 @@ class VectorAnswer(Answer):
         head, found, rest = data.partition(_BODY)
         try:
             said = orjson.loads(head + b"}")
+            if type(said) is not dict or said.keys() != _MEMBERS or said["v"] != _VERSION:
+                raise ValueError("Stored embeddings are malformed, or of another version.")
+            usage = orjson.loads(said["usage"])
         except orjson.JSONDecodeError:
             raise ValueError("Stored embeddings are not JSON.") from None
-        if type(said) is not dict or said.keys() != _MEMBERS or said["v"] != _VERSION:
-            raise ValueError("Stored embeddings are malformed, or of another version.")
-        body, usage, model = rest[:-1], said["usage"], said["model"]
+        body, model = rest[:-1], said["model"]
         if type(model) is not str or not (usage is None or type(usage) is dict):
             raise ValueError("Stored embeddings are malformed.")
         if not found or rest[-1:] != b"}" or said["sum"] != _checksum(body):

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cache.answer import Answer
@@ -119,6 +119,7 @@ def test_what_cannot_be_told_apart_is_not_cached(fields: dict[str, Any]) -> None
     assert from_embeddings({"model": "m", "input": "a", **fields}) == Bypass("unsupported")
 
 
+@example("", {"": 0, "body": 0})
 @given(st.text(max_size=9), st.dictionaries(st.text(max_size=5), st.integers(0, 9), max_size=3))
 def test_an_answer_is_read_as_it_was_written(odd: str, usage: dict[str, int]) -> None:
     body = orjson.dumps({"data": [{"embedding": [0.1]}], "model": 'x","body":'})
@@ -137,8 +138,10 @@ def test_an_answer_is_read_as_it_was_written(odd: str, usage: dict[str, int]) ->
         lambda data: data[:-1],
         lambda data: data[:-2] + b"}",
         lambda data: data.replace(b"0.1", b"0.2"),
-        lambda data: data.replace(b'"v":1', b'"v":2'),
-        lambda data: data.replace(b'"usage":null', b'"usage":7'),
+        lambda data: data.replace(b'"v":2', b'"v":1'),
+        lambda data: data.replace(b'"usage":"null"', b'"usage":7'),
+        lambda data: data.replace(b'"usage":"null"', b'"usage":"7"'),
+        lambda data: data.replace(b'"usage":"null"', b'"usage":"{"'),
         lambda data: data.replace(b'"model":"m"', b'"model":7'),
         lambda data: data.replace(b',"body":', b',"text":'),
         lambda data: Answer("m", [], None, {}, {}).encode(),
