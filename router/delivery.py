@@ -17,13 +17,13 @@ from typing import Final
 
 from router.errors import RouterError
 from router.exchange import ClientGone, Exchange, Sink
+from router.headers import client_headers
 from router.translate.draft import Draft
 from router.translate.reader import Reader
-from router.translate.unsent import UNSENT, unsent_note
-from router.upstream.contract import REASONING_DROPPED, Adapter, Call
+from router.upstream.contract import Adapter, Call
 from router.wire.frame import Frame
 
-__all__ = ["Delivery", "Job"]
+__all__ = ["Delivery", "Job", "answer_headers"]
 
 _MAX_HELD: Final = 256
 """So many events without any output are held back; it is usually two."""
@@ -141,13 +141,8 @@ class Delivery:
 
 def answer_headers(exchange: Exchange, notes: dict[str, str]) -> dict[str, str]:
     """The headers that say who served the answer, and how."""
-    headers = {**exchange.notes, **notes, "X-Switchyard-Attempts": str(exchange.attempts)}
+    headers = client_headers(exchange, notes)
+    headers["X-Switchyard-Attempts"] = str(exchange.attempts)
     if exchange.endpoint is not None:
         headers["X-Switchyard-Endpoint"] = exchange.endpoint
-    dropped = exchange.notes.get(REASONING_DROPPED)
-    if dropped is not None and REASONING_DROPPED in notes:
-        headers[REASONING_DROPPED] = str(int(dropped) + int(notes[REASONING_DROPPED]))
-    if exchange.unsent:
-        others = headers.get(UNSENT, "")
-        headers |= unsent_note([*exchange.unsent, *filter(None, others.split(", "))])
     return headers

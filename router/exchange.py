@@ -189,6 +189,54 @@ class Record(Protocol):
         ...
 
 
+_OF_THE_REQUEST: Final = (
+    "caller",
+    "form",
+    "headers",
+    "id",
+    "key",
+    "method",
+    "model",
+    "operation",
+    "remote",
+    "route",
+    "started",
+    "stream",
+    "trace",
+)
+"""What is true of every exchange that is made for the same request: ``Exchange.derive`` copies it.
+
+A slot that is added has to go here or below, so that whoever adds it decides.
+"""
+
+_OF_THE_ANSWER: Final = (
+    "abort",
+    "account",
+    "attempts",
+    "body",
+    "cache",
+    "draft",
+    "endpoint",
+    "error_code",
+    "finished",
+    "first_output",
+    "generation",
+    "limit",
+    "notes",
+    "outcome",
+    "partial",
+    "record",
+    "running",
+    "served_model",
+    "spent",
+    "status",
+    "unsent",
+    "usage",
+    "waited",
+)
+"""What each exchange has of its own: how it is answered, and what its own client is told."""
+
+
 class Exchange:
     """One request, from its head to its last byte.
 
@@ -204,46 +252,11 @@ class Exchange:
     says what the response cache had to do with it (``hit`` …). ``trace`` is told of its attempts.
     ``waited`` are the seconds that it waited for slots, and for models to be loaded. ``form`` is
     that of its API's answers. ``limit`` is which limit or budget refused it. ``unsent`` are the
-    fields of a foreign API's request that a Responses request cannot carry.
+    fields of a foreign API's request that a Responses request cannot carry. ``partial`` says that
+    the endpoint which answers was not sent everything that was asked.
     """
 
-    __slots__ = (
-        "abort",
-        "account",
-        "attempts",
-        "body",
-        "cache",
-        "caller",
-        "draft",
-        "endpoint",
-        "error_code",
-        "finished",
-        "first_output",
-        "form",
-        "generation",
-        "headers",
-        "id",
-        "key",
-        "limit",
-        "method",
-        "model",
-        "notes",
-        "operation",
-        "outcome",
-        "record",
-        "remote",
-        "route",
-        "running",
-        "served_model",
-        "spent",
-        "started",
-        "status",
-        "stream",
-        "trace",
-        "unsent",
-        "usage",
-        "waited",
-    )
+    __slots__ = (*_OF_THE_REQUEST, *_OF_THE_ANSWER)
 
     generation: Generation
 
@@ -289,10 +302,32 @@ class Exchange:
         self.status = 0
         self.cache: str | None = None
         self.outcome: Outcome | None = None
+        self.partial = False
         self.error_code: str | None = None
         self.limit: str | None = None
         self.notes: dict[str, str] = {}
         self.unsent: tuple[str, ...] = ()
+
+    def derive(self, body: dict[str, Any], generation: Generation) -> Exchange:
+        """Another exchange for the same request, with this body, that has not been answered yet.
+
+        It has no record, and what only the client of this one is told (``notes``, ``unsent``) is
+        not its affair.
+        """
+        derived = Exchange(
+            id=self.id,
+            operation=self.operation,
+            route=self.route,
+            method=self.method,
+            headers=self.headers,
+            remote=self.remote,
+            started=self.started,
+        )
+        for name in _OF_THE_REQUEST:
+            setattr(derived, name, getattr(self, name))
+        derived.body = body
+        derived.generation = generation
+        return derived
 
 
 def internal_error(exchange: Exchange) -> InternalError:

@@ -306,6 +306,7 @@ class _Run:
             self._limit.reschedule(None)
 
     def _take_notes(self, attempt: Attempt) -> None:
+        self._exchange.partial = bool(attempt.notes)
         if dropped := attempt.notes.get(REASONING_DROPPED):
             name = attempt.reservation.target.endpoint.name
             self._metrics.reasoning_dropped.labels(name).inc(int(dropped))

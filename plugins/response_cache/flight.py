@@ -24,35 +24,13 @@ from router.wire.frame import Frame
 if TYPE_CHECKING:
     from plugins.response_cache.participant import Participant
 
-__all__ = ["Flight", "Overheard", "carrier_of"]
+__all__ = ["Flight", "Overheard"]
 
 _END_SECONDS: Final = 2.0
 """So long the last that leaves waits to be told what the call cost."""
 
 _MAX_HELD: Final = 16 * 1024 * 1024
 """So many bytes of events are kept for those who join late; past it nobody can join."""
-
-
-def carrier_of(exchange: Exchange, body: dict[str, Any]) -> Exchange:
-    """An exchange like this one with this body, that answers to no client."""
-    carrier = Exchange(
-        id=exchange.id,
-        operation=exchange.operation,
-        route=exchange.route,
-        method=exchange.method,
-        headers=exchange.headers,
-        remote=exchange.remote,
-        started=exchange.started,
-    )
-    carrier.caller = exchange.caller
-    carrier.key = exchange.key
-    carrier.trace = exchange.trace
-    carrier.body = body
-    carrier.model = exchange.model
-    carrier.stream = exchange.stream
-    if exchange.record is not None:
-        carrier.record = Overheard()
-    return carrier
 
 
 class Overheard:

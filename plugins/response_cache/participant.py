@@ -11,6 +11,7 @@ from plugins.response_cache.surfaces import Rendering
 from plugins.response_cache.telling import begin_output, tell
 from router.errors import Overloaded, RouterError
 from router.exchange import ClientGone, Exchange, Outcome, Sink, internal_error
+from router.headers import client_headers
 from router.keeping import keep, keep_whole
 from router.translate.draft import output_text
 from router.translate.partial import DELTAS, PartialOutput
@@ -146,6 +147,7 @@ class Participant:
         if not batch:
             return
         self.position += len(batch)
+        self.exchange.served_model = flight.carrier.served_model
         frames = self._rendering.follow(batch)
         if self.exchange.record is not None and self._rendering.final is not None:
             self._last = frames.pop()
@@ -206,6 +208,7 @@ class Participant:
         if flight.error is not None:
             await self._failed(flight.error)
             return
+        exchange.served_model = flight.carrier.served_model
         if flight.body and self._same and not exchange.stream:
             body = self._rendering.follow_whole(flight.body)
             final = self._rendering.final
@@ -253,7 +256,7 @@ class Participant:
         self._sink.end()
 
     def _headers(self) -> dict[str, str]:
-        headers = {**self._flight.headers, **self.exchange.notes}
+        headers = client_headers(self.exchange, self._flight.headers)
         if not self._leads:
             for name in _OF_ITS_CALL:
                 headers.pop(name, None)

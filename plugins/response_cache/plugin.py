@@ -22,7 +22,7 @@ from cache.controls import Controls, ControlsError, Policy, read_controls
 from cache.core import Lookup, ResponseCache
 from cache.keys import Keys, keys
 from cache.request import Bypass, CacheRequest
-from plugins.response_cache.flight import Flight, Overheard, carrier_of
+from plugins.response_cache.flight import Flight, Overheard
 from plugins.response_cache.participant import Participant, TryAgain
 from plugins.response_cache.shadow import Charge, Shadow, unpaid
 from plugins.response_cache.surfaces import SURFACES, Rendering, Surface, Told
@@ -31,11 +31,13 @@ from router.accounts.row import Tokens, tokens_of
 from router.errors import InvalidRequest, NotCached, RouterError, ShuttingDown
 from router.exchange import Exchange, Sink, internal_error
 from router.generations import Generation
+from router.headers import client_headers
 from router.plugin import Chain, Interceptor, Proceed
 from router.settings.cache import Cache
 from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
+from router.upstream.contract import REASONING_DROPPED
 
 __all__ = ["ResponseCachePlugin", "Saved"]
 
@@ -46,11 +48,6 @@ _PUT_SECONDS: Final = 2.0
 
 _MANY_EVENTS: Final = 1000
 """To make one answer of so many takes longer than the event loop may be held up."""
-
-_PARTIAL: Final = frozenset(
-    {"X-Switchyard-Truncated", "X-Switchyard-Reasoning-Dropped", "X-Switchyard-Unsent"}
-)
-"""Headers of answers to less than what was asked: another endpoint might have done better."""
 
 
 @dataclass(slots=True)
@@ -167,6 +164,9 @@ class ResponseCachePlugin(Interceptor):
         if not (controls.lookup or controls.store):
             by_itself = self._policy.mode == "always" or controls.asked
             return "refused" if by_itself else "not_asked"
+        if exchange.unsent or REASONING_DROPPED in exchange.notes:
+            # The answer is to less than what was asked.
+            controls = replace(controls, store=False)
         request = surface.request(body)
         if isinstance(request, Bypass):
             if controls.only_if_cached:
@@ -246,7 +246,7 @@ class ResponseCachePlugin(Interceptor):
         self._metrics.saved(*answer.tokens)
         rendering = asked.surface.rendering(exchange)
         self._saved(exchange, entry.model, tokens_of(answer.usage), _id_of(rendering))
-        await tell(exchange, sink, rendering, answer, dict(notes), self._rate)
+        await tell(exchange, sink, rendering, answer, client_headers(exchange, {}), self._rate)
         if lookup.tier == "semantic":
             flight = _flight(asked, exchange)
             generation = exchange.generation
@@ -304,8 +304,8 @@ class ResponseCachePlugin(Interceptor):
             answer = await asyncio.to_thread(flight.canonical)
         else:
             answer = flight.canonical()
-        if answer is None or not _PARTIAL.isdisjoint(flight.headers):
-            return
+        if answer is None or flight.carrier.partial:
+            return  # another endpoint might have done better
         request, model = asked.request, flight.carrier.served_model
         kept = asked.keys if model is None else keys(request, scope=asked.scope, model=model)
         await self._cache.put(request, kept, answer, lookup, asked.controls, model=model)
@@ -319,8 +319,9 @@ async def _nobody(exchange: Exchange, sink: Sink) -> None:
 def _flight(
     asked: _Asked, exchange: Exchange, *, promoted: bool = False, epoch: int | None = None
 ) -> Flight:
-    carrier = carrier_of(exchange, asked.surface.carried(exchange.body))
-    carrier.generation = asked.silent
+    carrier = exchange.derive(asked.surface.carried(exchange.body), asked.silent)
+    if exchange.record is not None:
+        carrier.record = Overheard()
     capture = partial(_captured, asked.surface)
     return Flight(carrier, capture, promoted=promoted, epoch=epoch)
 

@@ -13,7 +13,6 @@ from aiohttp import web
 
 from router.errors import AuthenticationFailed
 from router.exchange import Exchange, Operation
-from router.failover import FALLBACK
 from router.translate.from_ollama import (
     Asked,
     chat_request,
@@ -54,7 +53,7 @@ class _Clock:
         return int(self._exchange.waited * _BILLION)
 
     def replaced(self) -> str | None:
-        return self._exchange.notes.get(FALLBACK)
+        return self._exchange.served_model
 
 
 class OllamaApi:

@@ -26,8 +26,9 @@ _HEAD: Final = """\
 Every cell is a request over a real connection to a router in front of a simulated endpoint, whose
 answer is checked for what it means: the right call with the right arguments (and its result sent
 back), the image that reached the endpoint, JSON that fits its schema, the tokens that the endpoint
-counted. But for *text* and *stream*, each is asked for whole and as a stream. `pytest tests/matrix`
-runs them, and fails where one is not what stands here.
+counted. But for *text* and *stream*, each is asked for whole and as a stream, and all of them are
+asked for without a cache and again of the router's cache. `pytest tests/matrix` runs them, and
+fails where one is not what stands here.
 
 The kinds of endpoints are those of `endpoints[].dialect`. *responses only* is one of the dialect
 `responses` that has `/v1/responses` and nothing beside it.

@@ -22,12 +22,17 @@ async def tried(stand: Stand, surface: str, feature: str) -> str:
         return f"fails: {type(error).__name__}: {error}"
 
 
-async def wrong(column: str) -> list[str]:
-    """The cells of a kind of endpoint that are not what they are to be."""
+async def wrong(column: str, *, cached: bool = False) -> list[str]:
+    """The cells of a kind of endpoint that are not what they are to be.
+
+    ``cached``: as the cache answers them, where it may.
+    """
     found = []
-    async with standing(column) as stand:
+    async with standing(column, cached=cached) as stand:
         for surface, feature in cells():
             wanted, got = expected(surface, feature, column), await tried(stand, surface, feature)
             if got != wanted:
                 found.append(f"{surface}, {feature}, towards {column}: {got!r} is not {wanted!r}")
+    if cached and not stand.hits:
+        found.append(f"nothing towards {column} was answered from the cache")
     return found

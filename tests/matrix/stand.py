@@ -14,6 +14,7 @@ from aiohttp import web
 from router.settings.schema import Dialect
 from router.simulate import create_backend
 from router.simulate import listening as backend_listening
+from router.translate.unsent import UNSENT
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, routed
 from tests.support.router import Reply
@@ -40,17 +41,39 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Stand:
-    """``received`` are path and body of what came to the backend, the latest last."""
+    """``received`` are path and body of what came to the backend, the latest last.
+
+    ``cached``: the router's cache is on, and answers are those that it gives when asked again.
+    """
 
     column: str
     url: str
     backend: str
     http: aiohttp.ClientSession
     received: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    cached: bool = False
+    hits: int = 0
 
     async def post(self, path: str, body: dict[str, Any]) -> Reply:
         """Ask the router."""
+        if self.cached:
+            return await self._post_twice(path, body)
         return await fetch(self.http, "POST", self.url + path, json=body)
+
+    async def _post_twice(self, path: str, body: dict[str, Any]) -> Reply:
+        """Ask the endpoint through the router, and then the router again: its second answer.
+
+        What the endpoint was asked in full is answered from the cache.
+        """
+        fresh = {"Cache-Control": "no-cache"}
+        first = await fetch(self.http, "POST", self.url + path, json=body, headers=fresh)
+        again = await fetch(self.http, "POST", self.url + path, json=body)
+        assert again.status == first.status, again.body
+        assert again.headers.get(UNSENT) == first.headers.get(UNSENT)
+        known = again.headers.get("X-Cache")
+        assert known != "MISS" or again.status != 200 or UNSENT in again.headers
+        self.hits += known == "HIT"
+        return again
 
     async def again(self) -> dict[str, Any]:
         """What the backend itself says to the latest request, whole: it always says the same."""
@@ -65,8 +88,10 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(column: str, **settings: Any) -> AsyncIterator[Stand]:
+async def standing(column: str, *, cached: bool = False, **settings: Any) -> AsyncIterator[Stand]:
     """A router in front of an endpoint of this kind; ``settings`` are sections of its own."""
+    if cached:
+        settings["cache"] = {"mode": "always", "semantic": {"enabled": False}}
     received: list[tuple[str, dict[str, Any]]] = []
 
     @web.middleware
@@ -85,4 +110,4 @@ async def standing(column: str, **settings: Any) -> AsyncIterator[Stand]:
         routed({**endpoint, "url": address}, **settings) as url,
         http_client() as http,
     ):
-        yield Stand(column, url, address.removesuffix("/v1"), http, received)
+        yield Stand(column, url, address.removesuffix("/v1"), http, received, cached)

@@ -19,9 +19,10 @@ from tests.matrix.stand import COLUMNS, Stand, standing
 HOW = "run python -m tests.matrix.make"
 
 
+@pytest.mark.parametrize("cached", [False, True], ids=["", "cached"])
 @pytest.mark.parametrize("column", COLUMNS)
-async def test_every_cell_is_what_is_written(column: str) -> None:
-    found = await wrong(column)
+async def test_every_cell_is_what_is_written(column: str, cached: bool) -> None:
+    found = await wrong(column, cached=cached)
     assert not found, "\n".join(["see tests/matrix/expected.py", *found])
 
 
@@ -61,7 +62,7 @@ def test_nothing_is_written_while_a_cell_is_wrong(
 ) -> None:
     found = ["a cell"]
 
-    async def failing(column: str) -> list[str]:
+    async def failing(column: str, *, cached: bool) -> list[str]:
         return found
 
     monkeypatch.setattr(make, "wrong", failing)
