@@ -201,7 +201,9 @@ class EndpointSettings(Section):
     ``priority`` is its tier for the policy of that name: 1 is first. ``keep_alive`` is how long
     Ollama is told to keep models in memory. ``chat_completions``: ``native`` passes them on,
     ``translated`` makes requests of the endpoint's own API of them; ``auto`` translates for Ollama,
-    and where it turns out that there is no such route.
+    and where it turns out that there is no such route. ``system_messages`` is what becomes, for
+    ``chat`` and ``ollama``, of those after the first user message: see ``router.translate.system``;
+    None merges them in translated requests, and leaves passed on Chat Completions as they are.
     """
 
     name: Name
@@ -220,12 +222,20 @@ class EndpointSettings(Section):
     num_ctx: Count | None = None
     keep_alive: KeepAlive | None = None
     chat_completions: Literal["auto", "native", "translated"] = "auto"
+    system_messages: Literal["merge", "keep", "user"] | None = None
 
     @field_validator("num_ctx", "keep_alive", mode="after")
     @classmethod
     def _only_ollama_has_it(cls, value: object, info: ValidationInfo) -> object:
         if value is not None and info.data.get("dialect", "ollama") != "ollama":
             raise wrong("is for endpoints with dialect: ollama only")
+        return value
+
+    @field_validator("system_messages", mode="after")
+    @classmethod
+    def _translated_messages_have_it(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("dialect") == "responses":
+            raise wrong("is for endpoints with dialect: chat or ollama only")
         return value
 
     @field_validator("chat_completions", mode="after")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from router.translate.messages import to_messages
+from router.translate.system import SystemMessages
 from router.translate.tools import ToolPlan, plan_tools
 from router.translate.unsent import unsent_fields
 
@@ -84,14 +85,22 @@ _NEW_LIMIT: Final = re.compile(r"(?:.*/)?(?:o\d|gpt-[5-9])")
 
 
 def chat_body(
-    body: Mapping[str, Any], *, model: str, stream: bool
+    body: Mapping[str, Any],
+    *,
+    model: str,
+    stream: bool,
+    later_system: SystemMessages = "merge",
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The body for ``/v1/chat/completions``, and what it leaves out: types of tools, and fields.
 
     ``body`` is validated and stays as it is (the result shares values with it), ``model`` is the
-    endpoint's name for the model. Raises InvalidRequest for what a chat cannot carry.
+    endpoint's name for the model, ``later_system`` as for ``to_messages``. Raises InvalidRequest
+    for what a chat cannot carry.
     """
-    chat: dict[str, Any] = {"model": model, "messages": to_messages(body)}
+    chat: dict[str, Any] = {
+        "model": model,
+        "messages": to_messages(body, later_system=later_system),
+    }
     if stream:
         chat["stream"] = True
         chat["stream_options"] = {"include_usage": True}

@@ -6,6 +6,9 @@ The messages are those of Chat Completions, which the other dialects are made fr
     {"role": "assistant", "content": str | None, "tool_calls"?: [call, …], "reasoning"?: str}
     {"role": "tool", "tool_call_id": str, "content": str}
 
+Instructions, system and developer messages are one system message at the beginning; see
+``router.translate.system`` for those that come later.
+
 Consecutive calls are one assistant message, together with the text right before them. Results
 follow the message with their calls, wherever they stood; nothing a client said is dropped.
 """
@@ -19,12 +22,10 @@ from typing import Any, Final
 import orjson
 
 from router.translate.parts import PartConverter, Where, chat_part, refused
+from router.translate.system import SYSTEM_ROLES, SystemMessages, joined
 from router.wire.input_items import TEXT_PARTS, item_type
 
-__all__ = ["DEVELOPER_ROLE", "reasoning_text", "to_messages"]
-
-DEVELOPER_ROLE: Final = "system"
-"""What the developer role becomes: few chat templates know it by its own name."""
+__all__ = ["reasoning_text", "to_messages"]
 
 _CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 _RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
@@ -45,20 +46,25 @@ _OPAQUE: Final = frozenset({"compaction", "compaction_trigger"})
 
 
 def to_messages(
-    body: Mapping[str, Any], *, convert: PartConverter = chat_part, reasoning: bool = False
+    body: Mapping[str, Any],
+    *,
+    convert: PartConverter = chat_part,
+    reasoning: bool = False,
+    later_system: SystemMessages = "merge",
 ) -> list[dict[str, Any]]:
     """The messages of a validated request body: instructions first, then the input in order.
 
     ``convert`` makes the dialect's form of the parts that are not text. ``reasoning`` keeps the
     text of reasoning items, as ``reasoning`` of the assistant message that follows them.
+    ``later_system`` is what becomes of system messages that are not at the beginning.
     Raises InvalidRequest for what the dialect cannot carry, with the path to it.
     """
     instructions = body.get("instructions")
     given = body.get("input")
-    conversation = _Conversation(convert, reasoning)
+    conversation = _Conversation(convert, reasoning, later_system)
     if isinstance(instructions, str):
         if instructions:
-            conversation.entries.append({"role": "system", "content": instructions})
+            conversation.system.append(instructions)
     elif instructions:
         conversation.add_items(instructions, "instructions")
     if isinstance(given, str):
@@ -141,8 +147,12 @@ def _place(result: _Result, slot: tuple[_Calls, int]) -> None:
 class _Conversation:
     """Builds the messages, item by item."""
 
-    def __init__(self, convert: PartConverter, keep_reasoning: bool) -> None:
+    def __init__(
+        self, convert: PartConverter, keep_reasoning: bool, later_system: SystemMessages
+    ) -> None:
+        self.system: list[str | list[dict[str, Any]]] = []  # contents of the first message
         self.entries: list[dict[str, Any] | _Result] = []
+        self._later_system = later_system
         self._convert = convert
         self._keep_reasoning = keep_reasoning
         self._matcher = _Matcher()
@@ -184,6 +194,8 @@ class _Conversation:
     def messages(self) -> list[dict[str, Any]]:
         self._matcher.finish()
         messages: list[dict[str, Any]] = []
+        if self.system:
+            messages.append({"role": "system", "content": joined(self.system)})
         for index, entry in enumerate(self.entries):
             if isinstance(entry, _Result):
                 if not entry.placed:
@@ -208,10 +220,14 @@ class _Conversation:
                 content = "".join(part["text"] for part in content)
             self._open_turn(content)
             return
+        if role in SYSTEM_ROLES:
+            if self._later_system == "merge" or not self.entries:
+                self.system.append(content)
+                return  # it ends no turn: the calls around it stay in one message
+            # Few chat templates know the developer role by its own name.
+            role = "user" if self._later_system == "user" else "system"
         self._turn = None
         self._thoughts.clear()
-        if role == "developer":
-            role = DEVELOPER_ROLE
         self.entries.append({"role": role, "content": content})
 
     def _open_turn(self, content: Any) -> dict[str, Any]:

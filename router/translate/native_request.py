@@ -13,6 +13,7 @@ from typing import Any, Final
 from router.errors import InvalidRequest
 from router.translate.chat_request import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.translate.native import blob_of, unseal
+from router.translate.system import SystemMessages, rearranged
 from router.translate.unsent import unsent_fields
 from router.wire.input_items import item_type
 
@@ -87,10 +88,17 @@ def token_count_body(body: dict[str, Any], *, model: str, account: str) -> dict[
     return {k: v for k, v in sent.items() if k not in _NOT_COUNTED}
 
 
-def native_chat_body(body: dict[str, Any], *, model: str, stream: bool) -> dict[str, Any]:
-    """The body of a Chat Completions request that is passed on. A stream is asked for its usage."""
+def native_chat_body(
+    body: dict[str, Any], *, model: str, stream: bool, later_system: SystemMessages | None = None
+) -> dict[str, Any]:
+    """The body of a Chat Completions request that is passed on. A stream is asked for its usage.
+
+    The messages pass as they come unless ``later_system`` says what becomes of system messages.
+    """
     sent = {k: v for k, v in body.items() if k not in PRIVATE_FIELDS}
     sent["model"] = model
+    if later_system is not None and isinstance(sent.get("messages"), list):
+        sent["messages"] = rearranged(sent["messages"], later_system)
     if stream:
         sent["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
     return sent

@@ -12,6 +12,7 @@ from router.translate.chat_request import wants_logprobs
 from router.translate.forced import forced_format
 from router.translate.messages import to_messages
 from router.translate.parts import ollama_part
+from router.translate.system import SystemMessages
 from router.translate.tools import ToolPlan, plan_tools
 from router.translate.unsent import is_default, unsent_fields
 
@@ -76,17 +77,22 @@ class OllamaMode:
 
 
 def ollama_body(
-    body: Mapping[str, Any], *, model: str, stream: bool, num_ctx: int | None
+    body: Mapping[str, Any],
+    *,
+    model: str,
+    stream: bool,
+    num_ctx: int | None,
+    later_system: SystemMessages = "merge",
 ) -> tuple[dict[str, Any], OllamaMode]:
     """The body for ``/api/chat``, and how to read the answer.
 
     ``body`` is validated and stays as it is (the result shares values with it), ``model`` is the
-    endpoint's name for the model, ``num_ctx`` its configured context in tokens. Raises
-    InvalidRequest for what Ollama cannot carry.
+    endpoint's name for the model, ``num_ctx`` its configured context in tokens,
+    ``later_system`` as for ``to_messages``. Raises InvalidRequest for what Ollama cannot carry.
     """
     out: dict[str, Any] = {
         "model": model,
-        "messages": _messages(body),
+        "messages": _messages(body, later_system),
         "stream": stream,
         # A prompt that does not fit is an error unless the client says otherwise, and an answer
         # that does not fit ends: by default Ollama drops the oldest messages in both cases and
@@ -154,8 +160,8 @@ def _think(model: str, effort: str) -> bool | str:
     return effort != "none"
 
 
-def _messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    messages = to_messages(body, convert=ollama_part, reasoning=True)
+def _messages(body: Mapping[str, Any], later_system: SystemMessages) -> list[dict[str, Any]]:
+    messages = to_messages(body, convert=ollama_part, reasoning=True, later_system=later_system)
     names: dict[str, str] = {}
     out = []
     for message in messages:

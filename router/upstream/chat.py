@@ -46,12 +46,18 @@ class ChatAdapter(OpenAIModels, PlainCalls):
         self._lacking = Lacking()
         self._context = endpoint.context_length
         self._capabilities = endpoint.capabilities
+        self._later_system = endpoint.system_messages
         self._without_usage = ModelSet()  # models that refuse it, oldest first
 
     def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.respond``."""
         given, notes = within_context(exchange.body, self._context)
-        body, unsent = chat_body(given, model=model, stream=exchange.stream)
+        body, unsent = chat_body(
+            given,
+            model=model,
+            stream=exchange.stream,
+            later_system=self._later_system or "merge",
+        )
         asks = exchange.stream and self._has_usage(model)
         if not asks:
             body.pop("stream_options", None)
@@ -63,7 +69,9 @@ class ChatAdapter(OpenAIModels, PlainCalls):
     def chat(self, exchange: Exchange, model: str) -> Call:
         """See ``Adapter.chat``."""
         asks = exchange.stream and self._has_usage(model)
-        call = chat_passthrough(exchange, model, "/chat/completions", usage=asks)
+        call = chat_passthrough(
+            exchange, model, "/chat/completions", usage=asks, later_system=self._later_system
+        )
         options = exchange.body.get("stream_options") or {}
         if asks and not options.keys() - {"include_usage"}:  # else the client's may be at fault
             call.retry = self._retry(model)

@@ -41,6 +41,7 @@ class OllamaAdapter(PlainCalls):
         self._num_ctx = endpoint.num_ctx
         self._keep_alive = endpoint.keep_alive
         self._context = endpoint.context_length or endpoint.num_ctx
+        self._later_system = endpoint.system_messages
         self._passes_chat = endpoint.chat_completions == "native"
 
     def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
@@ -52,7 +53,9 @@ class OllamaAdapter(PlainCalls):
         the context, or for how long a model is kept: asked so, it would load the model anew.
         """
         if self._passes_chat:
-            return chat_passthrough(exchange, model, "/v1/chat/completions")
+            return chat_passthrough(
+                exchange, model, "/v1/chat/completions", later_system=self._later_system
+            )
 
         def respond(body: dict[str, Any], draft: Draft) -> Call:
             return self._call(body, exchange.stream, model, draft)
@@ -61,7 +64,13 @@ class OllamaAdapter(PlainCalls):
 
     def _call(self, body: dict[str, Any], stream: bool, model: str, draft: Draft) -> Call:
         given, notes = within_context(body, self._context)
-        sent, mode = ollama_body(given, model=model, stream=stream, num_ctx=self._num_ctx)
+        sent, mode = ollama_body(
+            given,
+            model=model,
+            stream=stream,
+            num_ctx=self._num_ctx,
+            later_system=self._later_system or "merge",
+        )
         if self._keep_alive is not None:
             sent["keep_alive"] = self._keep_alive
         request = UpstreamRequest("/api/chat", orjson.dumps(sent), stream)

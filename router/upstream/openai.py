@@ -12,6 +12,7 @@ from router.exchange import Exchange
 from router.settings.values import KeepAlive
 from router.translate.chat_passthrough import ChatPassthrough
 from router.translate.native_request import native_chat_body
+from router.translate.system import SystemMessages
 from router.upstream.contract import (
     Call,
     Listed,
@@ -35,11 +36,20 @@ _CONTEXT: Final = ("max_model_len", "loaded_context_length", "context_length", "
 Groq. What a model was trained with, or could have, is something else."""
 
 
-def chat_passthrough(exchange: Exchange, model: str, path: str, *, usage: bool = True) -> Call:
+def chat_passthrough(
+    exchange: Exchange,
+    model: str,
+    path: str,
+    *,
+    usage: bool = True,
+    later_system: SystemMessages | None = None,
+) -> Call:
     """Pass a Chat Completions request on to ``path``; ``usage`` is whether the model has token
-    counts for a stream.
+    counts for a stream, ``later_system`` as for ``native_chat_body``.
     """
-    body = native_chat_body(exchange.body, model=model, stream=exchange.stream)
+    body = native_chat_body(
+        exchange.body, model=model, stream=exchange.stream, later_system=later_system
+    )
     options = exchange.body.get("stream_options") or {}
     wants_usage = bool(options.get("include_usage"))
     unsent: tuple[str, ...] = ()

@@ -170,6 +170,17 @@ def test_num_ctx_is_accepted_for_ollama() -> None:
     assert EndpointSettings(**{**ENDPOINT, "dialect": "ollama", "num_ctx": 8192}).num_ctx == 8192
 
 
+def test_system_messages_are_rearranged_for_chat_and_ollama() -> None:
+    assert EndpointSettings(**ENDPOINT).system_messages is None
+    for dialect in ("chat", "ollama"):
+        made = EndpointSettings(**{**ENDPOINT, "dialect": dialect, "system_messages": "user"})
+        assert made.system_messages == "user"
+    assert list(endpoint_faults(dialect="responses", system_messages="merge")) == [
+        "system_messages"
+    ]
+    assert list(endpoint_faults(dialect="chat", system_messages="first")) == ["system_messages"]
+
+
 def test_a_chat_cannot_be_translated_to_a_chat() -> None:
     asked = {"dialect": "chat", "chat_completions": "translated"}
     assert list(endpoint_faults(**asked)) == ["chat_completions"]

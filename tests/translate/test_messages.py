@@ -27,6 +27,10 @@ def user(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
+def system(content: Any) -> dict[str, Any]:
+    return {"role": "system", "content": content}
+
+
 def said(content: str) -> dict[str, Any]:
     """An assistant message as OpenAI's SDK sends its own output back."""
     part = {"type": "output_text", "text": content, "annotations": [], "logprobs": []}
@@ -90,12 +94,7 @@ def convert(given_input: Any, **options: Any) -> list[dict[str, Any]]:
                 {"role": "assistant", "content": "a"},
                 {"type": "message", "role": "developer", "content": [text("d")]},
             ],
-            [
-                {"role": "system", "content": "s"},
-                user("u"),
-                assistant("a"),
-                {"role": "system", "content": "d"},
-            ],
+            [system("s\n\nd"), user("u"), assistant("a")],
         ),
         ([user([text("one")])], [user("one")]),
         ([user([])], [user("")]),
