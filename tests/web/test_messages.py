@@ -337,3 +337,25 @@ async def test_tokens_are_counted_by_who_can() -> None:
         reply = await post(router, {**body, "model": "c"}, "/v1/messages/count_tokens")
         assert list(reply.json) == ["input_tokens"]
         assert reply.headers["X-Switchyard-Estimated"] == "true"
+
+
+async def test_what_attributes_a_request_for_billing_is_no_part_of_the_prompt() -> None:
+    """Claude Code's first block differs in every request: neither the endpoint nor the cache gets
+    to see it.
+    """
+
+    def body(mark: int) -> dict[str, Any]:
+        billing = f"x-anthropic-billing-header: cc_version=2.1.0.{mark}; cch={mark:05x};"
+        return asked(
+            system=[{"type": "text", "text": billing}, {"type": "text", "text": "Be brief."}]
+        )
+
+    async with (
+        Upstream(whole(SPEECH["chat"].whole)) as upstream,
+        routing(endpoint(upstream, "chat"), cache={"mode": "always"}) as router,
+    ):
+        replies = [await post(router, body(mark)) for mark in (1, 2)]
+        assert [reply.status for reply in replies] == [200, 200]
+        [request] = upstream.requests
+        assert request.json["messages"][0] == {"role": "system", "content": "Be brief."}
+        assert [reply.headers["X-Cache"] for reply in replies] == ["MISS", "HIT"]

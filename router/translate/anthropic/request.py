@@ -1,7 +1,8 @@
 """A request of the Messages API as one of the Responses API.
 
 Of what has no place there, some is left out for good reason: ``cache_control`` and its like change
-no answer, and endpoints cache prompts by themselves. All else is named in ``unsent``.
+no answer, and endpoints cache prompts by themselves; Claude Code's attribution of a request is for
+Anthropic's billing only. All else is named in ``unsent``.
 """
 
 from __future__ import annotations
@@ -63,6 +64,11 @@ _COUNTED: Final[tuple[str, ...]] = (
     "reasoning",
     "text",
 )
+_BILLING: Final = "x-anthropic-billing-header:"
+"""How the block begins that Claude Code puts before its system prompt, as in
+``x-anthropic-billing-header: cc_version=…; cc_entrypoint=cli; cch=…;``. It differs from request to
+request: with it no two prompts would have a prefix in common for an engine to keep.
+"""
 _TIERS: Final[Mapping[str, str]] = {"auto": "auto", "standard_only": "default"}
 
 
@@ -128,8 +134,20 @@ def _translated(body: Mapping[str, Any], limit: int | None) -> Translated:
 def _system(body: Mapping[str, Any]) -> str:
     system = body.get("system")
     if system is None or isinstance(system, str):
-        return system or ""
-    return "\n\n".join(part["text"] for part in text_parts(typed(system, list, "system"), "system"))
+        return _without_billing(system or "")
+    texts = [part["text"] for part in text_parts(typed(system, list, "system"), "system")]
+    while texts and texts[0].startswith(_BILLING):
+        texts[0] = _without_billing(texts[0])
+        if not texts[0]:
+            del texts[0]
+    return "\n\n".join(texts)
+
+
+def _without_billing(text: str) -> str:
+    """The text after the lines at its head that attribute the request."""
+    while text.startswith(_BILLING):
+        text = text.partition("\n")[2].lstrip("\n")
+    return text
 
 
 def _reasoning(thinking: Thinking) -> dict[str, Any]:

@@ -23,6 +23,7 @@ FUNCTION = {
 }
 EPHEMERAL = {"cache_control": {"type": "ephemeral"}}
 ENCRYPTED = ["reasoning.encrypted_content"]
+BILLING = "x-anthropic-billing-header: cc_version=2.1.0.abc; cc_entrypoint=cli; cch=1f2e3;"
 
 
 def made(**fields: Any) -> dict[str, Any]:
@@ -50,6 +51,14 @@ def made(**fields: Any) -> dict[str, Any]:
             {"system": [{"type": "text", "text": "A", **EPHEMERAL}, {"type": "text", "text": "B"}]},
             {"instructions": "A\n\nB"},
         ),
+        (
+            {"system": [{"type": "text", "text": BILLING}, {"type": "text", "text": "A"}]},
+            {"instructions": "A"},
+        ),
+        ({"system": [{"type": "text", "text": BILLING}]}, {}),
+        ({"system": [{"type": "text", "text": f"{BILLING}\n\nA"}]}, {"instructions": "A"}),
+        ({"system": f"{BILLING}\n{BILLING}\n\nA\n"}, {"instructions": "A\n"}),
+        ({"system": f"A\n{BILLING}"}, {"instructions": f"A\n{BILLING}"}),
         ({"stream": True}, {"stream": True}),
         (
             {"temperature": 0.5, "top_p": 1, "top_k": 40},
