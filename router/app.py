@@ -43,6 +43,7 @@ from router.upstream.adapters import make_adapter
 from router.upstream.contract import Adapter, Transport
 from router.upstream.http1 import HttpTransport
 from router.web.admin import AdminApi
+from router.web.browsers import BrowserRules
 from router.web.chat import ChatApi
 from router.web.conversations import ConversationsApi
 from router.web.description.api import DescriptionApi
@@ -128,10 +129,16 @@ def create_app(config: Settings) -> web.Application:
         return [*plugins, *load_plugins(settings)]
 
     generations = Generations(Chain(make_plugins(config)), pipeline.answer)
-    front = Front(generations, config.server)
+    browsers = BrowserRules(config.server, keyless=not config.auth.keys)
+    front = Front(generations, config.server, browsers)
     stateful = Stateful(config.state, database, generations, metrics, accounting)
     front.drain_beside(stateful.runs.drain)
-    reloader = Reloader(config, make_plugins, fleet, generations, metrics, accounting.configure)
+
+    def configure(settings: Settings) -> None:
+        accounting.configure(settings)
+        browsers.keyless = not settings.auth.keys
+
+    reloader = Reloader(config, make_plugins, fleet, generations, metrics, configure)
     parts = _Parts(generations, fleet, stateful, front, cache, accounting, reloader)
     app = web.Application(client_max_size=front.max_body)
     app[FRONT] = front
@@ -152,6 +159,8 @@ def create_app(config: Settings) -> web.Application:
 
     app.cleanup_ctx.append(_life(parts))
     app.on_shutdown.append(drain)
+    if browsers.shares:
+        app.on_response_prepare.append(browsers.share)
     return app
 
 

@@ -195,6 +195,14 @@ class PayloadTooLarge(RouterError):
     default_code = "request_too_large"
 
 
+class UnsupportedMediaType(RouterError):
+    """415: the body is not declared as what it has to be."""
+
+    status = 415
+    type = "invalid_request_error"
+    default_code = "unsupported_media_type"
+
+
 class NotSupported(RouterError):
     """501: no endpoint that serves the model can do it."""
 

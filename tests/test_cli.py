@@ -227,7 +227,7 @@ def wait_for(port: int, process: subprocess.Popen[str]) -> str:
     while process.poll() is None and time.monotonic() < end:
         try:
             with closing(socket.create_connection(("127.0.0.1", port), DEADLINE)) as client:
-                client.sendall(b"GET /health HTTP/1.0\r\nHost: switchyard\r\n\r\n")
+                client.sendall(b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n")
                 return client.makefile().readline()
         except ConnectionRefusedError:
             time.sleep(0.05)
@@ -334,7 +334,7 @@ def test_simulate_serves_the_models_it_is_given() -> None:
     with simulated("chat", "--models", "a, b") as base:
         port = int(base.rsplit(":", 1)[1])
         with closing(socket.create_connection(("127.0.0.1", port), DEADLINE)) as client:
-            client.sendall(b"GET /v1/models HTTP/1.0\r\nHost: x\r\n\r\n")
+            client.sendall(b"GET /v1/models HTTP/1.0\r\nHost: localhost\r\n\r\n")
             answer = client.makefile().read()
     assert '"a"' in answer
     assert '"b"' in answer

@@ -174,7 +174,7 @@ async def test_what_does_not_end_in_time(tmp_path: Path) -> None:
     ):
         asking = asyncio.create_task(served.refused())
         half = await Client.open(served.url)
-        half.send(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n{")
+        half.send(b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n{")
         async with asyncio.timeout(PATIENCE):
             while len(upstream.requests) < 2:  # noqa: ASYNC110 (there is no event for it)
                 await asyncio.sleep(0.01)

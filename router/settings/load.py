@@ -24,7 +24,8 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from router.settings.document import Document, Mistake, Place, SettingsError
-from router.settings.schema import UNIQUE_IN_ENDPOINTS, UNIQUE_IN_KEYS, Settings, repetitions
+from router.settings.schema import Settings
+from router.settings.values import UNIQUE_IN_ENDPOINTS, UNIQUE_IN_KEYS, repetitions
 from router.settings.words import in_words
 
 __all__ = ["Mistake", "SettingsError", "load_settings", "parse_settings"]

@@ -22,7 +22,6 @@ field at fault; no message carries a value, since values can be secrets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -41,13 +40,16 @@ from router.settings.cache import Cache
 from router.settings.section import Section
 from router.settings.tracing import Tracing
 from router.settings.values import (
+    UNIQUE_IN_ENDPOINTS,
+    UNIQUE_IN_KEYS,
     BaseUrl,
     Count,
     CountOrZero,
     DaysOrForever,
-    Fault,
+    HostPattern,
     KeepAlive,
     Name,
+    Origin,
     PluginName,
     Port,
     Positive,
@@ -59,12 +61,11 @@ from router.settings.values import (
     Text,
     fail_at,
     not_empty,
+    repetitions,
     wrong,
 )
 
 __all__ = [
-    "UNIQUE_IN_ENDPOINTS",
-    "UNIQUE_IN_KEYS",
     "Admin",
     "ApiKey",
     "Auth",
@@ -82,42 +83,17 @@ __all__ = [
     "State",
     "Timeouts",
     "Tls",
-    "repetitions",
 ]
 
 Dialect = Literal["responses", "chat", "ollama"]
 PolicyName = Literal["least-loaded", "fastest", "round-robin", "weighted", "priority"]
 
-UNIQUE_IN_ENDPOINTS = {"name": "is already the name of another endpoint"}
-UNIQUE_IN_KEYS = {
-    "name": "is already the name of another key",
-    "key": "is the same as another key",
-}
-
-
-def repetitions(items: Iterable[Mapping[str, object]], unique: Mapping[str, str]) -> list[Fault]:
-    """Where an item repeats an earlier one in a field of ``unique`` (field -> message).
-
-    Returns (index, field) and the message. Only texts count, so that items which are not
-    validated yet can be compared too.
-    """
-    found: list[Fault] = []
-    seen: set[tuple[str, str]] = set()
-    for index, item in enumerate(items):
-        for field, message in unique.items():
-            value = item.get(field)
-            if not isinstance(value, str):
-                continue
-            if (field, value) in seen:
-                found.append(((index, field), message))
-            seen.add((field, value))
-    return found
-
 
 class Server(Section):
     """Where Switchyard listens. Port 0 takes a free one; sizes are in MiB. A request with a field
     that its endpoint cannot be sent is, by ``unsupported``, served and the field named in a header
-    (``lenient``), or refused (``strict``).
+    (``lenient``), or refused (``strict``). A router without keys answers to local host names and to
+    ``allowed_hosts``; ``cors`` are the origins of web pages that may use it.
     """
 
     host: Text = "127.0.0.1"
@@ -126,6 +102,8 @@ class Server(Section):
     max_body_mb: Positive = 32.0
     drain_timeout: SecondsOrZero = 30.0
     unsupported: Literal["lenient", "strict"] = "lenient"
+    allowed_hosts: tuple[HostPattern, ...] = ()
+    cors: tuple[Origin, ...] = ()
 
     @property
     def on_loopback(self) -> bool:
@@ -137,7 +115,7 @@ class Server(Section):
 
 
 class Auth(Section):
-    """Who may use Switchyard; without keys everyone may, on loopback only."""
+    """Who may use Switchyard; without keys everyone who reaches it, see ``Server``."""
 
     keys: tuple[ApiKey, ...] = ()
 
@@ -374,10 +352,15 @@ class Settings(Section):
 
     @field_validator("auth", mode="after")
     @classmethod
-    def _open_on_loopback_only(cls, value: Auth, info: ValidationInfo) -> Auth:
+    def _open_to_known_hosts_only(cls, value: Auth, info: ValidationInfo) -> Auth:
         server = info.data.get("server")
-        if server is not None and not value.keys and not server.on_loopback:
-            message = "needs at least one key, since server.host is not a loopback address"
+        if server is None or value.keys or server.on_loopback:
+            return value
+        if not server.allowed_hosts:
+            message = (
+                "needs at least one key, since server.host is not a loopback address; to serve "
+                "everybody who reaches it, name the hosts it is known by in server.allowed_hosts"
+            )
             fail_at("Settings", [(("keys",), message)])
         return value
 

@@ -6,7 +6,8 @@ No message carries the value itself, since it could be a secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_network
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -14,16 +15,20 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 __all__ = [
+    "UNIQUE_IN_ENDPOINTS",
+    "UNIQUE_IN_KEYS",
     "BaseUrl",
     "CacheUrl",
     "Count",
     "CountOrZero",
     "DaysOrForever",
     "Fault",
+    "HostPattern",
     "KeepAlive",
     "KeyName",
     "LimitsUrl",
     "Name",
+    "Origin",
     "PluginName",
     "Port",
     "Positive",
@@ -35,12 +40,15 @@ __all__ = [
     "Text",
     "fail_at",
     "not_empty",
+    "repetitions",
     "wrong",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,63}")
 _KEEP_ALIVE = re.compile(r"-?\d{1,9}(\.\d{1,9})?(ns|us|µs|ms|s|m|h)")
 _PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_HOST = re.compile(r"\*|(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+_ORIGIN = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#@*\\]+")
 _CACHE_URL = re.compile(r"(disk|rediss?|unix)://.")
 _REDIS_URL = re.compile(r"(rediss?|unix)://.")
 _OPERATIONS = ("/responses", "/chat/completions", "/models", "/api/chat", "/api/tags")
@@ -62,6 +70,32 @@ def fail_at(title: str, faults: Iterable[Fault]) -> None:
     ]
     if errors:
         raise ValidationError.from_exception_data(title, errors, hide_input=True)
+
+
+UNIQUE_IN_ENDPOINTS = {"name": "is already the name of another endpoint"}
+UNIQUE_IN_KEYS = {
+    "name": "is already the name of another key",
+    "key": "is the same as another key",
+}
+
+
+def repetitions(items: Iterable[Mapping[str, object]], unique: Mapping[str, str]) -> list[Fault]:
+    """Where an item repeats an earlier one in a field of ``unique`` (field -> message).
+
+    Returns (index, field) and the message. Only texts count, so that items which are not
+    validated yet can be compared too.
+    """
+    found: list[Fault] = []
+    seen: set[tuple[str, str]] = set()
+    for index, item in enumerate(items):
+        for field, message in unique.items():
+            value = item.get(field)
+            if not isinstance(value, str):
+                continue
+            if (field, value) in seen:
+                found.append(((index, field), message))
+            seen.add((field, value))
+    return found
 
 
 def _number(value: object) -> object:
@@ -147,6 +181,29 @@ def _limits_url(value: SecretStr) -> SecretStr:
     raise wrong('must be "memory://", or like "redis://HOST:PORT/0"')
 
 
+def _host_pattern(value: str) -> str:
+    """A host name, also with ``*.`` before it, an address, a network, or ``*``."""
+    try:
+        ip_network(value.strip("[]"), strict=False)
+    except ValueError:
+        if not _HOST.fullmatch(value):
+            raise wrong(
+                'must be a host name without port, "*." and a name, an address or a network'
+            ) from None
+    return value
+
+
+def _origin(value: str) -> str:
+    """An origin as browsers write it: in lower case, without the port that its scheme implies."""
+    if not _ORIGIN.fullmatch(value):
+        raise wrong('must be an origin like "https://app.example", without a path, or "*"')
+    value = value.lower()
+    for scheme, port in (("http://", ":80"), ("https://", ":443")):
+        if value.startswith(scheme):
+            value = value.removesuffix(port)
+    return value
+
+
 def _forever(value: object) -> object:
     # A word, since a null counts as the field left out.
     return None if value == "forever" else value
@@ -173,6 +230,8 @@ Name = Annotated[str, AfterValidator(_name)]
 KeyName = Annotated[str, AfterValidator(_key_name)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
+HostPattern = Annotated[str, AfterValidator(_host_pattern)]
+Origin = Annotated[str, AfterValidator(_origin)]
 StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
 CacheUrl = Annotated[SecretStr, AfterValidator(_cache_url)]
 LimitsUrl = Annotated[SecretStr, AfterValidator(_limits_url)]

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 import orjson
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from router.delivery import answer_headers
 from router.errors import NotCached, RouterError, ShuttingDown
@@ -35,6 +35,7 @@ from router.settings.schema import Server
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 from router.translate.unsent import refuse_unsent
+from router.web.browsers import BrowserRules
 from router.web.reply import CLIENT_CLOSED_REQUEST, HttpReply
 from router.wire.form import OPENAI, Form
 
@@ -60,8 +61,11 @@ def json_response(value: object, status: int = 200) -> web.Response:
 class Front:
     """Admits requests to one application and runs them to their end."""
 
-    def __init__(self, generations: Generations, server: Server) -> None:
+    def __init__(
+        self, generations: Generations, server: Server, browsers: BrowserRules | None = None
+    ) -> None:
         self._generations = generations
+        self._browsers = browsers or BrowserRules(server, keyless=False)
         self._keepalive = server.keepalive_interval
         self._strict = server.unsupported == "strict"
         self.max_body = int(server.max_body_mb * 1024 * 1024)
@@ -117,15 +121,34 @@ class Front:
 
         return handle
 
+    def unlogged(
+        self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]], form: Form = OPENAI
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """An aiohttp handler for what is no exchange: only the rules for web pages apply."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                self._browsers.check(request)
+            except RouterError as error:
+                return json_response(form.error(error), error.status)
+            return await handler(request)
+
+        return handle
+
     async def _handled(
         self, request: web.Request, exchange: Exchange, handler: Handler, admit: Admit
     ) -> web.StreamResponse:
-        if self.draining:
-            raise ShuttingDown(
-                "The router is shutting down; try again.", headers={"Retry-After": "1"}
-            )
-        await admit(exchange)
-        response = await handler(request, exchange)
+        self._browsers.check(request)
+        response: web.StreamResponse | None = None
+        if request.method == hdrs.METH_OPTIONS:
+            response = self._browsers.preflight(request)
+        if response is None:
+            if self.draining:
+                raise ShuttingDown(
+                    "The router is shutting down; try again.", headers={"Retry-After": "1"}
+                )
+            await admit(exchange)
+            response = await handler(request, exchange)
         if not response.prepared:
             response.headers["X-Request-Id"] = exchange.id
         if not exchange.running:

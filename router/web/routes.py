@@ -82,15 +82,15 @@ def add_routes(
         app.router.add_route(method, path, guarded, expect_handler=expect_later)
     _add_ollama(app, front, api)
     _add_admin(app, front, api.admin)
-    app.router.add_get("/health", service.health)
-    app.router.add_get("/ready", service.ready)
-    app.router.add_get("/openapi.json", api.description.openapi)
-    app.router.add_get("/docs", api.description.docs)
+    app.router.add_get("/health", front.unlogged(service.health))
+    app.router.add_get("/ready", front.unlogged(service.ready))
+    app.router.add_get("/openapi.json", front.unlogged(api.description.openapi))
+    app.router.add_get("/docs", front.unlogged(api.description.docs))
     if metrics_need_key:
         guarded = front.route(Operation.OTHER, "/metrics", service.metrics_with_key)
         app.router.add_get("/metrics", guarded)
     else:
-        app.router.add_get("/metrics", service.metrics)
+        app.router.add_get("/metrics", front.unlogged(service.metrics))
     unknown = front.route(Operation.OTHER, "other", unknown_route)
     app.router.add_route("*", "/{path:.*}", unknown, expect_handler=expect_later)
 
@@ -115,7 +115,7 @@ def _add_ollama(app: web.Application, front: Front, api: Apis) -> None:
         shown = "other" if method == "*" else template
         guarded = front.route(operation, shown, handler, admit, OLLAMA)
         app.router.add_route(method, template, guarded, expect_handler=expect_later)
-    app.router.add_get("/", heartbeat)  # HEAD too
+    app.router.add_get("/", front.unlogged(heartbeat, OLLAMA))  # HEAD too
 
 
 def _table(api: Apis) -> list[_Route]:

@@ -144,7 +144,7 @@ async def test_while_sending_its_body(mounted: dict[str, Any], leave: Leaving) -
     async with scene(silent, "chat", mounted) as (router, upstream):
         client = await Client.open(router.url)
         client.send(
-            b'POST %b/v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"mod'
+            b'POST %b/v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"mod'
             % client.prefix
         )
         await asyncio.sleep(0.05)

@@ -6,7 +6,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from router.settings.cache import Cache, EndpointEmbedder
-from router.settings.schema import ApiKey, EndpointSettings, Server, Settings, repetitions
+from router.settings.schema import ApiKey, EndpointSettings, Server, Settings
+from router.settings.values import repetitions
 
 ENDPOINT: dict[str, Any] = {"name": "box", "url": "http://10.0.0.1:8000/v1", "dialect": "chat"}
 

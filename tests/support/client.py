@@ -47,8 +47,8 @@ class Client:
         """Ask the model ``m`` for a response."""
         body = orjson.dumps({"model": "m", "input": "hi", "stream": stream, **fields})
         head = (
-            f"POST {self.prefix.decode()}/v1/responses HTTP/{version}\r\nHost: x\r\n{headers}"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"POST {self.prefix.decode()}/v1/responses HTTP/{version}\r\nHost: localhost\r\n"
+            f"{headers}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         self.send(head.encode() + body)
 

@@ -20,16 +20,16 @@ _AT_ONCE = 500
 def _requests(kind: str, number: int) -> bytes:
     """One request for something that nobody has asked for before."""
     if kind == "path":
-        return b"GET /v1/%x/%d.php HTTP/1.1\r\nHost: x\r\n\r\n" % (
+        return b"GET /v1/%x/%d.php HTTP/1.1\r\nHost: localhost\r\n\r\n" % (
             number * 7919 % 65536,
             number,
         )
     if kind == "admin":
-        return b"GET /admin/%d HTTP/1.1\r\nHost: x\r\n\r\n" % number
+        return b"GET /admin/%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % number
     if kind == "id":
-        return b"GET /v1/responses/resp_%d HTTP/1.1\r\nHost: x\r\n\r\n" % number
+        return b"GET /v1/responses/resp_%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % number
     body = orjson.dumps({"model": f"gpt-{number}", "input": "hi", "stream": bool(number & 4)})
-    head = b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nX-Request-Id: scan-%d\r\n" % number
+    head = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: scan-%d\r\n" % number
     return head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 

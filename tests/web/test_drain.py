@@ -29,7 +29,9 @@ async def test_what_was_admitted_before_gets_its_time() -> None:
         await eventually(lambda: upstream.requests)
         second = await Client.open(router.url)
         body = b'{"model": "m", "input": "hi"}'
-        second.send(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{")
+        second.send(
+            b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 29\r\n\r\n{"
+        )
         await asyncio.sleep(0.05)
         draining = asyncio.create_task(router.app[FRONT].drain(5))
         await asyncio.sleep(0)

@@ -24,6 +24,7 @@ from tests.support.upstream import Upstream, whole
 KEYS: dict[str, Any] = {"keys": [{"name": "a", "key": "sk-a"}]}
 GOOD = {"Authorization": "Bearer sk-a"}
 ASK = {"model": "m", "input": "hi"}
+POST = "POST /v1/responses HTTP/1.1\nHost: localhost"
 
 
 @pytest.fixture
@@ -188,9 +189,7 @@ async def test_oversized_bodies(router: Router) -> None:
 
 async def test_a_small_body_that_unpacks_to_a_large_one_is_oversized(router: Router) -> None:
     bomb = gzip.compress(b" " * 5_000_000)
-    head = (
-        f"POST /v1/responses HTTP/1.1\nHost: x\nContent-Encoding: gzip\nContent-Length: {len(bomb)}"
-    )
+    head = f"{POST}\nContent-Encoding: gzip\nContent-Length: {len(bomb)}"
     async with connected(router, head) as (reader, writer):
         writer.write(bomb)
         status, body = await status_of(reader)
@@ -199,7 +198,7 @@ async def test_a_small_body_that_unpacks_to_a_large_one_is_oversized(router: Rou
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 async def test_a_body_with_a_broken_encoding(router: Router, encoding: str) -> None:
-    head = f"POST /v1/responses HTTP/1.1\nHost: x\nContent-Encoding: {encoding}"
+    head = f"{POST}\nContent-Encoding: {encoding}"
     async with connected(router, f"{head}\nContent-Length: 12") as (reader, writer):
         writer.write(b'{"model": 1}')
         status, answer = await status_of(reader)
@@ -248,14 +247,14 @@ async def test_what_needs_no_key(locked: Router) -> None:
 
 @pytest.mark.parametrize("expect", ["", "\nExpect: 100-continue"])
 async def test_a_wrong_key_is_refused_before_the_body_comes(locked: Router, expect: str) -> None:
-    head = f"POST /v1/responses HTTP/1.1\nHost: x\nContent-Length: 100000{expect}"
+    head = f"{POST}\nContent-Length: 100000{expect}"
     async with connected(locked, head) as (reader, _):
         status, body = await status_of(reader)  # not 100: no body is asked for
     assert (status, orjson.loads(body)["error"]["code"]) == (401, "invalid_api_key")
 
 
 async def test_an_oversized_body_is_refused_before_it_comes(router: Router) -> None:
-    head = "POST /v1/responses HTTP/1.1\nHost: x\nContent-Length: 1025\nExpect: 100-continue"
+    head = f"{POST}\nContent-Length: 1025\nExpect: 100-continue"
     async with connected(router, head) as (reader, _):
         status, _ = await status_of(reader)
     assert status == 413
@@ -263,9 +262,7 @@ async def test_an_oversized_body_is_refused_before_it_comes(router: Router) -> N
 
 async def test_a_client_that_waits_is_told_to_go_on(router: Router) -> None:
     body = orjson.dumps(ASK)
-    head = (
-        f"POST /v1/responses HTTP/1.1\nHost: x\nContent-Length: {len(body)}\nExpect: 100-continue"
-    )
+    head = f"{POST}\nContent-Length: {len(body)}\nExpect: 100-continue"
     async with connected(router, head) as (reader, writer):
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(body)
@@ -275,7 +272,7 @@ async def test_a_client_that_waits_is_told_to_go_on(router: Router) -> None:
 
 async def test_other_expectations_are_disregarded(router: Router) -> None:
     body = orjson.dumps(ASK)
-    head = f"POST /v1/responses HTTP/1.1\nHost: x\nContent-Length: {len(body)}\nExpect: wonders"
+    head = f"{POST}\nContent-Length: {len(body)}\nExpect: wonders"
     async with connected(router, head) as (reader, writer):
         writer.write(body)
         assert (await status_of(reader))[0] == 200
@@ -283,7 +280,7 @@ async def test_other_expectations_are_disregarded(router: Router) -> None:
 
 async def test_a_body_that_stops_coming(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("router.web.body._IDLE_SECONDS", 0.05)
-    head = "POST /v1/responses HTTP/1.1\nHost: x\nContent-Length: 1000"
+    head = f"{POST}\nContent-Length: 1000"
     async with connected(router, head) as (reader, writer):
         writer.write(b'{"model":')
         status, body = await status_of(reader)
@@ -293,7 +290,7 @@ async def test_a_body_that_stops_coming(router: Router, monkeypatch: pytest.Monk
 
 
 async def test_a_client_that_leaves_in_the_midst_of_its_body(router: Router) -> None:
-    head = "POST /v1/responses HTTP/1.1\nHost: x\nContent-Length: 1000"
+    head = f"{POST}\nContent-Length: 1000"
     async with connected(router, head) as (_, writer):
         writer.write(b'{"model":')
         await writer.drain()

@@ -73,7 +73,7 @@ async def test_one_that_shares_nothing_ends_no_sharing() -> None:
 async def test_who_comes_when_the_last_one_leaves_gets_a_call_of_its_own() -> None:
     """Both at once: neither may see the other's end."""
     body = orjson.dumps({"model": "m", "input": "hi", "stream": True})
-    head = b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     request = head + b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     go = asyncio.Event()
     loop = asyncio.get_running_loop()
