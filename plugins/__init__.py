@@ -93,11 +93,11 @@ def default_plugins(
         plugins.append(AccessLog())
     plugins += scope
     if settings.cache.mode != "off":
-        keepalive = settings.server.keepalive_interval
+        open_after = settings.server.open_after
         saved = accounts.saved
         charge = accounts.charge
         plugins.append(
-            ResponseCachePlugin(cache, settings.cache, metrics.cache, keepalive, saved, charge)
+            ResponseCachePlugin(cache, settings.cache, metrics.cache, open_after, saved, charge)
         )
     return plugins
 

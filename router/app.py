@@ -117,7 +117,7 @@ def create_app(config: Settings) -> web.Application:
     strict = config.server.unsupported == "strict"
     pipeline = Pipeline(
         fleet,
-        config.server.keepalive_interval,
+        config.server.open_after,
         metrics,
         first_output,
         accounting.booking,

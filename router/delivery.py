@@ -1,9 +1,9 @@
 """The beginning of a stream: when its head leaves, and what may still be taken back.
 
 The head and ``response.created`` are held until the endpoint has produced output, or until
-``keepalive_interval`` has passed; until then a failure is a plain HTTP error, or moves to another
+``server.open_after`` has passed; until then a failure is a plain HTTP error, or moves to another
 endpoint unseen. After ``created`` went out, another endpoint may still take over until the first
-output.
+output: its own opening events are swallowed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Delivery:
         exchange: Exchange,
         sink: Sink,
         job: Job,
-        keepalive_interval: float,
+        open_after: float,
         first_output: Callable[[], None],
     ) -> None:
         self._exchange = exchange
@@ -65,7 +65,7 @@ class Delivery:
         self._timer: asyncio.TimerHandle | None = None
         if exchange.stream:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(keepalive_interval, self._open_early)
+            self._timer = loop.call_later(open_after, self._open_early)
 
     @property
     def has_output(self) -> bool:

@@ -51,7 +51,7 @@ class Pipeline:
     def __init__(
         self,
         fleet: Fleet,
-        keepalive_interval: float,
+        open_after: float,
         metrics: Metrics,
         first_output: Callable[[Exchange], None],
         booking: Booking,
@@ -63,7 +63,7 @@ class Pipeline:
         self._selector = fleet.selector
         self._failover = fleet.failover
         self._hedging = fleet.hedging
-        self._keepalive = keepalive_interval
+        self._open_after = open_after
         self._metrics = metrics
         self._first_output = first_output
         self._strict = strict
@@ -128,7 +128,7 @@ class _Run:
         self._job = job
         self._attempt: Attempt | None = None
         self._limit: asyncio.Timeout | None = None
-        self._delivery = Delivery(exchange, sink, job, pipeline._keepalive, self._first_output)
+        self._delivery = Delivery(exchange, sink, job, pipeline._open_after, self._first_output)
 
     @property
     def _reader(self) -> Reader | None:

@@ -21,7 +21,7 @@ from tests.support.upstream import Script, Wire, paced, reset_now, silent, strea
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 CUSTOM = {"type": "custom", "name": "c"}
 HOSTED = {"type": "web_search"}
-EARLY = {"keepalive_interval": 0.02}
+EARLY = {"open_after": 0.02, "keepalive_interval": 0.02}
 
 
 def ask(here: Scene, **fields: Any) -> asyncio.Task[Reply]:
@@ -385,7 +385,7 @@ async def test_whenever_anything_happens(seed: int) -> None:
         *tempers,
         dialects=dialects,
         late=random.choice([0.0, 0.005, 0.02]),
-        server={"keepalive_interval": random.choice([0.005, 0.015, 15.0])},
+        server={"open_after": random.choice([0.005, 0.015, 15.0])},
         balance={"breaker": {"failures": 1000, "ratio": 1.0, "min_requests": 1000}},
     ) as here:
         for upstream, temper in zip(here.upstreams, tempers, strict=True):

@@ -48,7 +48,7 @@ class Participant:
         flight: Flight,
         *,
         leads: bool,
-        keepalive: float,
+        open_after: float,
     ) -> None:
         self.exchange = exchange
         self.position = 0
@@ -56,7 +56,7 @@ class Participant:
         self._rendering = rendering
         self._flight = flight
         self._leads = leads
-        self._keepalive = keepalive
+        self._open_after = open_after
         self._same = exchange.operation is flight.carrier.operation
         self.live = exchange.stream and flight.carrier.stream and self._same
         self._last: Frame | None = None
@@ -227,7 +227,7 @@ class Participant:
         complete = self._flight.complete
         if self.exchange.stream:
             try:
-                async with asyncio.timeout(self._keepalive):
+                async with asyncio.timeout(self._open_after):
                     await complete.wait()
             except TimeoutError:
                 self._sink.open(self._headers())

@@ -70,8 +70,8 @@ what was not used, the response's id).
 
 
 class ResponseCachePlugin(Interceptor):
-    """Answers from the cache, and keeps answers. ``keepalive`` is in seconds. ``charge`` is told
-    what its self-check uses.
+    """Answers from the cache, and keeps answers. ``open_after`` is that of ``server``, in seconds.
+    ``charge`` is told what its self-check uses.
     """
 
     name = "response_cache"
@@ -81,7 +81,7 @@ class ResponseCachePlugin(Interceptor):
         cache: ResponseCache,
         settings: Cache,
         metrics: CacheMetrics,
-        keepalive: float,
+        open_after: float,
         saved: Saved,
         charge: Charge = unpaid,
     ) -> None:
@@ -89,7 +89,7 @@ class ResponseCachePlugin(Interceptor):
         self._saved = saved
         self._cache = cache
         self._metrics = metrics
-        self._keepalive = keepalive
+        self._open_after = open_after
         self._shared = settings.scope == "shared"
         self._rate = settings.replay_rate
         self._policy = Policy(
@@ -206,7 +206,7 @@ class ResponseCachePlugin(Interceptor):
             _says(exchange, "shared", "HIT", "shared")
             rendering = asked.surface.rendering(exchange)
         await Participant(
-            exchange, sink, rendering, flight, leads=leads, keepalive=self._keepalive
+            exchange, sink, rendering, flight, leads=leads, open_after=self._open_after
         ).run()
         usage = flight.carrier.usage
         if not leads and exchange.spent is None and usage is not None:  # somebody else's call

@@ -92,12 +92,15 @@ PolicyName = Literal["least-loaded", "fastest", "round-robin", "weighted", "prio
 class Server(Section):
     """Where Switchyard listens. Port 0 takes a free one; sizes are in MiB. A request with a field
     that its endpoint cannot be sent is, by ``unsupported``, served and the field named in a header
-    (``lenient``), or refused (``strict``). A router without keys answers to local host names and to
-    ``allowed_hosts``; ``cors`` are the origins of web pages that may use it.
+    (``lenient``), or refused (``strict``). A stream is opened with its first output, or after
+    ``open_after`` seconds without any; what fails before is answered with an HTTP error. A router
+    without keys answers to local host names and to ``allowed_hosts``; ``cors`` are the origins of
+    web pages that may use it.
     """
 
     host: Text = "127.0.0.1"
     port: Port = 8080
+    open_after: SecondsOrZero = 0.1
     keepalive_interval: Seconds = 15.0
     max_body_mb: Positive = 32.0
     drain_timeout: SecondsOrZero = 30.0

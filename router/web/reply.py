@@ -186,7 +186,8 @@ class HttpReply:
         self._transport = transport
         self._last_write = self._loop.time()
         first, self._pending = b"".join(self._pending), []
-        if first:
+        first = first or (b"" if self._ended else self._form.silence)
+        if first:  # clients and proxies that wait for a first byte have one
             self._send(transport, first)
         if not self._ended and self._form.silence:
             self._timer = self._loop.call_later(self._keepalive, self._tick)

@@ -98,7 +98,9 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     # An answer in one piece is waited for until long after the endpoint is well again: it must
     # not be the one that everybody waits for.
     "stalled": Scenario(sick("stall"), {"timeouts": {"total": 10.0}}),
-    "stalled-kept-alive": Scenario(sick("stall"), {"server": {"keepalive_interval": 0.3}}),
+    "stalled-kept-alive": Scenario(
+        sick("stall"), {"server": {"open_after": 0.3, "keepalive_interval": 0.3}}
+    ),
     # In a stream of Chat Completions, what precedes the output is output to its client.
     # The endpoint is sick once the idle deadline has passed: that has to be soon.
     "stalled-before-output": Scenario(

@@ -95,7 +95,7 @@ async def test_while_the_stream_goes_on(
 async def test_in_the_silence_after_an_early_head(
     dialect: Dialect, mounted: dict[str, Any], leave: Leaving
 ) -> None:
-    early = {"keepalive_interval": 0.02}
+    early = {"open_after": 0.02, "keepalive_interval": 0.02}
     async with scene(silent, dialect, mounted, server=early) as (router, upstream):
         client = await Client.open(router.url)
         client.ask(stream=True)

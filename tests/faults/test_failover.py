@@ -192,6 +192,9 @@ async def test_all_are_down(dialect: Dialect, stream: bool) -> None:
         assert reply.headers["X-Switchyard-Attempts"] == "2"
 
 
+EARLY = {"open_after": 0.02, "keepalive_interval": 0.02}
+
+
 def early(speech: Speech, then: Script, *, opened: bool) -> Script:
     """Silence for some keep-alive intervals, perhaps after the opening, and then ``then``."""
     if opened:
@@ -207,7 +210,9 @@ async def test_after_created_went_out(
     bad = reset_now if opened else failing(speech)[fault]
     scripts = (early(speech, bad, opened=opened), streamed(*speech.pieces, kind=speech.kind))
     async with fleet(
-        *scripts, dialects=(dialect, dialect), server={"keepalive_interval": 0.02}
+        *scripts,
+        dialects=(dialect, dialect),
+        server=EARLY,
     ) as (router, all_):
         reply = await router.ask(stream=True)
         assert reply.status == 200
@@ -221,7 +226,7 @@ async def test_after_created_went_out(
 async def test_what_is_left_out_is_named_before_the_endpoint_answers() -> None:
     speech = SPEECH["ollama"]
     late = early(speech, streamed(*speech.pieces, kind=speech.kind), opened=False)
-    async with fleet(late, dialects=("ollama",), server={"keepalive_interval": 0.02}) as (
+    async with fleet(late, dialects=("ollama",), server=EARLY) as (
         router,
         _,
     ):
@@ -233,7 +238,10 @@ async def test_what_is_left_out_is_named_before_the_endpoint_answers() -> None:
 async def test_all_fail_after_created_went_out(dialect: Dialect, speech: Speech) -> None:
     bad = early(speech, whole(b"{}", 500), opened=False)
     async with fleet(
-        bad, bad, dialects=(dialect, dialect), server={"keepalive_interval": 0.02}
+        bad,
+        bad,
+        dialects=(dialect, dialect),
+        server=EARLY,
     ) as (router, _):
         reply = await router.ask(stream=True)
         final = check_responses_stream(reply.events)
@@ -245,7 +253,7 @@ async def test_a_fault_of_the_request_after_created_went_out(
     dialect: Dialect, speech: Speech
 ) -> None:
     bad = early(speech, whole(b'{"error": "too long"}', 400), opened=False)
-    async with fleet(bad, dialects=(dialect, dialect), server={"keepalive_interval": 0.02}) as (
+    async with fleet(bad, dialects=(dialect, dialect), server=EARLY) as (
         router,
         all_,
     ):
@@ -259,7 +267,7 @@ async def test_chat_completions_after_the_head_went_out() -> None:
     speech = SPEECH["chat"]
     bad = paced(whole(b"{}", 500), 0.08)
     good = streamed(*speech.pieces, kind=speech.kind)
-    sections = {"server": {"keepalive_interval": 0.02}}
+    sections = {"server": EARLY}
     async with fleet(bad, good, bad, bad, dialects=("chat", "chat"), **sections) as (router, _):
         reply = await router.ask(stream=True, chat=True)
         assert reply.events[-1].raw == b"[DONE]"
@@ -276,7 +284,7 @@ async def test_an_answer_in_one_piece_is_never_opened_early(
     async with fleet(
         paced(whole(speech.whole), 0.08),
         dialects=(dialect,),
-        server={"keepalive_interval": 0.02},
+        server=EARLY,
     ) as (router, _):
         reply = await router.ask()
         assert reply.headers["Content-Type"] == "application/json"
@@ -287,7 +295,7 @@ async def test_waiting_for_a_slot_is_kept_alive_too(dialect: Dialect, speech: Sp
     good = streamed(*speech.pieces, kind=speech.kind)
     async with Upstream(early(speech, good, opened=False), good) as upstream:
         one = endpoint(upstream, dialect, max_in_flight=1)
-        async with routing(one, server={"keepalive_interval": 0.02}) as router:
+        async with routing(one, server=EARLY) as router:
             replies = await asyncio.gather(*(router.ask(stream=True) for _ in range(2)))
             for reply in replies:
                 assert check_responses_stream(reply.events)["status"] == "completed"

@@ -225,7 +225,7 @@ async def test_after_output_nothing_is_replaced(dialect: Dialect, speech: Speech
 @pytest.mark.parametrize("dialect", ["chat", "ollama"], indirect=True)
 async def test_what_the_client_was_told_of_the_model_stays(dialect: Dialect) -> None:
     bad = paced(whole(b"{}", 500), 0.08)
-    early: dict[str, Any] = {"server": {"keepalive_interval": 0.02}}
+    early: dict[str, Any] = {"server": {"open_after": 0.02, "keepalive_interval": 0.02}}
     async with fleet(bad, dialect=dialect, fields={"timeouts": {}}, **early) as (router, _, two):
         reply = await router.ask(model="big", stream=True)
         final = check_responses_stream(reply.events)

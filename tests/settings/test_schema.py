@@ -36,6 +36,7 @@ def test_the_least_settings_have_the_documented_defaults() -> None:
     assert settings.server == Server(
         host="127.0.0.1",
         port=8080,
+        open_after=0.1,
         keepalive_interval=15,
         max_body_mb=32,
         drain_timeout=30,

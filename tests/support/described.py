@@ -34,7 +34,7 @@ def _settings(endpoints: list[dict[str, Any]], sections: dict[str, Any]) -> Sett
             "auth": {"keys": [{"name": "tester", "key": KEY}]},
             "admin": {"key": ADMIN_KEY},
             "cache": {"mode": "on-request"},
-            "server": {"drain_timeout": 1},
+            "server": {"drain_timeout": 1, "open_after": 15},
             **sections,
         }
     )

@@ -57,9 +57,9 @@ async def routed(*endpoints: dict[str, Any], **settings: Any) -> AsyncIterator[s
     """A router in front of these endpoints; its base URL, without a path.
 
     ``settings`` are sections of the configuration file. Streams that still run when the context
-    ends are cut at once.
+    ends are cut at once. A stream waits for output before it is opened, however busy the machine.
     """
-    settings["server"] = {"drain_timeout": 0, **settings.get("server", {})}
+    settings["server"] = {"drain_timeout": 0, "open_after": 15, **settings.get("server", {})}
     settings.setdefault("state", {"url": "sqlite:///:memory:"})
     settings["logging"] = {"access": False, **settings.get("logging", {})}
     app = create_app({"endpoints": list(endpoints), **settings})

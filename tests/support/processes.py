@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import aiohttp
 
@@ -131,6 +131,9 @@ class Process:
         raise AssertionError(f"{self.name} is not ready: {last}\n{self.last_words()}")
 
 
+_SERVER: Final = {"drain_timeout": 1, "open_after": 15}
+
+
 class RouterProcess(Process):
     """``switchyard serve`` with a configuration of its own, on a port that it keeps."""
 
@@ -144,7 +147,7 @@ class RouterProcess(Process):
 
     def text_of(self, settings: Mapping[str, Any]) -> str:
         """The file's text for these settings, with what is the same for each configuration."""
-        server = {"port": self._port, "drain_timeout": 1, **settings.get("server", {})}
+        server = {"port": self._port, **_SERVER, **settings.get("server", {})}
         logs = {"access": False, "format": "json"}
         return json.dumps({"logging": logs, **settings, "server": server})
 

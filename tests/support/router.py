@@ -27,10 +27,22 @@ from tests.support.speech import SPEECH
 from tests.support.sse import Event, parse_events
 from tests.support.upstream import Upstream
 
-__all__ = ["API_KEY", "Reply", "Router", "endpoint", "eventually", "routing", "settings_for"]
+__all__ = [
+    "API_KEY",
+    "HELD",
+    "Reply",
+    "Router",
+    "endpoint",
+    "eventually",
+    "routing",
+    "settings_for",
+]
 
 API_KEY = "sk-upstream-secret"
 """The key that every endpoint of the tests is called with; no client may ever see it."""
+
+HELD = 15.0
+"""Seconds that a stream waits for output before it is opened: a busy machine must not decide."""
 
 PATIENCE = 10.0
 """Seconds until something that must happen counts as not happening."""
@@ -70,7 +82,7 @@ def settings_for(*endpoints: dict[str, Any], **sections: Any) -> Settings:
             "logging": {"access": False},
             "state": {"url": "sqlite:///:memory:"},
             **sections,
-            "server": {"drain_timeout": 0.5, **sections.get("server", {})},
+            "server": {"drain_timeout": 0.5, "open_after": HELD, **sections.get("server", {})},
             "balance": {"health_interval": 3600, **sections.get("balance", {})},
         }
     )

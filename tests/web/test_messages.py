@@ -194,9 +194,10 @@ async def test_silence_is_filled_with_pings(dialect: Dialect, speech: Speech) ->
         await asyncio.sleep(0.2)
         await streamed(*speech.pieces, kind=speech.kind)(wire)
 
+    early = {"open_after": 0.02, "keepalive_interval": 0.02}
     async with (
         Upstream(default=late) as upstream,
-        routing(endpoint(upstream, dialect), server={"keepalive_interval": 0.02}) as router,
+        routing(endpoint(upstream, dialect), server=early) as router,
     ):
         reply = await post(router, asked(stream=True))
         assert b": keep-alive" not in reply.body

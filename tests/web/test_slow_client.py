@@ -295,9 +295,10 @@ async def test_no_comment_where_there_is_no_silence() -> None:
 async def test_no_comment_for_a_client_that_does_not_read() -> None:
     """What fills silence must not fill the memory."""
     stalls = streamed(CHAT.opening, delta("x" * 2**22), kind=CHAT.kind, then=silent)
+    early = {"open_after": 0.005, "keepalive_interval": 0.005}
     async with Upstream(stalls) as upstream:
         one = endpoint(upstream, "chat", timeouts={"idle": 30, "total": 30})
-        async with routing(one, server={"keepalive_interval": 0.005}) as router:
+        async with routing(one, server=early) as router:
             client = await Client.open(router.url, receive_buffer=SMALL)
             client.ask(stream=True)
             await client.until(b"response.created")
@@ -315,7 +316,7 @@ async def test_an_answer_that_ends_in_the_moment_it_begins() -> None:
     async with (
         Upstream(default=paced(everything, 0.03)) as upstream,
         routing(
-            endpoint(upstream, "chat", max_in_flight=100), server={"keepalive_interval": 0.03}
+            endpoint(upstream, "chat", max_in_flight=100), server={"open_after": 0.03}
         ) as router,
     ):
         for reply in await asyncio.gather(*(router.ask(stream=True) for _ in range(50))):

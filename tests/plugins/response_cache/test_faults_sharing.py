@@ -171,7 +171,7 @@ async def test_who_tried_again_is_not_told_of_as_failed() -> None:
 
 async def test_a_stream_opened_early_that_fails_counts_as_failed() -> None:
     bad = paced(whole(b'{"error":{"message":"no"}}', 500), 0.5)
-    server = {"keepalive_interval": 0.1}
+    server = {"open_after": 0.1}
     async with (
         Upstream(default=bad) as upstream,
         routing(patient(upstream), cache=ALWAYS, server=server) as router,
