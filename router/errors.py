@@ -19,7 +19,7 @@
     ├── NotSupported            501  nobody here can do it
     ├── InternalError           500  a bug of ours; its details go to the log only
     └── UpstreamError            raised at the boundary to an endpoint, and nowhere else
-        ├── UpstreamRejected    400  the endpoint refuses the request itself
+        ├── UpstreamRejected    4xx  the endpoint refuses the request itself, in its own words
         ├── UpstreamModelMissing 404  the endpoint does not know the model
         │   └── UpstreamRouteMissing 404  nor the operation, as it seems
         ├── UpstreamRateLimited 429  with its Retry-After
@@ -82,8 +82,8 @@ class RouterError(Exception):
     the limit or budget that refused, for the log.
     """
 
-    status: ClassVar[int] = 500
-    type: ClassVar[str] = "server_error"
+    status: int = 500
+    type: str = "server_error"
     default_code: ClassVar[str | None] = None
 
     def __init__(
@@ -319,11 +319,18 @@ class UpstreamError(RouterError):
 
 
 class UpstreamRejected(UpstreamError):
-    """400: the endpoint refuses the request itself; no other endpoint is asked."""
+    """The endpoint refuses the request itself; no other endpoint is asked.
+
+    ``status`` and ``type`` may be set to the endpoint's own; a status is from 400 to 499.
+    """
 
     status = 400
     type = "invalid_request_error"
     elsewhere = False
+
+    def response_error(self) -> dict[str, str]:
+        """See ``RouterError.response_error``; the endpoint's code where it gave one."""
+        return {"code": self.code or "invalid_prompt", "message": self.message}
 
 
 class UpstreamModelMissing(UpstreamError):

@@ -17,7 +17,7 @@ from math import ceil
 from typing import Any, Final, Protocol
 
 from router.balance.budget import Budget
-from router.balance.capability import Abilities, needs
+from router.balance.capability import Abilities, length_param, needs
 from router.balance.lessons import lesson
 from router.endpoints.loads import Loads
 from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Plan
@@ -253,6 +253,8 @@ class Failover:
     def _learn(self, reservation: Reservation, exchange: Exchange, error: UpstreamRejected) -> bool:
         """A refusal is an answer; it may say what the model cannot do at this endpoint."""
         self._selector.refused(reservation)
+        if error.code == LACKS_CONTEXT and error.param is None:
+            error.param = length_param(exchange.body)
         taught = _taught(exchange, error)
         if taught is None:
             return False
@@ -295,7 +297,7 @@ def _was_sent(error: UpstreamError) -> bool:
 def _falls_back(exchange: Exchange, error: RouterError) -> bool:
     """Whether another model may do better: it is not the request that is at fault."""
     if isinstance(error, UpstreamRejected):
-        return _taught(exchange, error) is not None
+        return error.code == LACKS_CONTEXT or _taught(exchange, error) is not None
     if isinstance(error, UpstreamError | Overloaded | ModelNotFound | NotSupported):
         return True
     return isinstance(error, InvalidRequest) and error.code in (LACKS_FEATURE, LACKS_CONTEXT)

@@ -21,6 +21,7 @@ __all__ = [
     "Feature",
     "Unmet",
     "configured",
+    "length_param",
     "missing_features",
     "needs",
     "stream_usage",
@@ -133,9 +134,14 @@ def too_long(body: Mapping[str, Any], model: str, tokens: int, context: int) -> 
         f"The request has about {tokens} tokens; the largest context for '{model[:_SHOWN]}' is "
         f"{context}."
     )
+    return Unmet(message, length_param(body))
+
+
+def length_param(body: Mapping[str, Any]) -> str:
+    """The field to name where a request is too long."""
     if _is_chat(body):
-        return Unmet(message, "messages")
-    return Unmet(message, "prompt" if isinstance(body.get("prompt"), str | list) else "input")
+        return "messages"
+    return "prompt" if isinstance(body.get("prompt"), str | list) else "input"
 
 
 def _stated(capabilities: Mapping[str, Capabilities], model: str, field: str) -> Any:

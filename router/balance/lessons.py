@@ -12,53 +12,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from router.balance.capability import Abilities, Feature
+from router.wire.overflow import stated_context, without_quotations
 
 __all__ = ["lesson"]
 
-_MAX_MESSAGE: Final = 1000
-_LEAST_CONTEXT: Final = 512
-_MOST_CONTEXT: Final = 10**8
-
 _OF_THE_MOMENT: Final = frozenset({"rate_limit_exceeded", "insufficient_quota", "tool_use_failed"})
 """Codes of refusals that say nothing of the model."""
-
-_QUOTED: Final = re.compile(r"""(?<!\w)(?:'[^']*'|"[^"]*"|`[^`]*`)(?!\w)""")
-
-_THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 
 def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
-
-_N: Final = r"(\d{1,15})"
-
-_CONTEXT: Final = _any_of(
-    # vLLM, OpenAI, DeepSeek, OpenRouter, SGLang, xAI
-    rf"maximum (?:context|model|prompt) length (?:of |is )?\(?{_N}",
-    # llama.cpp, ds4
-    rf"(?:available|configured) context size (?:is )?\(?{_N}",
-    # Together, SGLang
-    rf"model's context length \(?{_N}",
-    # LM Studio
-    rf"context length (?:of|is) only {_N}",
-    rf"n_keep: \d+ ?>= n_ctx: {_N}",
-    # Mistral
-    rf"too large for model with {_N} maximum context length",
-    # Text Generation Inference
-    rf"inputs`? tokens \+ `?max_new_tokens`? must be <= {_N}",
-    rf"inputs`? must have less than {_N} tokens",
-    # Anthropic
-    rf"prompt is too long: \d+ tokens > {_N} maximum",
-    # Gemini
-    rf"maximum number of tokens allowed \(?{_N}",
-    # OpenAI, Copilot, Poolside, Kimi, DashScope
-    rf"input tokens exceed the configured limit of {_N} tokens",
-    rf"prompt token count of \d+ exceeds the limit of {_N}",
-    rf"maximum allowed (?:input )?length (?:of )?\(?{_N}",
-    rf"exceeded model token limit: {_N}",
-    rf"range of input length should be \[\d+, ?{_N}\]",
-)
 
 _SAID: Final[Mapping[Feature, re.Pattern[str]]] = {
     Feature.TOOLS: _any_of(
@@ -172,26 +136,14 @@ def lesson(code: str | None, param: str | None, message: str) -> Abilities | Non
     """
     if code in _OF_THE_MOMENT:
         return None
-    text = _QUOTED.sub(_without_clients_words, message[:_MAX_MESSAGE].strip())
-    context = _context(text)
+    text = without_quotations(message)
+    context = stated_context(text)
     if context is not None:
         return Abilities(context=context)
     lacking = _lacking(text)
     if lacking is None or not _PARAMS[lacking].fullmatch(param or ""):
         return None
     return Abilities(lacks=lacking)
-
-
-def _without_clients_words(quoted: re.Match[str]) -> str:
-    return "''" if quoted[0].count(" ") > 1 else quoted[0]
-
-
-def _context(text: str) -> int | None:
-    found = _CONTEXT.search(_THOUSANDS.sub("", text))
-    if found is None:
-        return None
-    tokens = int(next(number for number in found.groups() if number is not None))
-    return tokens if _LEAST_CONTEXT <= tokens <= _MOST_CONTEXT else None
 
 
 def _lacking(text: str) -> Feature | None:

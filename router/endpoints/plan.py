@@ -13,11 +13,12 @@ from router.endpoints.target import Target
 from router.errors import InvalidRequest, no_access
 from router.translate.native import unseal
 from router.translate.usage import estimate_tokens, longest_prompt_chars
+from router.wire.overflow import CONTEXT_EXCEEDED
 
 __all__ = ["LACKS_CONTEXT", "LACKS_FEATURE", "Plan", "able", "issuers", "reached"]
 
 LACKS_FEATURE: Final = "unsupported_feature"
-LACKS_CONTEXT: Final = "context_length_exceeded"
+LACKS_CONTEXT: Final = CONTEXT_EXCEEDED
 
 _SURE: Final = 0.8
 """What of an estimate of tokens is sure: text of more than five characters to a token is rare."""

@@ -62,7 +62,7 @@ class ChatPassthrough:
                     break
         except EventTooLarge as exc:
             self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
-        except UpstreamFailure as exc:
+        except UpstreamError as exc:
             self.error = exc
         return frames
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.errors import UpstreamFailure
+from router.errors import UpstreamError, UpstreamFailure
 from router.translate import usage as tokens
 from router.translate.machine import ResponseMachine
 from router.translate.reader import arguments_text, check_reported, load_object
@@ -34,7 +34,7 @@ class ChatReader(ResponseMachine):
                         break
             except EventTooLarge as exc:
                 self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
-            except UpstreamFailure as exc:
+            except UpstreamError as exc:
                 self.error = exc
         return self.take()
 

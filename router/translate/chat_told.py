@@ -17,14 +17,12 @@ from router.errors import (
     RouterError,
     UpstreamError,
     UpstreamFailure,
-    UpstreamRateLimited,
-    UpstreamRejected,
 )
 from router.translate.chat_reader import logprob_entries
 from router.translate.chat_stream import CALLS, ChatStream, finish_reason
-from router.translate.native import ENDPOINT_ERRORS
+from router.translate.native import failure_of
 from router.translate.pieces import with_logprobs
-from router.translate.reader import Reader, upstream_message
+from router.translate.reader import Reader
 from router.translate.replay_chat import completion
 from router.wire.frame import Frame
 from router.wire.input_items import is_sound
@@ -127,7 +125,7 @@ class ChatTold:
         assert final is not None
         self.usage = self._inner.usage
         if final["status"] == "failed":
-            raise _failure(final.get("error"))
+            raise failure_of(final.get("error"))
         if not all(map(is_sound, final["output"])):
             raise _malformed()
         try:
@@ -181,7 +179,7 @@ class ChatTold:
         elif kind in ("response.completed", "response.incomplete"):
             self._end(frame.json()["response"])
         elif kind == "response.failed":
-            raise _failure(frame.json()["response"].get("error"))
+            raise failure_of(frame.json()["response"].get("error"))
 
     def _open(self, response: dict[str, Any]) -> None:
         if self._stream is None:
@@ -311,17 +309,6 @@ def _place(event: Mapping[str, Any]) -> int | str:
 def _name(response: Mapping[str, Any]) -> str:
     """The completion's id, made of the response's."""
     return "chatcmpl-" + str(response["id"]).removeprefix("resp_")
-
-
-def _failure(error: Any) -> UpstreamError:
-    """The error for an answer that failed: the endpoint's fault, or else the request's."""
-    message = upstream_message(error)
-    code = error.get("code") if isinstance(error, dict) else None
-    if code == "rate_limit_exceeded":
-        return UpstreamRateLimited.quoting(message)
-    if not isinstance(code, str) or code in ENDPOINT_ERRORS:
-        return UpstreamFailure.quoting(message)
-    return UpstreamRejected.quoting(message, code=code)
 
 
 def _malformed() -> UpstreamFailure:

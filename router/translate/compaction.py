@@ -11,7 +11,7 @@ from router.errors import UpstreamFailure
 from router.translate import usage as tokens
 from router.translate.draft import IdFactory
 from router.translate.native import NativeReader, blob_of, seal, unix_seconds
-from router.translate.reader import load_object, upstream_message
+from router.translate.reader import load_object, reported_failure
 
 __all__ = ["CompactionReader", "compacted"]
 
@@ -38,12 +38,9 @@ def compacted(
     theirs = load_object(body, "a compacted response")
     output = theirs.get("output")
     if not isinstance(output, list):
-        error = theirs.get("error")
-        raise UpstreamFailure.quoting(
-            upstream_message(error)
-            if error
-            else "The endpoint sent a compacted response without output."
-        )
+        if theirs.get("error"):
+            raise reported_failure(theirs)
+        raise UpstreamFailure("The endpoint sent a compacted response without output.")
     for item in output:
         if (blob := blob_of(item)) is not None:
             item["encrypted_content"] = seal(blob, account)

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import orjson
 
-from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamRateLimited
+from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamRejected
 from router.translate import usage as tokens
 from router.translate.draft import Draft, output_text
 from router.translate.partial import DELTAS, PartialOutput
-from router.translate.reader import load_object, not_a_stream, upstream_message
+from router.translate.reader import load_object, not_a_stream, reported_failure, upstream_message
 from router.translate.states import State
 from router.wire.echo import without_credentials
 from router.wire.frame import Frame
@@ -29,6 +29,7 @@ __all__ = [
     "ENDPOINT_ERRORS",
     "NativeReader",
     "blob_of",
+    "failure_of",
     "seal",
     "unix_seconds",
     "unseal",
@@ -161,9 +162,9 @@ class NativeReader:
         response = load_object(body, "a response")
         if not isinstance(response.get("output"), list):
             error = response.get("error")
-            raise UpstreamFailure.quoting(
-                upstream_message(error) if error else "The endpoint sent a response without output."
-            )
+            if error:
+                raise reported_failure(response)
+            raise UpstreamFailure("The endpoint sent a response without output.")
         status = response.get("status") or "completed"
         if status not in list(_TERMINAL.values()):
             raise UpstreamFailure("The endpoint sent a response that is not finished.")
@@ -323,7 +324,16 @@ class NativeReader:
         error = response.get("error")
         code = error.get("code") if isinstance(error, dict) else None
         if not isinstance(code, str) or code in ENDPOINT_ERRORS:
-            raise _error_of(error)
+            raise reported_failure(error)
+
+
+def failure_of(error: Any) -> UpstreamError:
+    """The error for a response that failed: the endpoint's fault, or else the request's."""
+    failure = reported_failure(error)
+    code = error.get("code") if isinstance(error, dict) else None
+    if type(failure) is UpstreamFailure and isinstance(code, str) and code not in ENDPOINT_ERRORS:
+        return UpstreamRejected.quoting(failure.message, code=code)
+    return failure
 
 
 def unix_seconds(value: Any) -> int | None:
@@ -337,21 +347,9 @@ def _kind_of(event: dict[str, Any]) -> str:
     """The event's type; raises UpstreamError for an error, and for what is no event."""
     kind = event.get("type")
     if kind == "error" or event.get("error"):
-        raise _stream_error(event)
+        raise reported_failure(event)
     if not isinstance(kind, str) or not kind or not kind.isprintable():
         raise UpstreamFailure("The endpoint sent a stream event without a type.")
     if (kind in _OPENING or kind in _TERMINAL) and not isinstance(event.get("response"), dict):
         raise UpstreamFailure(f"The endpoint sent '{kind}' without a response.")
     return kind
-
-
-def _stream_error(event: dict[str, Any]) -> UpstreamError:
-    return _error_of(event if isinstance(event.get("message"), str) else event.get("error"))
-
-
-def _error_of(error: Any) -> UpstreamError:
-    message = upstream_message(error)
-    code = error.get("code") if isinstance(error, dict) else None
-    if code == "rate_limit_exceeded":
-        return UpstreamRateLimited.quoting(message)
-    return UpstreamFailure.quoting(message)

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import orjson
 
-from router.errors import UpstreamFailure
+from router.errors import UpstreamError, UpstreamFailure
 from router.translate import usage as tokens
 from router.translate.chat_reader import logprob_entries, text_or_none
 from router.translate.machine import ResponseMachine
-from router.translate.reader import arguments_text, load_object, upstream_message
+from router.translate.reader import arguments_text, load_object, reported_failure
 from router.wire.frame import Frame
 from router.wire.ndjson import NDJSONDecoder
 from router.wire.sse import EventTooLarge
@@ -38,7 +38,7 @@ class OllamaReader(ResponseMachine):
                 self._lines(self._decoder.decode(data))
             except EventTooLarge as exc:
                 self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
-            except UpstreamFailure as exc:
+            except UpstreamError as exc:
                 self.error = exc
         return self.take()
 
@@ -47,7 +47,7 @@ class OllamaReader(ResponseMachine):
         if self.error is None and self.final is None:
             try:
                 self._lines(self._decoder.flush())
-            except UpstreamFailure as exc:
+            except UpstreamError as exc:
                 self.error = exc
         return super().finish()
 
@@ -69,7 +69,7 @@ class OllamaReader(ResponseMachine):
 
     def _line(self, line: dict[str, Any]) -> None:
         if line.get("error"):
-            raise UpstreamFailure.quoting(upstream_message(line["error"]))
+            raise reported_failure(line)
         message = line.get("message")
         if isinstance(message, dict):
             self._message(message, line.get("logprobs"))

@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from router.errors import UpstreamFailure, UpstreamRateLimited
 from router.translate.messages import reasoning_text
+from router.translate.native import failure_of
 from router.wire.frame import Frame
 from router.wire.ollama import line
 
@@ -86,7 +86,7 @@ class OllamaTeller:
         """See ``Teller.whole``."""
         response = orjson.loads(body)
         if response.get("status") == "failed":
-            raise _failure(response)
+            raise failure_of(response.get("error"))
         message = _message(response)
         entries = _logprobs(
             entry for part in _text_parts(response) for entry in part.get("logprobs") or ()
@@ -272,10 +272,3 @@ def _said_of(event: Mapping[str, Any]) -> str:
     error = response.get("error") if isinstance(response, dict) else event
     message = error.get("message") if isinstance(error, dict) else None
     return message if isinstance(message, str) and message else "The answer could not be finished."
-
-
-def _failure(response: Mapping[str, Any]) -> UpstreamFailure | UpstreamRateLimited:
-    message = _said_of({"response": response})
-    if (response.get("error") or {}).get("code") == "rate_limit_exceeded":
-        return UpstreamRateLimited.quoting(message)
-    return UpstreamFailure.quoting(message)

@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from router.errors import RouterError, UpstreamError, UpstreamFailure
+from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamRateLimited
 from router.wire.frame import Frame
+from router.wire.reported import rejection, reported
 
 __all__ = [
     "MAX_DEPTH",
@@ -21,6 +22,7 @@ __all__ = [
     "check_reported",
     "load_object",
     "not_a_stream",
+    "reported_failure",
     "upstream_message",
 ]
 
@@ -28,6 +30,7 @@ MAX_DEPTH: Final = 200
 """How deeply an endpoint's JSON may be nested: what is read must also be written (orjson: 254)."""
 
 _MAX_MESSAGE: Final = 2000
+_NO_WORDS: Final = "The endpoint reported an error."
 
 
 class Reader(Protocol):
@@ -114,12 +117,28 @@ def arguments_text(arguments: Any) -> str:
 
 
 def check_reported(body: dict[str, Any]) -> None:
-    """Raise UpstreamFailure when a chat completion, or a chunk of one, reports an error."""
-    error = body.get("error")
-    if error:
-        raise UpstreamFailure.quoting(upstream_message(error))
-    if body.get("object") == "error":  # older vLLM: the error is the chunk itself
-        raise UpstreamFailure.quoting(upstream_message(body))
+    """Raise the UpstreamError that an answer, or a chunk of one, reports, if it does."""
+    # Older vLLM and SGLang: the error is the chunk itself.
+    if body.get("error") or body.get("object") == "error":
+        raise reported_failure(body)
+
+
+def reported_failure(body: Any) -> UpstreamError:
+    """The error that an endpoint reports in an answer with status 200, or within a stream.
+
+    ``body`` is the decoded object, or the error in it. The request's own fault is told from the
+    endpoint's as for an HTTP error; see ``router.wire.reported``.
+    """
+    error = reported(body)
+    message = error.message or _NO_WORDS
+    rejected = rejection(error, message)
+    if rejected is not None:
+        return rejected
+    if error.status == 429:
+        return UpstreamRateLimited.quoting(message)
+    if error.status in (401, 403):
+        return UpstreamFailure("The endpoint refused the router's credentials.")
+    return UpstreamFailure.quoting(message)
 
 
 def not_a_stream() -> UpstreamFailure:
@@ -133,7 +152,7 @@ def upstream_message(error: Any) -> str:
         error = error.get("message")
     if isinstance(error, str) and error:
         return error[:_MAX_MESSAGE]
-    return "The endpoint reported an error."
+    return _NO_WORDS
 
 
 def _is_too_deep(data: bytes, value: Any) -> bool:

@@ -19,15 +19,14 @@ from router.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from router.wire.reported import rejection, reported
 
 __all__ = ["refusal"]
 
-_MAX_MESSAGE: Final = 2000
-_MAX_NAME: Final = 200
-_FAULT_OF_THE_REQUEST: Final = frozenset({400, 413, 415, 422})
 _SOMETIMES: Final = frozenset({404, 500, 501})
 """So llama.cpp and OpenRouter, too, say that a model lacks what a request needs."""
 
+_CREDENTIALS: Final = frozenset({401, 403, 407})
 _NOT_THERE: Final = frozenset({404, 405, 501})
 _UNABLE: Final = re.compile(
     r"does(?: not|n't) support (?:the )?(?:embed|rerank|rank|scor|completions api)"
@@ -45,21 +44,27 @@ _RETRY_AFTER: Final = re.compile(r"[0-9A-Za-z ,:.+]{1,40}")
 def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
     """The router's error for an endpoint's answer that is not 200.
 
-    A fault of the request is passed on with its message, code and param; what concerns the
-    router's own credentials or the endpoint's health is not the client's to see in detail.
+    A fault of the request (see ``router.wire.reported``) is passed on with its status, type, code,
+    param and message; what concerns the router's own credentials or the endpoint's health is not
+    the client's to see in detail.
     """
-    error = _error_object(body)
-    message = _message(error)
+    error = reported(_decoded(body), status)
+    message, code = error.message, error.code
     if status == 429:
         said = message or f"Endpoint '{endpoint}' limits its rate."
         return UpstreamRateLimited.quoting(said, headers=_retry_after(headers))
-    code, param = _name(error, "code"), _name(error, "param")
-    if status in _FAULT_OF_THE_REQUEST or (
-        status in _SOMETIMES and lesson(code, param, message) is not None
-    ):
-        said = message or f"Endpoint '{endpoint}' refused the request (HTTP {status})."
-        return UpstreamRejected.quoting(said, code=code, param=param)
-    if status in (401, 403) and not _UNABLE.search(message):
+    said = message or f"Endpoint '{endpoint}' refused the request (HTTP {status})."
+    rejected = rejection(error, said)
+    if rejected is not None:
+        return rejected
+    if status in _SOMETIMES and lesson(code, error.param, message) is not None:
+        return UpstreamRejected.quoting(said, code=code, param=error.param)
+    return _failure(endpoint, status, code, message)
+
+
+def _failure(endpoint: str, status: int, code: str | None, message: str) -> UpstreamError:
+    """The error for what is not the request's fault."""
+    if status in _CREDENTIALS and not _UNABLE.search(message):
         return UpstreamFailure(
             f"Endpoint '{endpoint}' refused the router's credentials (HTTP {status}); "
             "check its api_key in the configuration."
@@ -94,26 +99,8 @@ def _retry_after(headers: Mapping[str, str]) -> dict[str, str]:
     return {"Retry-After": after} if _RETRY_AFTER.fullmatch(after) else {}
 
 
-def _error_object(body: bytes) -> Any:
-    """What says why: OpenAI's ``error``, FastAPI's ``detail``, or an object that is the error."""
+def _decoded(body: bytes) -> Any:
     try:
-        value = orjson.loads(body)
+        return orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
-    if not isinstance(value, dict):
-        return None
-    return value.get("error") or value.get("detail") or value
-
-
-def _message(error: Any) -> str:
-    """The endpoint's own words: OpenAI's envelope, Ollama's string, FastAPI's list."""
-    if isinstance(error, dict):
-        error = error.get("message")
-    if isinstance(error, list):
-        error = orjson.dumps(error).decode()
-    return error[:_MAX_MESSAGE] if isinstance(error, str) else ""
-
-
-def _name(error: Any, key: str) -> str | None:
-    value = error.get(key) if isinstance(error, dict) else None
-    return value[:_MAX_NAME] if isinstance(value, str) else None

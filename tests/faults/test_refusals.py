@@ -57,12 +57,12 @@ async def test_a_fault_of_the_request_is_passed_on(dialect: Dialect, stream: boo
         Upstream(*[whole(body, status) for status in (400, 413, 422)]) as upstream,
         routing(endpoint(upstream, dialect)) as router,
     ):
-        for _ in range(3):
+        for status in (400, 413, 422):
             reply = await router.ask(stream=stream)
-            assert reply.status == 400
+            assert reply.status == status
             assert reply.error == {
                 "message": "'temperature' is too hot",
-                "type": "invalid_request_error",
+                "type": "invalid_request_error" if dialect == "ollama" else "whatever",
                 "param": None if dialect == "ollama" else "temperature",
                 "code": None if dialect == "ollama" else "too_hot",
             }

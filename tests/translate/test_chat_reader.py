@@ -271,7 +271,7 @@ ERRORS: dict[str, tuple[bytes, str]] = {
         sse({**chat_chunk(content="B"), "error": {"message": "on fire"}}),
         "on fire",
     ),
-    "an older vLLM": (sse({"object": "error", "message": "on fire", "code": 400}), "on fire"),
+    "an older vLLM": (sse({"object": "error", "message": "on fire", "code": 500}), "on fire"),
     "not JSON": (b"data: {oops\n\n", "not valid JSON"),
     "not an object": (b"data: [1]\n\n", "not a JSON object"),
     "not UTF-8": (b'data: {"a":"\xff"}\n\n', "not valid JSON"),

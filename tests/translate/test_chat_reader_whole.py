@@ -76,7 +76,7 @@ def test_a_whole_answer(case: str) -> None:
         (b'{"choices": {"0": 1}}', "without choices"),
         (b'{"choices": [{}]}', "without a message"),
         (b'{"error": {"message": "on fire"}}', "on fire"),
-        (b'{"object": "error", "message": "on fire", "code": 400}', "on fire"),
+        (b'{"object": "error", "message": "on fire", "code": 500}', "on fire"),
         (completion({"tool_calls": [{"function": {"arguments": "{}"}}]}), "without a name"),
         (completion({}, finish="error"), "finish reason is 'error'"),
         (b'{"choices":[{"message":{"content":' + b"[" * 300 + b"]" * 300 + b"}}]}", "too deeply"),

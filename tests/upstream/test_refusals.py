@@ -33,12 +33,12 @@ OPENAI = {"message": "no", "type": "t", "param": "input[0]", "code": "bad_thing"
         (307, UpstreamFailure, True, False),
         (400, UpstreamRejected, False, True),
         (401, UpstreamFailure, True, False),
-        (402, UpstreamFailure, True, False),
+        (402, UpstreamRejected, False, True),
         (403, UpstreamFailure, True, False),
         (404, UpstreamRouteMissing, True, True),
         (405, UpstreamRouteMissing, True, True),
         (408, UpstreamTimeout, True, False),
-        (409, UpstreamFailure, True, False),
+        (409, UpstreamRejected, False, True),
         (413, UpstreamRejected, False, True),
         (415, UpstreamRejected, False, True),
         (422, UpstreamRejected, False, True),
@@ -51,7 +51,7 @@ OPENAI = {"message": "no", "type": "t", "param": "input[0]", "code": "bad_thing"
     ],
 )
 def test_status(status: int, kind: type[UpstreamError], elsewhere: bool, repeats: bool) -> None:
-    error = refusal("box", status, {}, orjson.dumps({"error": OPENAI}))
+    error = refusal("box", status, {}, orjson.dumps({"error": {**OPENAI, "param": None}}))
     assert type(error) is kind
     assert error.elsewhere is elsewhere
     assert error.again is False, "an endpoint that answered is not asked again"
