@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
@@ -12,6 +13,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from cache.patience import Patience
 from cache.store import StoreError
 from cache.stores.scripts import Script
 
@@ -115,29 +117,70 @@ class RedisClient:
         except NoScriptError:
             raise
         except (RedisError, OSError, TimeoutError, ValueError) as exc:
-            raise StoreError(f"{self.name} does not answer as it should: {_kind(exc)}") from None
+            raise self.error(exc) from None
+
+    async def pipeline(
+        self, commands: Sequence[Sequence[Any]], timeout: float
+    ) -> list[Any | ResponseError]:
+        """The answers to commands that are sent together, in their order; an error that Redis
+        gives one of them stands in its place. ``timeout``: seconds for all of it, connecting
+        included. Raises StoreError where they are not answered: any of them may have been carried
+        out.
+        """
+        answers: list[Any | ResponseError] = []
+        connection = self._taken()
+        try:
+            async with Patience(timeout):
+                await self._connected(connection)
+                await connection.send_packed_command(connection.pack_commands(commands))
+                for _ in commands:
+                    try:
+                        answers.append(await connection.read_response())
+                    except ResponseError as exc:
+                        answers.append(exc)
+        except (RedisError, OSError, TimeoutError, ValueError) as exc:
+            raise self.error(exc) from None
+        finally:
+            if len(answers) < len(commands):
+                # What is still to come would be taken for the answer to something else.
+                await connection.disconnect(nowait=True)
+            await self._given_back(connection)
+        return answers
 
     async def _ask(self, *words: Any) -> Any:
-        if self._closed.is_set():
-            raise StoreError(f"{self.name}: it was closed")
-        if self._idle:
-            connection = self._idle.pop()
-        else:
-            connection = self._make()  # type: ignore[no-untyped-call]
-            self._connections.add(connection)
+        connection = self._taken()
         try:
-            if not await _usable(connection):
-                async with asyncio.timeout(self._connect_timeout):
-                    await connection.disconnect()
-                    await connection.connect()  # type: ignore[no-untyped-call]
-            async with asyncio.timeout(self._timeout):
+            await self._connected(connection)
+            async with Patience(self._timeout):
                 await connection.send_command(*words)
                 return await connection.read_response()
         finally:
             # One on which something went wrong, or was left unread, has ended itself.
-            self._idle.append(connection)
-            if self._closed.is_set():
-                await connection.disconnect(nowait=True)
+            await self._given_back(connection)
+
+    def _taken(self) -> AbstractConnection:
+        if self._closed.is_set():
+            raise StoreError(f"{self.name}: it was closed")
+        if self._idle:
+            return self._idle.pop()
+        connection: AbstractConnection = self._make()  # type: ignore[no-untyped-call]
+        self._connections.add(connection)
+        return connection
+
+    async def _connected(self, connection: AbstractConnection) -> None:
+        if not await _usable(connection):
+            async with Patience(self._connect_timeout):
+                await connection.disconnect()
+                await connection.connect()  # type: ignore[no-untyped-call]
+
+    async def _given_back(self, connection: AbstractConnection) -> None:
+        self._idle.append(connection)
+        if self._closed.is_set():
+            await connection.disconnect(nowait=True)
+
+    def error(self, exc: Exception) -> StoreError:
+        """What an exception of the Redis library is told as: without what it may quote."""
+        return StoreError(f"{self.name} does not answer as it should: {_kind(exc)}")
 
 
 async def _usable(connection: AbstractConnection) -> bool:

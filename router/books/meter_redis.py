@@ -63,9 +63,9 @@ class RedisMeter:
 
     While it is away requests pass uncounted (``fail_open``) or are refused (``fail_closed``), and
     so they do where ``spent``, the usage ledger, does not answer within ``ledger_timeout``. A call
-    has ``timeout``. What a router holds that was killed is given back after ``lease``. All are in
-    seconds. ``tags`` may be replaced at any time, by those of another configuration.
-
+    has ``timeout`` once it is sent. What a router holds that was killed is given back after
+    ``lease``. All are in seconds. ``tags`` may be replaced at any time, by those of another
+    configuration.
     """
 
     instant = False
@@ -78,7 +78,7 @@ class RedisMeter:
         tags: TagBudgets = NO_TAGS,
         on_down: OnDown = "fail_closed",
         prefix: str = "switchyard:limits",
-        timeout: float = 0.1,
+        timeout: float = 0.25,
         ledger_timeout: float = 2.0,
         lease: float = 60.0,
         clock: Callable[[], float] = time.time,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from cache.patience import Patience
 from router.accounts.budgets import Account
 from router.errors import LimitsUnavailable
 from router.telemetry.log import get_logger
@@ -40,7 +41,7 @@ Look = Callable[[Account], Awaitable[tuple[int, int]]]
 
 class Opening:
     """Asks ``look``, each question in a task of its own: whoever asks the same meanwhile waits
-    for the same answer, for ``timeout`` seconds at most.
+    for the same answer, for ``timeout`` seconds at most (``cache.patience``).
     """
 
     def __init__(self, look: Look, timeout: float, clock: Callable[[], float]) -> None:
@@ -83,7 +84,7 @@ class Opening:
     ) -> None:
         result = None
         try:
-            async with asyncio.timeout(self._timeout):
+            async with Patience(self._timeout):
                 result = await self._look(account)
         except Exception as error:  # whatever it is: those who wait need an answer
             if self._failed_at is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
+from router.accounts.budgets import Squeezed
 from router.accounts.key import Budget, Key, Limits
 from router.accounts.metering import Demand
 from router.accounts.row import NO_TOKENS, Tokens
+from router.books.meter import OnDown
 from router.books.meter_hold import RedisHold, Untold
 from router.books.meter_redis import RedisMeter
 from router.errors import LimitsUnavailable, QuotaExceeded
@@ -252,6 +255,59 @@ async def test_who_leaves_while_it_waits_holds_nothing(server: RedisServer) -> N
                 server.freeze(False)
             await until(lambda: not meter.untold)
             await stands_at(meter, 0, 0)
+
+
+@pytest.mark.parametrize("on_down", ["fail_open", "fail_closed"])
+async def test_a_busy_process_is_not_taken_for_a_dead_redis(
+    server: RedisServer, on_down: OnDown
+) -> None:
+    """Its event loop is held up for longer than the deadline, over and over."""
+    async with a_meter(server.url, timeout=0.05, on_down=on_down) as meter:
+        key = Key("alice", budgets=(Budget("total", "tokens", 500),))
+        await meter.standing(key)
+        holds = [asyncio.create_task(meter.hold(demand(10, key))) for _ in range(500)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+            time.sleep(0.2)  # noqa: ASYNC251 - this is what is tested
+        ends = await asyncio.gather(*holds, return_exceptions=True)
+        held = [end for end in ends if not isinstance(end, BaseException)]
+        assert len(held) == 50
+        assert {type(end) for end in ends if isinstance(end, BaseException)} == {Squeezed}
+        assert (meter.up, meter.uncounted, meter.untold) == (True, 0, 0)
+
+
+async def test_all_who_wait_are_told_when_it_hangs(server: RedisServer) -> None:
+    async with a_meter(server.url, timeout=0.15) as meter:
+        await stands(meter)
+        failures = meter._link.failures
+        try:
+            server.freeze(True)
+            ends = await asyncio.gather(
+                *[meter.hold(demand()) for _ in range(500)], return_exceptions=True
+            )
+        finally:
+            server.freeze(False)
+        assert {type(end) for end in ends} == {LimitsUnavailable}
+        assert not meter.up
+        # The first batch found out; what waited behind it was never sent.
+        assert meter._link.failures - failures < 100
+
+
+async def test_calls_that_wait_are_bounded(server: RedisServer) -> None:
+    async with a_meter(server.url, timeout=5.0) as meter:
+        await stands(meter)
+        server.freeze(True)
+        waiting = [asyncio.create_task(meter.hold(demand())) for _ in range(10_100)]
+        try:
+            await until(lambda: any(task.done() for task in waiting))
+            refused = [task for task in waiting if task.done()]
+            assert {type(task.exception()) for task in refused} == {LimitsUnavailable}
+            assert meter.up
+        finally:
+            server.freeze(False)
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
 
 
 async def test_one_that_answers_nonsense_is_away(server: RedisServer) -> None:
