@@ -150,7 +150,7 @@ def create_app(config: Settings) -> web.Application:
         app,
         front,
         _apis(parts, config),
-        Service(front, registry, metrics, database),
+        Service(front, registry, metrics, database, accounting.meter),
         metrics_need_key=config.metrics.require_key,
     )
 

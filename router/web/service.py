@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from aiohttp import web
 
+from router.accounts.metering import Meter
 from router.endpoints.registry import Registry
 from router.exchange import Exchange
 from router.state.database import Database
@@ -21,10 +22,16 @@ class Service:
     """Handlers for ``/health``, ``/ready`` and ``/metrics``."""
 
     def __init__(
-        self, front: Front, registry: Registry, metrics: Metrics, database: Database
+        self,
+        front: Front,
+        registry: Registry,
+        metrics: Metrics,
+        database: Database,
+        meter: Meter,
     ) -> None:
         self._front = front
         self._database = database
+        self._meter = meter
         self._registry = registry
         self._metrics = metrics
         metrics.fleet.watch_lanes(lambda: _lanes(registry))
@@ -38,7 +45,8 @@ class Service:
     async def ready(self, request: web.Request) -> web.StreamResponse:
         """GET /ready: 200 when some endpoint can serve, else 503 and why.
 
-        A database that is down is told and no reason for a 503: every router would have it.
+        A database or a store of the limits that is down is told and no reason for a 503: every
+        router would have it.
         """
         endpoints = {endpoint.name: endpoint.ready for endpoint in self._registry.endpoints}
         status = "ready"
@@ -46,7 +54,12 @@ class Service:
             status = "draining"
         elif not any(endpoints.values()):
             status = "no endpoint can serve"
-        body = {"status": status, "endpoints": endpoints, "state": self._database.up}
+        body = {
+            "status": status,
+            "endpoints": endpoints,
+            "state": self._database.up,
+            "limits": self._meter.up,
+        }
         return json_response(body, 200 if status == "ready" else 503)
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:

@@ -112,12 +112,14 @@ async def test_ready_follows_the_endpoints() -> None:
             "status": "no endpoint can serve",
             "endpoints": {"one": False},
             "state": True,
+            "limits": True,
         }
         async with listening(app, port):
             assert await ready(200) == {
                 "status": "ready",
                 "endpoints": {"one": True},
                 "state": True,
+                "limits": True,
             }
         await ready(503)
 

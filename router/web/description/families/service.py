@@ -11,7 +11,7 @@ from router.web.description.schema import boolean, constant, mapping, ref, strin
 __all__ = ["OPEN", "metrics"]
 
 _HTML: Final = "text/html"
-_READY: Final = {"status": "ready", "endpoints": {"gpu-1": True}, "state": True}
+_READY: Final = {"status": "ready", "endpoints": {"gpu-1": True}, "state": True, "limits": True}
 _NOT_READY: Final = {**_READY, "status": "no endpoint can serve", "endpoints": {"gpu-1": False}}
 _IF_NONE_MATCH: Final = header("If-None-Match", string(), "The `ETag` of what the client has.")
 _UNCHANGED: Final = {304: Answer(description="What the client has is still so.", content={})}
@@ -42,6 +42,10 @@ OPEN: Final = Family(
                 "status": string("`ready`, `draining`, or `no endpoint can serve`."),
                 "endpoints": mapping(boolean(), "Whether each can serve."),
                 "state": boolean("Whether the database answers, which is no reason for a 503."),
+                "limits": boolean(
+                    "Whether the store of limits and budgets (`accounts.limits.store`) answers, "
+                    "which is no reason for a 503."
+                ),
             }
         )
     },
