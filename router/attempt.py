@@ -121,7 +121,7 @@ class Attempt:
     def _prepared(self) -> Call:
         """The call for this endpoint. Where nothing may be left out, one that does is refused."""
         target = self.reservation.target
-        call = self._job.prepare(target.endpoint.adapter, target.model, self.draft)
+        call = self._job.prepare(target.endpoint.adapter, target.model, target.context, self.draft)
         if call.unsent and (names := self._exchange.form.names):
             call.unsent = tuple([names.get(name, name) for name in call.unsent])
         if call.unsent and self._job.strict:

@@ -33,12 +33,13 @@ _MAX_HELD: Final = 256
 class Job:
     """What an operation wants from whichever endpoint is chosen.
 
-    ``prepare`` makes the call for an adapter, a model and a draft; ``draft`` is the response under
+    ``prepare`` makes the call for an adapter, a model, its context in tokens (None: not known) and
+    a draft; ``draft`` is the response under
     construction, None for operations without one; ``fail`` ends a stream that no reader has begun.
     ``strict``: what an endpoint's dialect cannot carry is refused.
     """
 
-    prepare: Callable[[Adapter, str, Draft | None], Call]
+    prepare: Callable[[Adapter, str, int | None, Draft | None], Call]
     fail: Callable[[RouterError, Draft | None], list[Frame]]
     draft: Draft | None = None
     strict: bool = False

@@ -201,7 +201,7 @@ class Failover:
             return False
         if not (plan.left or learned):
             await self._selector.follow(plan)  # a reload may have put others in their place
-        if not plan.left and not (error.again and attempts == 1):
+        if not plan.left and not (attempts == 1 and (error.again or _fits_now(plan, error))):
             return False
         # A request that reached nobody has cost nobody anything.
         if _was_sent(error) and not self._budget.withdraw(time.monotonic()):
@@ -258,12 +258,15 @@ class Failover:
         taught = _taught(exchange, error)
         if taught is None:
             return False
-        reservation.target.learn(taught, time.monotonic())
+        target = reservation.target
+        context = target.context
+        target.learn(taught, time.monotonic())
+        reservation.plan.corrected = target.context != context
         self._registry.catalogue_changed()
         _log.info(
             "learned what a model cannot do",
-            endpoint=reservation.target.endpoint.name,
-            model=reservation.target.model,
+            endpoint=target.endpoint.name,
+            model=target.model,
             lacks=str(taught.lacks.name),
             context=taught.context,
         )
@@ -282,6 +285,15 @@ def _taught(exchange: Exchange, error: UpstreamRejected) -> Abilities | None:
     if taught is not None and taught.lacks and not needs(exchange.body, taught.lacks):
         return None
     return taught
+
+
+def _fits_now(plan: Plan, error: UpstreamError) -> bool:
+    """Whether a request that was too long is cut for the same endpoint the next time: its context
+    has only now become known, and the client wants the oldest turns left out.
+    """
+    if error.code != LACKS_CONTEXT or plan.body is None or plan.body.get("truncation") != "auto":
+        return False
+    return plan.corrected and plan.tried[-1].endpoint.settings.dialect != "responses"
 
 
 def _connected(error: UpstreamError) -> bool:

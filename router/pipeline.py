@@ -89,10 +89,11 @@ def _response_job(exchange: Exchange) -> Job:
     draft = exchange.draft or new_draft(exchange.body, muted=not exchange.stream)
     compact = exchange.operation is Operation.COMPACT
 
-    def prepare(adapter: Adapter, model: str, draft: Draft | None) -> Call:
+    def prepare(adapter: Adapter, model: str, context: int | None, draft: Draft | None) -> Call:
         assert draft is not None
-        make = adapter.compact if compact else adapter.respond
-        return make(exchange, model, draft)
+        if compact:
+            return adapter.compact(exchange, model, draft)
+        return adapter.respond(exchange, model, draft, context)
 
     return Job(prepare, _failed_response, draft)
 
@@ -106,8 +107,8 @@ def _failed_response(error: RouterError, draft: Draft | None) -> list[Frame]:
 def _direct_job(exchange: Exchange) -> Job:
     make = DIRECT[exchange.operation]
 
-    def prepare(adapter: Adapter, model: str, draft: Draft | None) -> Call:
-        return make(adapter, exchange, model)
+    def prepare(adapter: Adapter, model: str, context: int | None, draft: Draft | None) -> Call:
+        return make(adapter, exchange, model, context)
 
     return Job(prepare, lambda error, draft: [Frame("", orjson.dumps(error.envelope()))])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import orjson
@@ -48,6 +48,7 @@ async def list_models(adapter: Adapter, transport: Transport, timeout: float) ->
         answered = (status < 300 or 400 <= status < 500) and status not in _KEY_REFUSED
         if status == 200:
             models = _usable(adapter.models(orjson.loads(body)))
+            models = await _with_context(models, adapter, transport, timeout)
         elif status in _KEY_REFUSED:
             error = f"HTTP {status} for {adapter.models_path()}: it refuses the api_key"
         else:
@@ -59,6 +60,21 @@ async def list_models(adapter: Adapter, transport: Transport, timeout: float) ->
     except UpstreamError as exc:
         answered, error = False, exc.message
     return Listing(models, error, answered, time.monotonic() - began)
+
+
+async def _with_context(
+    models: tuple[Listed, ...], adapter: Adapter, transport: Transport, timeout: float
+) -> tuple[Listed, ...]:
+    """The models with the context that the endpoint tells beside its list, where it does."""
+    path = adapter.context_path()
+    if path is None:
+        return models
+    try:
+        status, body = await transport.get(path, timeout, unversioned=True)
+        context = adapter.context(orjson.loads(body)) if status == 200 else None
+    except (orjson.JSONDecodeError, UpstreamError):
+        return models  # it is not needed for anything else
+    return tuple([replace(model, context_length=context) for model in models])
 
 
 async def list_resident(adapter: Adapter, transport: Transport, timeout: float) -> list[str] | None:

@@ -31,7 +31,8 @@ class Plan:
     of who serves the model, ``key`` the caller's, where it has one. ``preferred`` are wanted first,
     with at most ``bound`` more load than the least loaded; ``prints`` are what the request is
     recognised by the next time. With ``probes`` it may try a half-open breaker, ``desperate`` it
-    goes to what is known to be sick where nothing else is left.
+    goes to what is known to be sick where nothing else is left. ``corrected``: the last refusal
+    told another context of its model than was known.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Plan:
         "body",
         "bound",
         "caller",
+        "corrected",
         "desperate",
         "group",
         "key",
@@ -69,6 +71,7 @@ class Plan:
         self.prints: Sequence[bytes] = ()
         self.probes = True
         self.desperate = True
+        self.corrected = False
 
     @property
     def left(self) -> Sequence[Target]:

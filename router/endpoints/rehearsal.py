@@ -105,5 +105,5 @@ def _among(plan: Plan, originals: dict[Target, Target]) -> Plan:
 def _call(exchange: Exchange, target: Target) -> Call:
     adapter = target.endpoint.adapter
     if (make := DIRECT.get(exchange.operation)) is not None:
-        return make(adapter, exchange, target.model)
-    return adapter.respond(exchange, target.model, new_draft(exchange.body))
+        return make(adapter, exchange, target.model, target.context)
+    return adapter.respond(exchange, target.model, new_draft(exchange.body), target.context)

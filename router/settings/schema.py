@@ -175,10 +175,11 @@ class EndpointSettings(Section):
 
     ``models`` are names or shell-style patterns; None means that the endpoint is asked.
     ``aliases`` map the name a client uses to the name the endpoint knows. ``max_in_flight``
-    counts requests per model. ``context_length`` is the context in tokens, input and output, that
-    ``truncation: auto`` cuts to; ``num_ctx``, for Ollama only, is the one that it is told to use,
-    and takes the place of ``context_length`` where that is left out. ``capabilities`` are by the
-    endpoint's own name for a model, or by pattern; of several that match, later ones win.
+    counts requests per model. ``context_length`` is the context of its models in tokens, input and
+    output, where ``capabilities`` say nothing of it; ``num_ctx``, for Ollama only, is the one that
+    it is told to use, and takes the place of ``context_length`` where that is left out.
+    ``capabilities`` are by the endpoint's own name for a model, or by pattern; of several that
+    match, later ones win.
     ``priority`` is its tier for the policy of that name: 1 is first. ``keep_alive`` is how long
     Ollama is told to keep models in memory. ``chat_completions``: ``native`` passes them on,
     ``translated`` makes requests of the endpoint's own API of them; ``auto`` translates for Ollama,

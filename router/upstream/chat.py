@@ -44,14 +44,15 @@ class ChatAdapter(OpenAIModels, PlainCalls):
     def __init__(self, endpoint: EndpointSettings) -> None:
         super().__init__()
         self._lacking = Lacking()
-        self._context = endpoint.context_length
         self._capabilities = endpoint.capabilities
         self._later_system = endpoint.system_messages
         self._without_usage = ModelSet()  # models that refuse it, oldest first
 
-    def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
+    def respond(
+        self, exchange: Exchange, model: str, draft: Draft, context: int | None = None
+    ) -> Call:
         """See ``Adapter.respond``."""
-        given, notes = within_context(exchange.body, self._context)
+        given, notes = within_context(exchange.body, context)
         body, unsent = chat_body(
             given,
             model=model,
@@ -66,7 +67,7 @@ class ChatAdapter(OpenAIModels, PlainCalls):
         notes = {**dropped_note(given), **notes}
         return Call(request, reader, notes, self._retry(model) if asks else None, unsent)
 
-    def chat(self, exchange: Exchange, model: str) -> Call:
+    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> Call:
         """See ``Adapter.chat``."""
         asks = exchange.stream and self._has_usage(model)
         call = chat_passthrough(

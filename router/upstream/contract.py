@@ -165,10 +165,13 @@ class Transport(Protocol):
         """
         ...
 
-    async def get(self, path: str, timeout: float) -> tuple[int, bytes]:
+    async def get(
+        self, path: str, timeout: float, *, unversioned: bool = False
+    ) -> tuple[int, bytes]:
         """Status and body of a GET that must be over in ``timeout`` seconds. Raises like ``send``.
 
-        ``path`` is relative to the endpoint's URL.
+        ``path`` is relative to the endpoint's URL, or with ``unversioned`` to that without its
+        ``/v1``.
         """
         ...
 
@@ -214,12 +217,18 @@ class Call:
 class Adapter(Protocol):
     """How one dialect is spoken. Pure but for its endpoint's settings."""
 
-    def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
-        """Translate a Responses request. Raises InvalidRequest for what cannot be expressed."""
+    def respond(
+        self, exchange: Exchange, model: str, draft: Draft, context: int | None = None
+    ) -> Call:
+        """Translate a Responses request. Raises InvalidRequest for what cannot be expressed.
+
+        ``context`` is that of the model here, in tokens, as far as is known: what
+        ``truncation: auto`` cuts to.
+        """
         ...
 
-    def chat(self, exchange: Exchange, model: str) -> Call:
-        """Pass a Chat Completions request on."""
+    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> Call:
+        """Pass a Chat Completions request on, or translate it like ``respond``."""
         ...
 
     def completions(self, exchange: Exchange, model: str) -> Call:
@@ -257,6 +266,17 @@ class Adapter(Protocol):
         """
         ...
 
+    def context_path(self) -> str | None:
+        """Where the endpoint tells the context of its model, if it was not in its list of models.
+
+        It is relative to the endpoint's URL without its ``/v1``.
+        """
+        ...
+
+    def context(self, properties: Any) -> int | None:
+        """The context in tokens that is told there; None where it is not."""
+        ...
+
     def loaded_path(self) -> str | None:
         """Where the endpoint tells what is in memory, if it is not in its list of models."""
         ...
@@ -278,11 +298,13 @@ class Adapter(Protocol):
         ...
 
 
-DIRECT: Final[Mapping[Operation, Callable[[Adapter, Exchange, str], Call]]] = {
-    Operation.CHAT: lambda adapter, exchange, model: adapter.chat(exchange, model),
-    Operation.COMPLETIONS: lambda adapter, exchange, model: adapter.completions(exchange, model),
-    Operation.EMBEDDINGS: lambda adapter, exchange, model: adapter.embed(exchange, model),
-    Operation.OLLAMA_EMBED: lambda adapter, exchange, model: adapter.embed(exchange, model),
-    Operation.RERANK: lambda adapter, exchange, model: adapter.rerank(exchange, model),
+DIRECT: Final[Mapping[Operation, Callable[[Adapter, Exchange, str, int | None], Call]]] = {
+    Operation.CHAT: lambda adapter, exchange, model, context: adapter.chat(
+        exchange, model, context
+    ),
+    Operation.COMPLETIONS: lambda adapter, exchange, model, _: adapter.completions(exchange, model),
+    Operation.EMBEDDINGS: lambda adapter, exchange, model, _: adapter.embed(exchange, model),
+    Operation.OLLAMA_EMBED: lambda adapter, exchange, model, _: adapter.embed(exchange, model),
+    Operation.RERANK: lambda adapter, exchange, model, _: adapter.rerank(exchange, model),
 }
 """Calls whose answer is no response that could be kept: there is no draft of one."""

@@ -83,18 +83,21 @@ class HttpTransport:
             raise
         return answer
 
-    async def get(self, path: str, timeout: float) -> tuple[int, bytes]:
+    async def get(
+        self, path: str, timeout: float, *, unversioned: bool = False
+    ) -> tuple[int, bytes]:
         """See ``Transport.get``."""
-        line = self._request_line("GET", self._dialer.path + path)
+        line = self._request_line("GET", self._base(unversioned) + path)
         return await self._within(timeout, f"{line}{self._fields}\r\n\r\n".encode(), b"")
 
     async def post(self, request: LoadRequest, timeout: float) -> tuple[int, bytes]:
         """See ``Transport.post``."""
-        base = self._dialer.path
-        if request.unversioned:
-            base = base.removesuffix(_VERSION)
+        base = self._base(request.unversioned)
         head = self._head_of("POST", base + request.path) + b"%d\r\n\r\n" % len(request.body)
         return await self._within(timeout, head, request.body)
+
+    def _base(self, unversioned: bool) -> str:
+        return self._dialer.path.removesuffix(_VERSION) if unversioned else self._dialer.path
 
     async def _within(self, timeout: float, head: bytes, body: bytes) -> tuple[int, bytes]:
         """Status and body of an answer that must be there in ``timeout`` seconds."""

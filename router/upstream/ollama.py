@@ -40,15 +40,16 @@ class OllamaAdapter(PlainCalls):
         self._lacking = Lacking()
         self._num_ctx = endpoint.num_ctx
         self._keep_alive = endpoint.keep_alive
-        self._context = endpoint.context_length or endpoint.num_ctx
         self._later_system = endpoint.system_messages
         self._passes_chat = endpoint.chat_completions == "native"
 
-    def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
+    def respond(
+        self, exchange: Exchange, model: str, draft: Draft, context: int | None = None
+    ) -> Call:
         """See ``Adapter.respond``."""
-        return self._call(exchange.body, exchange.stream, model, draft)
+        return self._call(exchange.body, exchange.stream, model, draft, context)
 
-    def chat(self, exchange: Exchange, model: str) -> Call:
+    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> Call:
         """See ``Adapter.chat``. Ollama serves Chat Completions itself, but has no fields there for
         the context, or for how long a model is kept: asked so, it would load the model anew.
         """
@@ -58,12 +59,14 @@ class OllamaAdapter(PlainCalls):
             )
 
         def respond(body: dict[str, Any], draft: Draft) -> Call:
-            return self._call(body, exchange.stream, model, draft)
+            return self._call(body, exchange.stream, model, draft, context)
 
         return as_chat(exchange, respond, reasoning=True)
 
-    def _call(self, body: dict[str, Any], stream: bool, model: str, draft: Draft) -> Call:
-        given, notes = within_context(body, self._context)
+    def _call(
+        self, body: dict[str, Any], stream: bool, model: str, draft: Draft, context: int | None
+    ) -> Call:
+        given, notes = within_context(body, context)
         sent, mode = ollama_body(
             given,
             model=model,
@@ -115,6 +118,14 @@ class OllamaAdapter(PlainCalls):
             Listed(name, True if isinstance(model.get("remote_host"), str) else None)
             for name, model in _named(listing)
         ]
+
+    def context_path(self) -> str | None:
+        """See ``Adapter.context_path``: there is no such place."""
+        return None
+
+    def context(self, properties: Any) -> int | None:
+        """See ``Adapter.context``."""
+        return None
 
     def loaded_path(self) -> str | None:
         """See ``Adapter.loaded_path``."""

@@ -33,7 +33,8 @@ _LM_STUDIO: Final[Mapping[str, str]] = {
 }
 _CONTEXT: Final = ("max_model_len", "loaded_context_length", "context_length", "context_window")
 """Where servers tell the context of a model as they run it: vLLM and SGLang; LM Studio; OpenRouter;
-Groq. What a model was trained with, or could have, is something else."""
+Groq. What a model was trained with, or could have, is something else. llama.cpp tells it in the
+model's ``meta`` as ``n_ctx``: the context of a slot, which is what a request gets."""
 
 
 def chat_passthrough(
@@ -66,12 +67,14 @@ class OpenAIModels:
     """The models of an endpoint in OpenAI's style: that part of ``Adapter``.
 
     Some servers tell more than OpenAI does: llama.cpp's router mode (``status``) and LM Studio's
-    own API (``state``) what is in memory, vLLM and SGLang (``max_model_len``) the context of the
-    models they run with. llama.cpp can be told to load a model, and answers before it has.
+    own API (``state``) what is in memory, vLLM and SGLang (``max_model_len``) and llama.cpp
+    (``meta.n_ctx``) the context of the models they run with. llama.cpp can be told to load a model,
+    and answers before it has.
     """
 
     def __init__(self) -> None:
         self._is_llamacpp = False
+        self._untold = False  # llama.cpp with one model, whose context is not in its list
 
     def models_path(self) -> str:
         """See ``Adapter.models_path``."""
@@ -86,7 +89,25 @@ class OpenAIModels:
         self._is_llamacpp = any(
             entry.get("owned_by") == "llamacpp" and _status(entry) for entry in entries
         )
-        return [_listed(entry) for entry in entries]
+        listed = [_listed(entry) for entry in entries]
+        self._untold = (
+            len(listed) == 1
+            and entries[0].get("owned_by") == "llamacpp"
+            and not self._is_llamacpp
+            and listed[0].context_length is None
+        )
+        return listed
+
+    def context_path(self) -> str | None:
+        """See ``Adapter.context_path``: llama.cpp before ``meta.n_ctx`` had it in ``/props``."""
+        return "/props" if self._untold else None
+
+    def context(self, properties: Any) -> int | None:
+        """See ``Adapter.context``."""
+        defaults = (
+            properties.get("default_generation_settings") if isinstance(properties, dict) else None
+        )
+        return _count(defaults.get("n_ctx")) if isinstance(defaults, dict) else None
 
     def loaded_path(self) -> str | None:
         """See ``Adapter.loaded_path``: whoever tells does so in the list of models."""
@@ -115,7 +136,10 @@ class OpenAIModels:
 
 
 def _listed(entry: dict[str, Any]) -> Listed:
-    context = next((n for key in _CONTEXT if (n := _count(entry.get(key)))), None)
+    meta = entry.get("meta")
+    stated = [entry.get(key) for key in _CONTEXT]
+    stated.append(meta.get("n_ctx") if isinstance(meta, dict) else None)
+    context = next((n for value in stated if (n := _count(value))), None)
     state = _status(entry) or _LM_STUDIO.get(_text(entry.get("state")))
     if state is not None:
         return Listed(entry["id"], state == "loaded", context, state == "loading")

@@ -60,8 +60,10 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
         self._has_chat = True
         self._without_chat = ModelSet()  # models that have Responses only
 
-    def respond(self, exchange: Exchange, model: str, draft: Draft) -> Call:
-        """See ``Adapter.respond``."""
+    def respond(
+        self, exchange: Exchange, model: str, draft: Draft, context: int | None = None
+    ) -> Call:
+        """See ``Adapter.respond``; ``truncation`` is the endpoint's own to heed."""
         given = exchange.body
         unsent: tuple[str, ...] = ()
         if exchange.operation in _FOREIGN:
@@ -101,7 +103,7 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
     def _redact(self, text: str) -> str:
         return redacted(self._endpoint, text)
 
-    def chat(self, exchange: Exchange, model: str) -> Call:
+    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> Call:
         """See ``Adapter.chat``: who serves Responses usually serves Chat Completions beside it.
 
         Where it turns out that the endpoint does not, or not of a model, that is remembered, and

@@ -157,7 +157,7 @@ class OllamaModels:
         expires, vram = told.get("expires_at"), told.get("size_vram")
         context = told.get("context_length")
         if type(context) is not int:
-            context = endpoint.abilities(own).context or 0
+            context = endpoint.target(own).context or 0
         forever = timestamp(self._since + _FOREVER * _BILLION)
         return {
             **tag,

@@ -31,7 +31,9 @@ class SimulatedTransport:
         """See ``Transport.send``."""
         raise NotImplementedError
 
-    async def get(self, path: str, timeout: float) -> tuple[int, bytes]:
+    async def get(
+        self, path: str, timeout: float, *, unversioned: bool = False
+    ) -> tuple[int, bytes]:
         """See ``Transport.get``."""
         await self._box.reach()
         if path == "/api/ps":

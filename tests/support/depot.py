@@ -44,7 +44,9 @@ class Idle:
     async def send(self, request: UpstreamRequest) -> Answer:
         raise AssertionError("nothing is to be sent")
 
-    async def get(self, path: str, timeout: float) -> tuple[int, bytes]:
+    async def get(
+        self, path: str, timeout: float, *, unversioned: bool = False
+    ) -> tuple[int, bytes]:
         raise AssertionError("nothing is to be asked")
 
     async def post(self, request: LoadRequest, timeout: float) -> tuple[int, bytes]:

@@ -30,11 +30,11 @@ def turn(number: int, chars: int = 400) -> list[dict[str, Any]]:
 TURNS = [*turn(1), *turn(2), *turn(3), {"role": "user", "content": "4?"}]
 
 
-def respond(dialect: Dialect, body: dict[str, Any], **settings: Any) -> Call:
-    endpoint = EndpointSettings(name="one", url="http://localhost/v1", dialect=dialect, **settings)
+def respond(dialect: Dialect, body: dict[str, Any], context: int | None = None) -> Call:
+    endpoint = EndpointSettings(name="one", url="http://localhost/v1", dialect=dialect)
     exchange = an_exchange()
     exchange.body = {"model": "m", "input": TURNS, **body}
-    return make_adapter(endpoint).respond(exchange, "m", make_draft())
+    return make_adapter(endpoint).respond(exchange, "m", make_draft(), context)
 
 
 def said(call: Call) -> list[str]:
@@ -47,27 +47,27 @@ ALL = ["1?", "1!", "2?", "2!", "3?", "3!", "4?"]
 
 @pytest.mark.parametrize("dialect", TRANSLATED)
 @pytest.mark.parametrize(
-    ("body", "settings", "kept"),
+    ("body", "context", "kept"),
     [
-        ({"truncation": "auto"}, {"context_length": 10_000}, 7),
-        ({"truncation": "auto"}, {"context_length": 700}, 5),
-        ({"truncation": "auto"}, {"context_length": 400}, 3),
-        ({"truncation": "auto"}, {"context_length": 10}, 1),
+        ({"truncation": "auto"}, 10_000, 7),
+        ({"truncation": "auto"}, 700, 5),
+        ({"truncation": "auto"}, 400, 3),
+        ({"truncation": "auto"}, 10, 1),
         # What the answer may take is kept free.
-        ({"truncation": "auto", "max_output_tokens": 9_500}, {"context_length": 10_000}, 5),
-        ({"truncation": "auto", "max_output_tokens": 10}, {"context_length": 700}, 7),
-        ({"truncation": "auto", "max_output_tokens": 50_000}, {"context_length": 700}, 5),
+        ({"truncation": "auto", "max_output_tokens": 9_500}, 10_000, 5),
+        ({"truncation": "auto", "max_output_tokens": 10}, 700, 7),
+        ({"truncation": "auto", "max_output_tokens": 50_000}, 700, 5),
         # Only who asks for it gets it, and only where the context is known.
-        ({"truncation": "auto"}, {}, 7),
-        ({"truncation": "disabled"}, {"context_length": 10}, 7),
-        ({"truncation": None}, {"context_length": 10}, 7),
-        ({}, {"context_length": 10}, 7),
+        ({"truncation": "auto"}, None, 7),
+        ({"truncation": "disabled"}, 10, 7),
+        ({"truncation": None}, 10, 7),
+        ({}, 10, 7),
     ],
 )
 def test_the_oldest_turns_go(
-    dialect: Dialect, body: dict[str, Any], settings: dict[str, Any], kept: int
+    dialect: Dialect, body: dict[str, Any], context: int | None, kept: int
 ) -> None:
-    call = respond(dialect, body, **settings)
+    call = respond(dialect, body, context)
     assert said(call) == ALL[7 - kept :]
     assert call.notes == ({HEADER: str(7 - kept)} if kept < 7 else {})
 
@@ -82,23 +82,14 @@ def test_the_oldest_turns_go(
 )
 def test_instructions_and_tools_count(dialect: Dialect, fixed: dict[str, Any]) -> None:
     body = {"truncation": "auto", **fixed}
-    assert HEADER not in respond(dialect, {"truncation": "auto"}, context_length=900).notes
-    call = respond(dialect, body, context_length=900)
+    assert HEADER not in respond(dialect, {"truncation": "auto"}, context=900).notes
+    call = respond(dialect, body, context=900)
     assert call.notes[HEADER] == "2"
-
-
-def test_ollamas_own_context() -> None:
-    body = {"truncation": "auto"}
-    assert said(respond("ollama", body, num_ctx=400)) == ["3?", "3!", "4?"]
-    # A smaller one, to leave room, or a larger one: what is said of it counts.
-    call = respond("ollama", body, num_ctx=10_000, context_length=400)
-    assert said(call) == ["3?", "3!", "4?"]
-    assert orjson.loads(call.request.body)["options"] == {"num_ctx": 10_000}
 
 
 @pytest.mark.parametrize("dialect", TRANSLATED)
 def test_a_single_text_is_not_cut(dialect: Dialect) -> None:
-    call = respond(dialect, {"input": "x" * 1000, "truncation": "auto"}, context_length=10)
+    call = respond(dialect, {"input": "x" * 1000, "truncation": "auto"}, context=10)
     assert said(call) == ["x" * 1000]
     assert call.notes == {}
 
@@ -109,7 +100,7 @@ def test_what_is_dropped_is_neither_counted_nor_reported(dialect: Dialect) -> No
     thought = {"type": "reasoning", "summary": [], "encrypted_content": "x"}
     first = turn(1)
     body = {"input": [first[0], thought, first[1], *turn(2)], "truncation": "auto"}
-    call = respond(dialect, body, context_length=300)
+    call = respond(dialect, body, context=300)
     assert call.notes == {HEADER: "3"}
     message = {"role": "assistant", "content": "Hi"}
     answers = {
@@ -123,7 +114,7 @@ def test_what_is_dropped_is_neither_counted_nor_reported(dialect: Dialect) -> No
 
 
 def test_a_native_endpoint_truncates_itself() -> None:
-    call = respond("responses", {"truncation": "auto"}, context_length=10)
+    call = respond("responses", {"truncation": "auto"}, context=10)
     sent = orjson.loads(call.request.body)
     assert (sent["truncation"], len(sent["input"])) == ("auto", 7)
     assert call.notes == {}

@@ -321,7 +321,9 @@ class Telling:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
-    async def get(self, path: str, timeout: float) -> tuple[int, bytes]:
+    async def get(
+        self, path: str, timeout: float, *, unversioned: bool = False
+    ) -> tuple[int, bytes]:
         """See ``Transport.get``."""
         return 200, self._body
 

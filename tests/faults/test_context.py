@@ -1,0 +1,128 @@
+"""One context of a model at an endpoint, wherever it is known from: what is cut to it, refused by
+it, and explained with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from router.settings.schema import Dialect
+from tests.support.pair import by
+from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.speech import SPEECH
+from tests.support.upstream import Script, Upstream, whole
+
+CONTEXT = 700
+TURNS = [
+    {"role": role, "content": f"{number} ".ljust(400, "x")}
+    for number in range(6)
+    for role in ("user", "assistant")
+]
+ADMIN = "sk-admin-0123456789"
+LISTED: dict[str, dict[str, Any]] = {
+    "vLLM": {"id": "m", "max_model_len": CONTEXT},
+    "llama.cpp": {"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx_train": 9999, "n_ctx": 700}},
+    "llama.cpp before": {"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx_train": 9999}},
+}
+TOO_LONG = whole(
+    orjson.dumps(
+        {"error": {"message": f"This model's maximum context length is {CONTEXT} tokens"}}
+    ),
+    400,
+)
+
+
+class Listing(Upstream):
+    """Lists a model with what is told of it, and tells of its context in ``/props``."""
+
+    def __init__(self, entry: dict[str, Any], default: Script) -> None:
+        super().__init__(default=default)
+        self._entry = entry
+
+    def _listing(self, path: str) -> bytes:
+        if path == "/props":
+            return orjson.dumps({"default_generation_settings": {"n_ctx": CONTEXT}})
+        return orjson.dumps({"data": [self._entry], "models": [{"name": "m"}]})
+
+
+SOURCES = ["context_length", "capabilities", "num_ctx", *LISTED, "learned"]
+
+
+@contextlib.asynccontextmanager
+async def known_from(source: str, dialect: Dialect) -> AsyncIterator[tuple[Router, Upstream]]:
+    """A router that knows the context of ``m`` from this source."""
+    fields: dict[str, Any] = {}
+    if source == "context_length":
+        fields["context_length"] = CONTEXT
+    elif source == "capabilities":
+        fields["capabilities"] = {"*": {"context_length": CONTEXT}}
+    elif source == "num_ctx":
+        fields["num_ctx"] = CONTEXT
+    entry = LISTED.get(source, {"id": "m"})
+    async with (
+        Listing(entry, whole(SPEECH[dialect].whole)) as upstream,
+        routing(endpoint(upstream, dialect, **fields), admin={"key": ADMIN}) as router,
+    ):
+        if source == "learned":
+            upstream.scripts.append(TOO_LONG)
+            assert (await router.ask(input=TURNS)).status == 400
+            upstream.requests.clear()
+        await eventually(lambda: router.target().context == CONTEXT)
+        yield router, upstream
+
+
+@pytest.mark.parametrize("source", SOURCES)
+async def test_cut_refused_and_explained_alike(source: str) -> None:
+    dialect: Dialect = "ollama" if source == "num_ctx" else "chat"
+    async with known_from(source, dialect) as (router, upstream):
+        reply = await router.ask(input=TURNS, truncation="auto")
+        assert by(reply) == "one"
+        dropped = int(reply.headers["X-Switchyard-Truncated"])
+        sent = upstream.requests[-1].json["messages"]
+        assert len(sent) == len(TURNS) - dropped
+        assert 0 < len(sent) <= 5
+        assert sent[-1]["content"] == TURNS[-1]["content"]
+
+        refused = await router.ask(input=TURNS)
+        assert (refused.status, refused.error["code"]) == (400, "context_length_exceeded")
+        assert str(CONTEXT) in refused.error["message"]
+        assert len(upstream.requests) == 1
+
+        async with router.http.post(
+            router.url + "/admin/explain",
+            json={"model": "m", "input": TURNS},
+            headers={"Authorization": f"Bearer {ADMIN}"},
+        ) as response:
+            explained = await response.text()
+        assert f"context of {CONTEXT} tokens" in explained
+
+
+async def test_what_is_learned_by_a_request_serves_the_same_request(dialect: Dialect) -> None:
+    """It is cut to the context that the refusal states, and sent once more."""
+    if dialect == "responses":
+        pytest.skip("it cuts by itself")
+    async with (
+        Upstream(TOO_LONG, default=whole(SPEECH[dialect].whole)) as upstream,
+        routing(endpoint(upstream, dialect)) as router,
+    ):
+        reply = await router.ask(input=TURNS, truncation="auto")
+        assert by(reply) == "one"
+        assert reply.headers["X-Switchyard-Attempts"] == "2"
+        first, second = (len(request.json["messages"]) for request in upstream.requests)
+        assert (first, second < first) == (len(TURNS), True)
+
+
+async def test_a_cut_request_that_is_still_too_long_is_not_sent_for_ever() -> None:
+    async with (
+        Upstream(default=TOO_LONG) as upstream,
+        routing(endpoint(upstream, "chat")) as router,
+    ):
+        for asked in (2, 3):
+            reply = await router.ask(input=TURNS, truncation="auto")
+            assert (reply.status, reply.error["code"]) == (400, "context_length_exceeded")
+            assert len(upstream.requests) == asked
