@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import uniform
 from typing import Final
 
@@ -38,7 +38,6 @@ _log = get_logger("router.runs")
 _RECOVERERS: Final = 8
 _MAX_OWNERS: Final = 256
 _TRIES: Final = 10
-_RETRY_AFTER: Final = "5"
 _STOPPED: Final = "The router that ran this response stopped before it was finished."
 _SHUT_DOWN: Final = "The router was shut down before this response was finished."
 _BROKE: Final = "The router could not finish this response; its log has more."
@@ -78,6 +77,7 @@ class Runs:
         self._served: dict[str, int] = {}
         self._queued = 0
         self._draining = False
+        self._drains, self._drained = 0, asyncio.Event()
         self._wake = asyncio.Event()
         self._loops = Tasks()
         self._work = Tasks()
@@ -100,6 +100,15 @@ class Runs:
     async def drain(self, timeout: float) -> None:
         """Begin nothing more; after ``timeout`` seconds give back or end what still runs."""
         self._draining = True
+        self._drains += 1
+        try:
+            await self._drain(timeout)
+        finally:
+            self._drains -= 1
+            if not self._drains:
+                self._drained.set()
+
+    async def _drain(self, timeout: float) -> None:
         await self._work.wait(timeout)
         left = {id: live.log.fence for id, live in self._live.items()}
         with self._ended_here(*left):
@@ -152,7 +161,7 @@ class Runs:
         if not at_once and self._queued >= self._max_queued:
             raise Overloaded(
                 "Too many background responses are queued; try again later.",
-                headers={"Retry-After": _RETRY_AFTER},
+                headers={"Retry-After": "5"},
             )
         if at_once and not self._presence.alive:
             raise StateUnavailable("The router has lost touch with its database; try again.")
@@ -198,16 +207,27 @@ class Runs:
         after: int,
         sink: Sink,
         headers: Mapping[str, str] | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         """Stream the events of the owner's run after number ``after``, to its end.
 
-        The sink is opened here, with ``headers``, and ended. Raises NotFound and StateUnavailable
-        before it is opened; ClientGone, or StateUnavailable, afterwards. The run goes on.
+        The sink is opened here, with ``headers``, and ended: with a comment on how to resume when
+        this is cancelled while ``stopping()``, or the database stays away in mid-stream. Raises
+        NotFound before it is opened, ClientGone afterwards, StateUnavailable at any time.
         """
         if await self._store.progress(owner, id) is None:
             raise NotFound.of("Response", id)
         sink.open(headers or {})
-        await Tail(self._store, self._log_of, owner, id, after, sink).send()
+        tail = Tail(self._store, self._log_of, owner, id, after, sink)
+        try:
+            await tail.send()
+        except asyncio.CancelledError:
+            if not stopping():
+                raise
+            await tail.stop(self._drained)
+        except StateUnavailable:
+            tail.leave_off("the database is unavailable")
+            raise
 
     # Runs of this process
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
@@ -11,7 +12,7 @@ from router.errors import StateUnavailable
 from router.exchange import Sink
 from router.runs.log import RunLog
 from router.state.runs import LogRow, RunStore
-from router.wire.frame import Frame
+from router.wire.frame import Comment, Frame
 
 __all__ = ["Tail"]
 
@@ -21,6 +22,8 @@ _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.25
 _PATIENCE_SECONDS: Final = 30.0
 _AGAIN_SECONDS: Final = 0.25
+_LAST_SECONDS: Final = 4.0
+"""What the end of a run may take when the router stops; less than it waits for its clients."""
 
 
 class Tail:
@@ -60,6 +63,40 @@ class Tail:
                 await self._follow(log)
             more = await self._look()
         self._sink.end()
+
+    async def stop(self, drained: asyncio.Event) -> None:
+        """End the stream because the router stops, once it has ``drained`` its runs.
+
+        That has ended the run, or left it to another router: then a comment says how to resume.
+        Raises ClientGone.
+        """
+        with contextlib.suppress(TimeoutError, StateUnavailable):
+            async with asyncio.timeout(_LAST_SECONDS):
+                await drained.wait()
+                if await self._reached_the_end():
+                    self._sink.end()
+                    return
+        self.leave_off("the router is shutting down")
+
+    def leave_off(self, why: str) -> None:
+        """End the stream before the run's end, with a comment on how to resume it.
+
+        It is no event, since its number would be one of the run's.
+        """
+        query = "stream=true" if self._after < 0 else f"stream=true&starting_after={self._after}"
+        where = f"GET /v1/responses/{self._id}?{query}"
+        self._sink.feed([Comment(f"{why}; resume with {where}")])
+        self._sink.end()
+
+    async def _reached_the_end(self) -> bool:
+        """Send what is logged; whether that was all there will be."""
+        progress = await self._store.progress(self._owner, self._id)
+        if progress is None:
+            return True  # deleted
+        state, last = progress
+        while self._after < last:
+            await self._feed(await self._store.events(self._id, self._after))
+        return state == "over"
 
     async def _follow(self, log: RunLog) -> None:
         """Until nothing more comes from this log."""

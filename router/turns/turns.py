@@ -7,7 +7,6 @@ here or in another router; this client then follows its log like any other.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 import orjson
@@ -148,18 +147,19 @@ class Turns:
     async def follow(self, exchange: Exchange, ident: str, after: int, sink: Sink) -> None:
         """Send a run's events past ``after``, those to come included."""
         try:
-            await self._runs.tail(exchange.caller, ident, after, sink, exchange.notes)
-        except asyncio.CancelledError:
-            if exchange.abort is None or not sink.opened:
-                raise
-            sink.end()  # the router stops, the run may go on elsewhere: the client can resume
+            await self._runs.tail(
+                exchange.caller,
+                ident,
+                after,
+                sink,
+                exchange.notes,
+                stopping=lambda: exchange.abort is not None,
+            )
         except StateUnavailable as error:
             if not sink.opened:
                 raise
-            # Not an event: its number would be one of the run's. The client can resume.
             exchange.outcome = Outcome.FAILED
             exchange.error_code = error.code
-            sink.end()
 
 
 def is_durable(body: dict[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any, Final
 
 from router.errors import RouterError
@@ -32,7 +33,7 @@ class Form:
     error: Callable[[RouterError], Mapping[str, Any]]
     failed: Callable[[RouterError], Frame]
     headers: Mapping[str, str] = field(default_factory=lambda: SSE_HEADERS)
-    encode: Callable[[Frame], bytes] = Frame.encode
+    encode: Callable[[Frame], bytes] = methodcaller("encode")
     silence: bytes = COMMENT
     names: Mapping[str, str] = field(default_factory=dict)
 

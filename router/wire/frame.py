@@ -8,7 +8,7 @@ import orjson
 
 from router.wire.sse import encode_event
 
-__all__ = ["Frame"]
+__all__ = ["Comment", "Frame"]
 
 
 class Frame:
@@ -47,3 +47,16 @@ class Frame:
 
     def __repr__(self) -> str:
         return f"Frame({self.type!r}, {len(self.data)} bytes)"
+
+
+class Comment(Frame):
+    """One line of ``text`` between the events, which no client takes for one of them."""
+
+    __slots__ = ()
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", text.encode())
+
+    def encode(self) -> bytes:
+        """See ``Frame.encode``."""
+        return b": %b\n\n" % self.data

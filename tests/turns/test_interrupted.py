@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from router.app import FRONT
@@ -17,8 +19,30 @@ from router.state.statement import Statement
 from tests.support.calling import answering, call, finished
 from tests.support.router import PATIENCE, endpoint, eventually, routing
 from tests.support.speech import SPEECH
-from tests.support.sse import check_responses_stream
-from tests.support.upstream import Upstream, silent, streamed
+from tests.support.sse import check_responses_stream, parse_events
+from tests.support.upstream import Upstream, Wire, silent, streamed
+
+SPEECH_OF_IT = SPEECH["chat"]
+PATIENT = {"first_byte": 60, "idle": 60, "total": 60}
+RUNS: list[dict[str, Any]] = [
+    {"background": True, "stream": True},
+    {"stream": True, "stream_options": {"durable": True}},
+]
+
+
+def resume_comment(why: str, ident: str, after: int | None = None) -> bytes:
+    """What a stream ends with whose run goes on."""
+    query = "stream=true" if after is None else f"stream=true&starting_after={after}"
+    return f": {why}; resume with GET /v1/responses/{ident}?{query}\n\n".encode()
+
+
+async def begun(response: aiohttp.ClientResponse, word: bytes) -> bytes:
+    """The beginning of a stream, up to this word."""
+    start = b""
+    async with asyncio.timeout(PATIENCE):
+        while word not in start:
+            start += await response.content.readany()
+    return start
 
 
 class Gate:
@@ -135,10 +159,108 @@ async def test_a_tail_that_breaks_off_can_be_resumed(monkeypatch: pytest.MonkeyP
             await eventually(lambda: upstream.requests)
             away = True
             query = {"stream": "true"}
-            begun = await call(router, "GET", f"/responses/{ident}", params=query)
-            assert (begun.status, begun.body) == (200, b"")
+            broken = await call(router, "GET", f"/responses/{ident}", params=query)
+            assert broken.status == 200
+            assert broken.events == []
+            assert broken.body.endswith(resume_comment("the database is unavailable", ident))
             away = False
             released.set()
             done = await finished(router, ident)
             whole = await call(router, "GET", f"/responses/{ident}", params=query)
             assert check_responses_stream(whole.events) == done
+
+
+@pytest.mark.parametrize("fields", RUNS, ids=["background", "durable"])
+async def test_a_drain_ends_the_stream_of_a_run_with_its_last_event(
+    database_url: str, fields: dict[str, Any]
+) -> None:
+    script = streamed(*SPEECH_OF_IT.pieces[:2], kind=SPEECH_OF_IT.kind, then=silent)
+    async with Upstream(script) as upstream:
+        one = endpoint(upstream, "chat", timeouts=PATIENT)
+        async with (
+            routing(one, state={"url": database_url}) as router,
+            router.request(**fields) as response,
+        ):
+            start = await begun(response, b"Hello")
+            await router.app[FRONT].drain(0)
+            events = parse_events(start + await response.read())
+            final = check_responses_stream(events)
+            assert (final["status"], final["error"]["code"]) == ("failed", "server_error")
+            kept = await call(router, "GET", f"/responses/{final['id']}")
+            assert kept.status == 503, "it is over before the router is"
+
+
+@pytest.mark.parametrize("fields", RUNS, ids=["background", "durable"])
+async def test_a_drain_says_how_to_resume_the_stream_of_a_run_that_is_queued_again(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    state = {"url": f"sqlite:///{tmp_path / 'state.db'}"}
+    answer = streamed(*SPEECH_OF_IT.pieces, kind=SPEECH_OF_IT.kind)
+    async with Upstream(silent, default=answer) as upstream:
+        one = endpoint(upstream, "chat", timeouts=PATIENT)
+        async with routing(one, state=state) as router, router.request(**fields) as response:
+            start = await begun(response, b"\n\nevent")  # the second event
+            await eventually(lambda: upstream.requests)
+            await router.app[FRONT].drain(0)
+            start += await response.read()
+            events = parse_events(start)
+            ident = events[0].response["id"]
+            last = events[-1].json["sequence_number"]
+            assert start.endswith(resume_comment("the router is shutting down", ident, last))
+        async with routing(one, state=state) as router:
+            query = {"stream": "true", "starting_after": str(last)}
+            rest = await call(router, "GET", f"/responses/{ident}", params=query)
+            final = check_responses_stream([*events, *rest.events])
+            assert (final["status"], final["output_text"]) == ("completed", SPEECH_OF_IT.text)
+
+
+async def test_a_drain_says_how_to_resume_the_stream_of_another_routers_run(
+    tmp_path: Path,
+) -> None:
+    state = {"url": f"sqlite:///{tmp_path / 'state.db'}"}
+    go_on = asyncio.Event()
+
+    async def rest(wire: Wire) -> None:
+        await go_on.wait()
+        for piece in SPEECH_OF_IT.pieces[2:]:
+            wire.piece(piece)
+        wire.end()
+
+    script = streamed(*SPEECH_OF_IT.pieces[:2], kind=SPEECH_OF_IT.kind, then=rest)
+    async with Upstream(script) as upstream:
+        one = endpoint(upstream, "chat", timeouts=PATIENT)
+        async with (
+            routing(one, state=state) as runs,
+            runs.request(stream=True, stream_options={"durable": True}) as response,
+            routing(one, state=state) as stops,
+        ):
+            start = await begun(response, b"Hello")
+            ident = start.partition(b'"id":"')[2].partition(b'"')[0].decode()
+            url = f"{stops.url}/v1/responses/{ident}?stream=true"
+            async with stops.http.get(url) as other:
+                seen = await begun(other, b"Hello")
+                await stops.app[FRONT].drain(0)
+                seen += await other.read()
+            last = parse_events(seen)[-1].json["sequence_number"]
+            assert seen.endswith(resume_comment("the router is shutting down", ident, last))
+            go_on.set()
+            await response.read()
+
+
+async def test_a_drain_does_not_wait_for_a_database_that_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tail, "_LAST_SECONDS", 0.05)
+    gate = Gate(monkeypatch, "SET state = 'over'")
+    script = streamed(*SPEECH_OF_IT.pieces[:2], kind=SPEECH_OF_IT.kind, then=silent)
+    async with Upstream(script) as upstream:
+        one = endpoint(upstream, "chat", timeouts=PATIENT)
+        async with routing(one) as router, router.request(**RUNS[1]) as response:
+            start = await begun(response, b"Hello")
+            draining = asyncio.ensure_future(router.app[FRONT].drain(0))
+            start += await response.read()
+            events = parse_events(start)
+            ident, last = events[0].response["id"], events[-1].json["sequence_number"]
+            assert start.endswith(resume_comment("the router is shutting down", ident, last))
+            gate.open.set()
+            await draining
