@@ -194,6 +194,7 @@ _OF_THE_REQUEST: Final = (
     "form",
     "headers",
     "id",
+    "images",
     "key",
     "method",
     "model",
@@ -253,7 +254,8 @@ class Exchange:
     ``waited`` are the seconds that it waited for slots, and for models to be loaded. ``form`` is
     that of its API's answers. ``limit`` is which limit or budget refused it. ``unsent`` are the
     fields of a foreign API's request that a Responses request cannot carry. ``partial`` says that
-    the endpoint which answers was not sent everything that was asked.
+    the endpoint which answers was not sent everything that was asked. ``images`` are those that
+    were fetched for endpoints that take no URLs: base64 by URL.
     """
 
     __slots__ = (*_OF_THE_REQUEST, *_OF_THE_ANSWER)
@@ -307,6 +309,7 @@ class Exchange:
         self.limit: str | None = None
         self.notes: dict[str, str] = {}
         self.unsent: tuple[str, ...] = ()
+        self.images: Mapping[str, str] = {}
 
     def derive(self, body: dict[str, Any], generation: Generation) -> Exchange:
         """Another exchange for the same request, with this body, that has not been answered yet.

@@ -38,6 +38,7 @@ from router.errors import (
     UpstreamUnavailable,
 )
 from router.exchange import Exchange, Operation
+from router.fetch.images import Images
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
@@ -82,11 +83,17 @@ class Failover:
     """Tries targets until one of them answers."""
 
     def __init__(
-        self, registry: Registry, selector: Selector, loads: Loads, metrics: Metrics
+        self,
+        registry: Registry,
+        selector: Selector,
+        loads: Loads,
+        images: Images,
+        metrics: Metrics,
     ) -> None:
         self._registry = registry
         self._selector = selector
         self._loads = loads
+        self._images = images
         self._metrics = metrics
         self._budget = Budget(0.0, 0.0)
         self._max_attempts = 1
@@ -145,7 +152,8 @@ class Failover:
         """Try the endpoints that serve this model."""
         plan = self._selector.plan(await self._registry.group(model, exchange.key), exchange)
         plan.desperate = desperate
-        failure: RouterError | None = None
+        # No slot is held meanwhile.
+        failure: RouterError | None = await self._fetch_images(plan, exchange)
         attempts = 0
         while True:
             reservation = await self._reserve(plan, failure)
@@ -173,6 +181,25 @@ class Failover:
             finally:
                 self._selector.release(reservation)
             work.rewind(model)
+
+    async def _fetch_images(self, plan: Plan, exchange: Exchange) -> InvalidRequest | None:
+        """Fetch the request's images where candidates need their data.
+
+        Where they cannot be had, only the candidates that take URLs are left, and the error is
+        returned; it is raised where there are none.
+        """
+        needing = [one for one in plan.targets if not one.endpoint.adapter.takes_urls(exchange)]
+        if not needing:
+            return None
+        try:
+            await self._images.fetch(exchange)
+        except InvalidRequest as error:
+            for target in needing:
+                plan.drop(target)
+            if not plan.targets:
+                raise
+            return error
+        return None
 
     async def _load(self, reservation: Reservation, exchange: Exchange) -> None:
         began = time.monotonic()

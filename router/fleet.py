@@ -12,6 +12,8 @@ from router.endpoints.registry import Connect, Prepared, Registry
 from router.endpoints.selector import Selector
 from router.endpoints.target import Slot
 from router.failover import Failover
+from router.fetch.guard import Guard
+from router.fetch.images import Images
 from router.hedging import Hedging
 from router.settings.schema import Settings
 from router.telemetry.metrics import Metrics
@@ -34,7 +36,8 @@ class Fleet:
             self.registry, settings.balance, self._slots_changed, time.monotonic
         )
         self.loads = Loads()
-        self.failover = Failover(self.registry, self.selector, self.loads, metrics)
+        self._images = Images(Guard(settings.fetch))
+        self.failover = Failover(self.registry, self.selector, self.loads, self._images, metrics)
         self.hedging = Hedging(self.selector, self.failover.judge, metrics)
         self._configure(settings)
         self._watched: dict[str, Endpoint] = {}
@@ -62,6 +65,7 @@ class Fleet:
 
     def _configure(self, settings: Settings) -> None:
         self.failover.configure(settings)
+        self._images.configure(settings)
         self.hedging.configure(settings.balance.hedge)
 
     def start(self) -> None:
@@ -72,6 +76,7 @@ class Fleet:
         """Ask nobody any more, and close every connection."""
         await self._prober.stop()
         await self.loads.close()
+        self._images.close()
         await self.registry.close()
 
     def _slots_changed(self, slot: Slot, in_flight: int) -> None:

@@ -115,6 +115,7 @@ def test_the_configuration_shown_is_valid() -> None:
 def test_the_settings_explained_exist() -> None:
     from router.settings.accounts import Accounts
     from router.settings.cache import Cache
+    from router.settings.fetch import Fetch
     from router.settings.schema import Admin, Balance, EndpointSettings, Server, State
 
     models: dict[str, type[BaseModel]] = {
@@ -124,6 +125,7 @@ def test_the_settings_explained_exist() -> None:
         "endpoints[]": EndpointSettings,
         "balance": Balance,
         "cache": Cache,
+        "fetch": Fetch,
         "state": State,
     }
     named = re.findall(r"^\| `([a-z\[\]]+)\.(\w+)`", _README, re.MULTILINE)

@@ -8,6 +8,7 @@
     ├── fallbacks   other models for a model that cannot be served
     ├── state       the database of stored responses, and background runs
     ├── cache       answers given again instead of asked for again
+    ├── fetch       what is fetched because a client says so
     ├── accounts    prices, the usage ledger, where limits are counted
     ├── logging     level and form of the log
     ├── metrics     who may read /metrics
@@ -37,6 +38,7 @@ from pydantic import (
 
 from router.settings.accounts import Accounts, ApiKey, unknown_endpoints
 from router.settings.cache import Cache
+from router.settings.fetch import Fetch
 from router.settings.section import Section
 from router.settings.tracing import Tracing
 from router.settings.values import (
@@ -333,6 +335,7 @@ class Settings(Section):
     balance: Balance = Balance()
     state: State = State()
     cache: Cache = Cache()
+    fetch: Fetch = Fetch()
     accounts: Accounts = Accounts()
     logging: Logging = Logging()
     metrics: Metrics = Metrics()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -11,7 +12,7 @@ import orjson
 from router.translate.chat_request import wants_logprobs
 from router.translate.forced import forced_format
 from router.translate.messages import to_messages
-from router.translate.parts import ollama_part
+from router.translate.parts import PartConverter, ollama_part
 from router.translate.system import SystemMessages
 from router.translate.tools import ToolPlan, plan_tools
 from router.translate.unsent import is_default, unsent_fields
@@ -83,16 +84,18 @@ def ollama_body(
     stream: bool,
     num_ctx: int | None,
     later_system: SystemMessages = "merge",
+    images: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], OllamaMode]:
     """The body for ``/api/chat``, and how to read the answer.
 
     ``body`` is validated and stays as it is (the result shares values with it), ``model`` is the
     endpoint's name for the model, ``num_ctx`` its configured context in tokens,
-    ``later_system`` as for ``to_messages``. Raises InvalidRequest for what Ollama cannot carry.
+    ``later_system`` as for ``to_messages``, ``images`` as for ``ollama_part``. Raises
+    InvalidRequest for what Ollama cannot carry.
     """
     out: dict[str, Any] = {
         "model": model,
-        "messages": _messages(body, later_system),
+        "messages": _messages(body, later_system, partial(ollama_part, images=images)),
         "stream": stream,
         # A prompt that does not fit is an error unless the client says otherwise, and an answer
         # that does not fit ends: by default Ollama drops the oldest messages in both cases and
@@ -160,8 +163,10 @@ def _think(model: str, effort: str) -> bool | str:
     return effort != "none"
 
 
-def _messages(body: Mapping[str, Any], later_system: SystemMessages) -> list[dict[str, Any]]:
-    messages = to_messages(body, convert=ollama_part, reasoning=True, later_system=later_system)
+def _messages(
+    body: Mapping[str, Any], later_system: SystemMessages, convert: PartConverter
+) -> list[dict[str, Any]]:
+    messages = to_messages(body, convert=convert, reasoning=True, later_system=later_system)
     names: dict[str, str] = {}
     out = []
     for message in messages:

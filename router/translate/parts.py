@@ -61,14 +61,22 @@ def chat_part(part: Mapping[str, Any], where: Where) -> dict[str, Any]:
     return {"type": "image_url", "image_url": image}
 
 
-def ollama_part(part: Mapping[str, Any], where: Where) -> dict[str, Any]:
-    """An image part as ``{"type": "image", "data": base64}``, a text file as a text part."""
+def ollama_part(
+    part: Mapping[str, Any], where: Where, images: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """An image part as ``{"type": "image", "data": base64}``, a text file as a text part.
+
+    ``images`` are those that have been fetched, in base64, by their URLs.
+    """
     kind = part["type"]
     if kind == "input_audio":
         raise refused("This model's endpoint takes no audio. Send text or images.", where)
     if kind == "input_file":
         return {"type": "text", "text": _file_text(part, where)}
-    header, comma, data = _image_url(part, where).partition(",")
+    url = _image_url(part, where)
+    if images and url in images:
+        return {"type": "image", "data": images[url]}
+    header, comma, data = url.partition(",")
     if not comma or not header.startswith("data:") or not header.endswith(";base64"):
         raise refused(
             "This model's endpoint fetches no images. Send the image itself, as a "

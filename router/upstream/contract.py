@@ -245,6 +245,12 @@ class Adapter(Protocol):
         """Have documents ranked; raises like ``embed``."""
         ...
 
+    def takes_urls(self, exchange: Exchange) -> bool:
+        """Whether it is sent the URLs of this request's images, not their data
+        (``Exchange.images``).
+        """
+        ...
+
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """The endpoint's own token counter, where the dialect has one."""
         ...

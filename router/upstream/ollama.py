@@ -47,7 +47,7 @@ class OllamaAdapter(PlainCalls):
         self, exchange: Exchange, model: str, draft: Draft, context: int | None = None
     ) -> Call:
         """See ``Adapter.respond``."""
-        return self._call(exchange.body, exchange.stream, model, draft, context)
+        return self._call(exchange.body, exchange, model, draft, context)
 
     def chat(self, exchange: Exchange, model: str, context: int | None = None) -> Call:
         """See ``Adapter.chat``. Ollama serves Chat Completions itself, but has no fields there for
@@ -59,13 +59,25 @@ class OllamaAdapter(PlainCalls):
             )
 
         def respond(body: dict[str, Any], draft: Draft) -> Call:
-            return self._call(body, exchange.stream, model, draft, context)
+            return self._call(body, exchange, model, draft, context)
 
         return as_chat(exchange, respond, reasoning=True)
 
+    def takes_urls(self, exchange: Exchange) -> bool:
+        """See ``Adapter.takes_urls``: Ollama fetches nothing. What is passed on to it as it came
+        is the client's to put right.
+        """
+        return exchange.operation is Operation.CHAT and self._passes_chat
+
     def _call(
-        self, body: dict[str, Any], stream: bool, model: str, draft: Draft, context: int | None
+        self,
+        body: dict[str, Any],
+        exchange: Exchange,
+        model: str,
+        draft: Draft,
+        context: int | None,
     ) -> Call:
+        stream = exchange.stream
         given, notes = within_context(body, context)
         sent, mode = ollama_body(
             given,
@@ -73,6 +85,7 @@ class OllamaAdapter(PlainCalls):
             stream=stream,
             num_ctx=self._num_ctx,
             later_system=self._later_system or "merge",
+            images=exchange.images,
         )
         if self._keep_alive is not None:
             sent["keep_alive"] = self._keep_alive

@@ -77,6 +77,10 @@ class PlainCalls:
     _lacking: Lacking
     _completions_path: ClassVar[str] = "/completions"
 
+    def takes_urls(self, exchange: Exchange) -> bool:
+        """See ``Adapter.takes_urls``."""
+        return True
+
     def completions(self, exchange: Exchange, model: str) -> Call:
         """See ``Adapter.completions``."""
         return self._complete(exchange, model)

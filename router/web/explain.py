@@ -12,6 +12,7 @@ from router.endpoints.explain import Explainer
 from router.exchange import Exchange, Operation
 from router.fleet import Fleet
 from router.settings.schema import Settings
+from router.translate.images import remote_images
 from router.web.asked import check_body, operation_of
 from router.web.body import read_body
 from router.web.front import Front, json_response
@@ -24,6 +25,7 @@ from router.wire.responses import parse_object
 
 __all__ = ["ExplainApi"]
 
+_FETCHED = "(base64 of the image)"
 _REFERENCES = ("previous_response_id", "conversation", "prompt")
 
 
@@ -52,8 +54,12 @@ class ExplainApi:
             notes += _unresolved(body)
             body = {**body, "input": _own_input(body)}
         settings = self._settings()
+        pretended = _pretended(exchange, operation, body)
+        if settings.fetch.images and (remote := remote_images(body)):
+            notes.append("Images are not fetched; an endpoint that takes no URLs may be left out.")
+            pretended.images = dict.fromkeys(remote, _FETCHED)
         explanation = await self._explainer.explain(
-            _pretended(exchange, operation, body),
+            pretended,
             by_either_name(settings.fallbacks).get(body["model"], ()),
             settings.balance.max_attempts,
             notes,

@@ -6,6 +6,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from router.settings.cache import Cache, EndpointEmbedder
+from router.settings.fetch import Fetch
 from router.settings.schema import ApiKey, EndpointSettings, Server, Settings
 from router.settings.values import repetitions
 
@@ -181,6 +182,25 @@ def test_system_messages_are_rearranged_for_chat_and_ollama() -> None:
         "system_messages"
     ]
     assert list(endpoint_faults(dialect="chat", system_messages="first")) == ["system_messages"]
+
+
+@pytest.mark.parametrize(
+    "host", ["Example.com", "*.example.com", "a-b.c:8080", "10.0.0.7", "[::1]", "[fd00::1]:80"]
+)
+def test_hosts_to_fetch_from(host: str) -> None:
+    assert Fetch(hosts=(host,)).hosts == (host.lower(),)
+
+
+@pytest.mark.parametrize("host", ["http://a", "a/b", "*", "a*.b", "*.*.b", "u@b", "a:b", "::1", ""])
+def test_hosts_that_are_none(host: str) -> None:
+    with pytest.raises(ValidationError):
+        Fetch(hosts=(host,))
+
+
+def test_a_list_of_hosts_is_not_empty() -> None:
+    assert Fetch().hosts is None
+    with pytest.raises(ValidationError):
+        Fetch(hosts=())
 
 
 def test_a_chat_cannot_be_translated_to_a_chat() -> None:

@@ -23,6 +23,9 @@ from router.errors import (
 )
 from router.exchange import Exchange
 from router.failover import Failover
+from router.fetch.guard import Guard
+from router.fetch.images import Images
+from router.settings.fetch import Fetch
 from router.settings.schema import Settings
 from router.telemetry.metrics import Metrics
 from tests.support.depot import Depot, asking, backend
@@ -122,7 +125,13 @@ class Scene:
         self.depot = Depot(*backends, **balance)
         self.metrics = Metrics("test")
         self.loads = Loading()
-        self.failover = Failover(self.depot.registry, self.depot.selector, self.loads, self.metrics)
+        self.failover = Failover(
+            self.depot.registry,
+            self.depot.selector,
+            self.loads,
+            Images(Guard(Fetch())),
+            self.metrics,
+        )
         sections = {"endpoints": backends, "balance": balance, "fallbacks": fallbacks or {}}
         self.failover.configure(Settings.model_validate(sections))
         self.exchange = asking()

@@ -1,0 +1,1 @@
+"""What the router fetches because a client says so: through one guard, with its limits."""
