@@ -203,6 +203,11 @@ class Journal:
             return False
         segment = self._current
         try:
+            if segment is not None and segment.deleted:
+                # What is in it is read through the open file; what comes needs one with a name.
+                self._complain("a file of the journal was deleted", file=segment.path.name)
+                self._seal(segment)
+                segment = None
             if segment is None:
                 segment = self._current = self._begun(self.directory)
             segment.write(line)

@@ -61,6 +61,11 @@ class Segment:
         os.ftruncate(self.fd, 0)
         self.size = self.taken = 0
 
+    @property
+    def deleted(self) -> bool:
+        """Whether it has lost its name: it ends with this process then. Raises OSError."""
+        return os.fstat(self.fd).st_nlink == 0
+
     def close(self) -> None:
         """Let go of it; whoever finds it may take it over."""
         os.close(self.fd)

@@ -16,11 +16,14 @@ class Unreachable(Exception):
     """The database did not answer, or is not in a state to.
 
     ``down`` is False where only this transaction suffered (a deadlock): try again at once.
+    ``locked``: another process is at work on the database, such as ``switchyard state vacuum``;
+    that is no outage, unless it takes longer than a write may wait.
     """
 
-    def __init__(self, reason: str, *, down: bool = True) -> None:
+    def __init__(self, reason: str, *, down: bool = True, locked: bool = False) -> None:
         super().__init__(reason)
         self.down = down
+        self.locked = locked
 
 
 class Fault(Exception):

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from router.errors import InternalError
 from router.state.database import StateError
+from router.state.files import DatabaseFiles
 from router.state.health import Fault, Unreachable, unavailable
 from router.state.migrate import migrate_sqlite
 from router.state.statement import Dialect, Statement, Step, Value
@@ -58,6 +59,10 @@ class SqliteDatabase(WrittenDatabase):
     One thread writes and two read, each with a connection of its own; a database in memory is
     one connection, and nobody else's. Reads are answered even while the file cannot be written.
     ``durable``: what was written survives a power cut, not just the end of the process.
+
+    A file that was deleted, moved or replaced counts as down until it is back: nothing is
+    acknowledged that only an open file without a name would have. No other file is opened in its
+    place; that takes a restart.
     """
 
     dialect: Dialect = "sqlite"
@@ -67,6 +72,7 @@ class SqliteDatabase(WrittenDatabase):
         self._path = path
         self._timeout = timeout
         self._durable = durable
+        self._files = DatabaseFiles(path)
 
     async def start(self) -> None:
         """See ``Database.start``."""
@@ -74,7 +80,7 @@ class SqliteDatabase(WrittenDatabase):
             raise StateError(f"SQLite {sqlite3.sqlite_version} is too old: at least 3.35 is needed")
         self._writing = Workers("state writer", 1, self._connect)
         try:
-            await self._writing.run(partial(_prepare, self._timeout), _START_SECONDS)
+            await self._writing.run(self._prepare, _START_SECONDS)
         except (sqlite3.Error, Unreachable, StateError) as exc:
             await self._writing.close(_CLOSE_SECONDS)
             raise StateError(f"The database {self._path} cannot be used: {exc}.") from None
@@ -110,19 +116,37 @@ class SqliteDatabase(WrittenDatabase):
         except Fault as exc:
             raise InternalError("The stored state cannot be read.") from exc
 
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        _prepare(self._timeout, connection)
+        if self._path != _MEMORY:
+            self._files.note()
+
     async def _commit(self, jobs: Sequence[Job]) -> list[bool]:
-        return await self._writing.run(partial(_commit, jobs), None)
+        return await self._writing.run(partial(_commit, jobs, self._files), None)
 
     async def _probe(self, down: bool) -> None:
         sql = PROBE_DOWN if down else PROBE_UP
-        await self._writing.run(partial(_execute, sql), None)
+        await self._writing.run(partial(_ask, sql, self._files), None)
 
     def _connect(self) -> sqlite3.Connection:
+        self._files.check()
+        connection = self._opened()
         try:
-            if self._path != _MEMORY:
+            self._files.check()  # it may have been replaced just before it was opened
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            if self._path != _MEMORY and not self._files.noted:
                 _create(self._path)
             connection = sqlite3.connect(
-                self._path, timeout=_BUSY_SECONDS, isolation_level=None, cached_statements=256
+                self._path,
+                timeout=min(_BUSY_SECONDS, self._timeout / 4),
+                isolation_level=None,
+                cached_statements=256,
             )
         except (sqlite3.Error, OSError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else str(exc)
@@ -170,14 +194,18 @@ def _fetch(
         raise _sorted(exc) from None
 
 
-def _execute(sql: str, connection: sqlite3.Connection) -> None:
+def _ask(sql: str, files: DatabaseFiles, connection: sqlite3.Connection) -> None:
+    files.check()
     try:
         connection.execute(sql).fetchall()
     except sqlite3.Error as exc:
         raise _sorted(exc) from None
 
 
-def _commit(jobs: Sequence[Job], connection: sqlite3.Connection) -> list[bool]:
+def _commit(
+    jobs: Sequence[Job], files: DatabaseFiles, connection: sqlite3.Connection
+) -> list[bool]:
+    files.check()
     try:
         connection.execute("BEGIN IMMEDIATE")
         if any(job.over for job in jobs):
@@ -191,6 +219,7 @@ def _commit(jobs: Sequence[Job], connection: sqlite3.Connection) -> list[bool]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise _sorted(exc) from None
+    files.check()  # only what is in the file that has the name was written
     return answers
 
 
@@ -257,6 +286,8 @@ def _sorted(exc: Exception) -> Exception:
         return exc
     if isinstance(exc, sqlite3.OperationalError):
         code = exc.sqlite_errorcode & 0xFF
+        if code == sqlite3.SQLITE_BUSY:
+            return Unreachable(str(exc), down=False, locked=True)
         if code in _TROUBLE:
             return Unreachable(str(exc))
     # SQLite names tables and columns, never a value.

@@ -103,6 +103,7 @@ class Writer:
         self._running: list[Job] = []
         self._wake = asyncio.Event()
         self._closing = False
+        self._locked = ""
         self._alarm: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._tasks.spawn(self._run(), "state writer")
@@ -184,6 +185,7 @@ class Writer:
             except Unreachable as exc:
                 if exc.down:
                     self._health.lost(str(exc))
+                self._locked = str(exc) if exc.locked else ""
                 groups.append(group)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, self._longest_pause)
@@ -195,6 +197,7 @@ class Writer:
                     groups += [group[half:], group[:half]]
             else:
                 pause = _FIRST_PAUSE
+                self._locked = ""
                 self._health.answered()
                 for job, answer in zip(group, answers, strict=True):
                     self._answer(job, answer)
@@ -225,6 +228,8 @@ class Writer:
     def _ring(self) -> None:
         """The first deadline has passed: end what is overdue, set the alarm for the next."""
         now = self._loop.time()
+        if self._locked:
+            self._health.lost(self._locked)
         for job in self._running:
             if job.deadline <= now:
                 self._fail(job, unavailable())

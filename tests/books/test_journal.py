@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import stat
 from pathlib import Path
 
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
 from router.books import journal as journal_module
 from router.books.journal import Journal
@@ -282,6 +284,24 @@ async def test_what_no_json_can_hold_is_counted(directory: Path) -> None:
     journal.append(row(model="\ud800"))
     journal.append(row(cost=2**70))
     assert (journal.waiting, journal.lost) == (0, {"unwritable": 2})
+    journal.close()
+
+
+async def test_a_deleted_file_is_followed_by_one_that_outlives_the_process(
+    directory: Path,
+) -> None:
+    with capture_logs() as log:
+        journal = Journal(directory)
+        rows = [row() for _ in range(3)]
+        journal.append(rows[0])
+        shutil.rmtree(directory)
+        journal.append(rows[1])
+        journal.append(rows[2])
+    assert [line["event"] for line in log] == ["a file of the journal was deleted"]
+    [name] = os.listdir(directory)
+    lines = (directory / name).read_bytes().splitlines()
+    assert [decoded(line)["id"] for line in lines] == [one.id for one in rows[1:]]
+    assert await drained(journal) == [one.id for one in rows]
     journal.close()
 
 
