@@ -104,7 +104,7 @@ class Attempt:
         ``Transport.send``, and InvalidRequest or NotSupported where the dialect cannot carry it.
         """
         target = self.reservation.target
-        call = self._prepared()
+        call = await self._exchange.compute(self._prepared)
         self._exchange.attempts += 1
         self.sent = time.monotonic()
         if (trace := self._exchange.trace) is not None:
@@ -148,7 +148,7 @@ class Attempt:
                     raise
                 self.error = error
             lessons += 1
-            call = self._prepared()
+            call = await self._exchange.compute(self._prepared)
 
     def _traced(self, request: UpstreamRequest) -> UpstreamRequest:
         """The request, which tells the endpoint of the trace it is part of."""

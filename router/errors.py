@@ -188,7 +188,7 @@ class Conflict(RouterError):
 
 
 class PayloadTooLarge(RouterError):
-    """413: the body exceeds ``server.max_body_mb``."""
+    """413: the body exceeds ``server.max_body_mb`` or ``server.max_body_values``."""
 
     status = 413
     type = "invalid_request_error"

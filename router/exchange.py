@@ -9,9 +9,12 @@ wakes up per event. A producer that finds ``paused`` set stops reading and await
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from router.accounts.key import Key
 from router.accounts.row import Spent
@@ -37,6 +40,12 @@ __all__ = [
     "Sink",
     "internal_error",
 ]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+# One thread: several would take turns with the event loop for the interpreter's lock.
+_LARGE_REQUESTS: Final = ThreadPoolExecutor(1, "large-requests")
 
 
 class Operation(Enum):
@@ -196,6 +205,7 @@ _OF_THE_REQUEST: Final = (
     "id",
     "images",
     "key",
+    "large",
     "method",
     "model",
     "operation",
@@ -255,7 +265,8 @@ class Exchange:
     that of its API's answers. ``limit`` is which limit or budget refused it. ``unsent`` are the
     fields of a foreign API's request that a Responses request cannot carry. ``partial`` says that
     the endpoint which answers was not sent everything that was asked. ``images`` are those that
-    were fetched for endpoints that take no URLs: base64 by URL.
+    were fetched for endpoints that take no URLs: base64 by URL. ``large``: what is done with all of
+    its body takes long (see ``compute``).
     """
 
     __slots__ = (*_OF_THE_REQUEST, *_OF_THE_ANSWER)
@@ -310,6 +321,16 @@ class Exchange:
         self.notes: dict[str, str] = {}
         self.unsent: tuple[str, ...] = ()
         self.images: Mapping[str, str] = {}
+        self.large = False
+
+    async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """What ``work`` returns, or raises; for a large request it is done by another thread, so
+        that the event loop can serve everybody else meanwhile.
+        """
+        if not self.large:
+            return work(*args, **kwargs)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(_LARGE_REQUESTS, partial(work, *args, **kwargs))
 
     def derive(self, body: dict[str, Any], generation: Generation) -> Exchange:
         """Another exchange for the same request, with this body, that has not been answered yet.

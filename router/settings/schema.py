@@ -105,6 +105,7 @@ class Server(Section):
     open_after: SecondsOrZero = 0.1
     keepalive_interval: Seconds = 15.0
     max_body_mb: Positive = 32.0
+    max_body_values: Count = 100_000
     drain_timeout: SecondsOrZero = 30.0
     unsupported: Literal["lenient", "strict"] = "lenient"
     allowed_hosts: tuple[HostPattern, ...] = ()

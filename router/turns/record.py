@@ -93,10 +93,7 @@ class TurnRecord(_Record):
     ) -> bool:
         """See ``Record.finish``."""
         self._begun = True
-        steps = self._turn_steps(response, hidden)
-        if self._store:
-            stored = self._stored(response, hidden, resumable=False)
-            steps = (*steps, *self._responses.added(stored))
+        steps = await self._exchange.compute(self._steps, response, hidden)
         if not steps:
             return True
         try:
@@ -112,6 +109,13 @@ class TurnRecord(_Record):
                 param="conversation",
             )
         return True
+
+    def _steps(self, response: dict[str, Any], hidden: Mapping[str, str]) -> tuple[Step, ...]:
+        steps = self._turn_steps(response, hidden)
+        if self._store:
+            stored = self._stored(response, hidden, resumable=False)
+            steps = (*steps, *self._responses.added(stored))
+        return steps
 
     async def _written(self, steps: Sequence[Step]) -> bool:
         """Commit them. A router that stops waits for it: the client is to hear how it ended."""
@@ -164,9 +168,12 @@ class RunRecord(_Record):
     async def _complete(
         self, response: dict[str, Any], hidden: Mapping[str, str], last: Frame | None
     ) -> None:
-        stored = self._stored(response, hidden, resumable=True)
-        steps = (*self._turn_steps(response, hidden), *self._responses.finished(stored))
+        steps = await self._exchange.compute(self._steps, response, hidden)
         await self._log.complete(steps, last)
+
+    def _steps(self, response: dict[str, Any], hidden: Mapping[str, str]) -> tuple[Step, ...]:
+        stored = self._stored(response, hidden, resumable=True)
+        return (*self._turn_steps(response, hidden), *self._responses.finished(stored))
 
     async def _complete_as_failed(self, response: dict[str, Any], error: RouterError) -> None:
         exchange = self._exchange

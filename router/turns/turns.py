@@ -26,6 +26,8 @@ from router.turns.resolve import Resolver, conversation_id, ids_of, refers, with
 __all__ = ["Turns", "is_durable"]
 
 _TURN_SECONDS: Final = 60.0
+_LONG_HISTORY: Final = 500
+"""Items; what is done with more takes long."""
 """So long a request waits for the turn before it in its conversation."""
 
 
@@ -63,7 +65,8 @@ class Turns:
             # Of a chain nothing is listed together; in a conversation no two ids are the same.
             own = await self._resolver.own(exchange, ids_of(history) if turn else ())
             if looks_up:
-                exchange.body = with_history(exchange.body, history, own)
+                exchange.large = exchange.large or len(history) > _LONG_HISTORY
+                exchange.body = await exchange.compute(with_history, exchange.body, history, own)
             if store or turn is not None:
                 exchange.record = TurnRecord(
                     self._database,

@@ -8,8 +8,14 @@ from typing import Final
 from aiohttp import HttpVersion11, hdrs, web
 
 from router.errors import InvalidRequest, PayloadTooLarge
+from router.wire.value_count import ValueCount
 
-__all__ = ["expect_later", "read_body"]
+__all__ = ["LARGE", "expect_later", "read_body"]
+
+LARGE: Final = 64 * 1024
+"""Bytes beyond which a body may take long: what is in it is counted, and not worked on by the
+event loop's own thread.
+"""
 
 _IDLE_SECONDS: Final = 30.0
 """A client that sends nothing for so long in the midst of its body is given up."""
@@ -23,23 +29,29 @@ async def expect_later(request: web.Request) -> None:
     """
 
 
-async def read_body(request: web.Request, limit: int) -> bytes:
-    """The whole body; ``limit`` is in bytes.
+async def read_body(request: web.Request, limit: int, values: int | None = None) -> bytes:
+    """The whole body; ``limit`` is in bytes, ``values`` how many JSON values may be in it.
 
-    Raises PayloadTooLarge past it, InvalidRequest for a body that is broken or does not arrive.
+    Raises PayloadTooLarge past either, InvalidRequest for a body that is broken or does not arrive.
     """
     # Read here and not by aiohttp, so that the limit holds in a foreign application too.
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
     await _let_it_come(request)
     pieces = []
-    size = 0
+    size = counted = 0
+    count = ValueCount()
     try:
         while piece := await _next_piece(request):
             pieces.append(piece)
             size += len(piece)
             if size > limit:
                 raise _too_large(limit)
+            if values is None or size <= LARGE:
+                continue
+            for each in pieces[counted:]:
+                await _counted(count, each, values)
+            counted = len(pieces)
     except TimeoutError:
         raise InvalidRequest(
             f"Invalid body: nothing of it arrived for {_IDLE_SECONDS:g} seconds, after "
@@ -54,6 +66,17 @@ async def read_body(request: web.Request, limit: int) -> bytes:
             "Invalid body: it is not what its Content-Encoding says.", code="invalid_body"
         ) from None
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def _counted(count: ValueCount, piece: bytes, values: int) -> None:
+    """Count on; raises PayloadTooLarge past ``values``. Others have their turn in between."""
+    for start in range(0, len(piece), LARGE):
+        if count.feed(piece[start : start + LARGE]) > values:
+            raise PayloadTooLarge(
+                f"The request body holds more than {values} JSON values (strings, objects and "
+                "arrays; ten numbers count as one), the limit of server.max_body_values."
+            )
+        await asyncio.sleep(0)
 
 
 async def _next_piece(request: web.Request) -> bytes:

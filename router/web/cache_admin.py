@@ -90,7 +90,7 @@ class CacheAdmin:
         The body is ``{"entry": KEY}``, or ``{"request": BODY, "caller": NAME}`` with the body of a
         ``POST /v1/responses``, or of another API whose fields it has (see ``operation_of``).
         """
-        body = parse_object(await read_body(request, self._front.max_body))
+        body = await self._front.read(request, exchange, parse_object)
         _only(body, "entry", "request", "caller")
         if "entry" in body:
             _only(body, "entry")

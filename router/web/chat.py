@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import web
 
 from router.exchange import Exchange
 from router.generations import proceed
-from router.web.body import read_body
 from router.web.front import Front
 from router.wire.chat import check_chat
 from router.wire.responses import parse_object
@@ -22,9 +23,14 @@ class ChatApi:
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /chat/completions. What a field means is for the endpoint to judge."""
-        body = parse_object(await read_body(request, self._front.max_body))
-        check_chat(body)
+        body = await self._front.read(request, exchange, _decoded)
         exchange.body = body
         exchange.model = body["model"]
         exchange.stream = bool(body.get("stream"))
         return await self._front.run(request, exchange, proceed)
+
+
+def _decoded(raw: bytes) -> dict[str, Any]:
+    body = parse_object(raw)
+    check_chat(body)
+    return body

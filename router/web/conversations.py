@@ -13,7 +13,6 @@ from router.errors import NotFound
 from router.exchange import Exchange
 from router.state.conversations import Conversation, Conversations
 from router.state.stored import ENCRYPTED
-from router.web.body import read_body
 from router.web.front import Front, Handler, json_response
 from router.wire.conversations import (
     conversation_object,
@@ -61,7 +60,7 @@ class ConversationsApi:
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /conversations; the body may be empty."""
-        metadata, given = parse_new(await self._body(request, may_be_empty=True))
+        metadata, given = parse_new(await self._body(request, exchange, may_be_empty=True))
         whole = await self._resolved(exchange, given)
         items, hidden = _stored(given, whole, frozenset())
         created = await self._store.create(
@@ -85,7 +84,7 @@ class ConversationsApi:
     async def update(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /conversations/{id}: other metadata."""
         ident = request.match_info["id"]
-        metadata = parse_metadata(await self._body(request))
+        metadata = parse_metadata(await self._body(request, exchange))
         updated = await self._store.update(exchange.caller, ident, metadata)
         if updated is None:
             raise _no_conversation(ident)
@@ -101,7 +100,7 @@ class ConversationsApi:
     async def add_items(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /conversations/{id}/items."""
         ident = request.match_info["id"]
-        given = parse_added(await self._body(request))
+        given = parse_added(await self._body(request, exchange))
         await self._existing(exchange, ident)
         whole = await self._resolved(exchange, given)
         items, hidden = _stored(given, whole, await self._taken(exchange, ident, whole))
@@ -134,9 +133,11 @@ class ConversationsApi:
             raise await self._no_item(exchange, ident, key)
         return json_response({"id": key, "object": "conversation.item.deleted", "deleted": True})
 
-    async def _body(self, request: web.Request, *, may_be_empty: bool = False) -> dict[str, Any]:
-        raw = await read_body(request, self._front.max_body)
-        return {} if may_be_empty and not raw else parse_object(raw)
+    async def _body(
+        self, request: web.Request, exchange: Exchange, *, may_be_empty: bool = False
+    ) -> dict[str, Any]:
+        decode = _object_or_nothing if may_be_empty else parse_object
+        return await self._front.read(request, exchange, decode)
 
     async def _existing(self, exchange: Exchange, ident: str) -> Conversation:
         conversation = await self._store.get(exchange.caller, ident)
@@ -221,3 +222,7 @@ def _shown(conversation: Conversation) -> dict[str, Any]:
 
 def _no_conversation(ident: str) -> NotFound:
     return NotFound.of("Conversation", ident)
+
+
+def _object_or_nothing(raw: bytes) -> dict[str, Any]:
+    return parse_object(raw) if raw else {}

@@ -14,7 +14,6 @@ from router.fleet import Fleet
 from router.settings.schema import Settings
 from router.translate.images import remote_images
 from router.web.asked import check_body, operation_of
-from router.web.body import read_body
 from router.web.front import Front, json_response
 from router.web.query import is_true
 from router.web.responses import check_durable
@@ -43,7 +42,7 @@ class ExplainApi:
         The body is that of ``POST /v1/responses``, or of another API whose fields it has (see
         ``operation_of``); what is wrong with it is told as it is there.
         """
-        body = parse_object(await read_body(request, self._front.max_body))
+        body = await self._front.read(request, exchange, parse_object)
         operation = operation_of(body)
         if operation is Operation.RESPONSES and is_true(request.query.get("stream")):
             body["stream"] = True

@@ -35,6 +35,7 @@ from router.settings.schema import Server
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 from router.translate.unsent import refuse_unsent
+from router.web.body import LARGE, read_body
 from router.web.browsers import BrowserRules
 from router.web.reply import CLIENT_CLOSED_REQUEST, HttpReply
 from router.wire.form import OPENAI, Form
@@ -69,6 +70,7 @@ class Front:
         self._keepalive = server.keepalive_interval
         self._strict = server.unsupported == "strict"
         self.max_body = int(server.max_body_mb * 1024 * 1024)
+        self._max_values = server.max_body_values
         self._tasks = Tasks()
         self._watch = Tasks()
         self._running: dict[asyncio.Task[None], tuple[Exchange, web.Request]] = {}
@@ -155,6 +157,17 @@ class Front:
             exchange.status = response.status
             self._end(exchange, Outcome.OK)
         return response
+
+    async def read(
+        self,
+        request: web.Request,
+        exchange: Exchange,
+        decode: Callable[[bytes], T],
+    ) -> T:
+        """The body of a request, decoded. Raises InvalidRequest, PayloadTooLarge."""
+        raw = await read_body(request, self.max_body, self._max_values)
+        exchange.large = len(raw) > LARGE
+        return await exchange.compute(decode, raw)
 
     async def run(
         self, request: web.Request, exchange: Exchange, answer: Proceed

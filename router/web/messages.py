@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
 from router.exchange import Exchange, Operation
 from router.translate.anthropic.request import Translated, count_request, messages_request
 from router.translate.anthropic.teller import CountTeller, MessagesTeller
 from router.upstream.contract import REASONING_DROPPED
-from router.web.body import read_body
 from router.web.front import Front, Handler
 from router.web.telling import told_by
 from router.wire.anthropic import REQUEST_ID, anthropic_form
@@ -40,18 +37,17 @@ class MessagesApi:
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /messages."""
-        made = messages_request(await self._body(request))
+        body = await self._front.read(request, exchange, parse_object)
+        made = await exchange.compute(messages_request, body)
         _take(exchange, made)
         teller = MessagesTeller(made.show, exchange.id)
         return await self._front.run(request, exchange, told_by(teller))
 
     async def count_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /messages/count_tokens."""
-        _take(exchange, count_request(await self._body(request)))
+        body = await self._front.read(request, exchange, parse_object)
+        _take(exchange, await exchange.compute(count_request, body))
         return await self._front.run(request, exchange, told_by(CountTeller()))
-
-    async def _body(self, request: web.Request) -> dict[str, Any]:
-        return parse_object(await read_body(request, self._front.max_body))
 
 
 def _take(exchange: Exchange, made: Translated) -> None:

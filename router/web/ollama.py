@@ -7,7 +7,7 @@ holds for those holds for it; its answer is told as Ollama would.
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -21,7 +21,6 @@ from router.translate.from_ollama import (
 )
 from router.translate.ollama_embed import EmbedTeller, embed_request, embeddings_request
 from router.translate.ollama_teller import OllamaTeller
-from router.web.body import read_body
 from router.web.front import Admit, Front, Handler
 from router.web.ollama_moves import OllamaMoves
 from router.web.telling import told_by
@@ -76,32 +75,31 @@ class OllamaApi:
 
     async def chat(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/chat. Without messages the model is loaded, or unloaded."""
-        body = await self._read(request)
+        body = await self._front.read(request, exchange, parse_object)
         if is_empty(body, "messages"):
             return await self._moves.move(request, exchange, body, chat=True)
         self._check_caller(exchange)
-        return await self._run(request, exchange, chat_request(body), chat=True)
+        asked = await exchange.compute(chat_request, body)
+        return await self._run(request, exchange, asked, chat=True)
 
     async def generate(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/generate. Without a prompt the model is loaded, or unloaded."""
-        body = await self._read(request)
+        body = await self._front.read(request, exchange, parse_object)
         if is_empty(body, "prompt"):
             return await self._moves.move(request, exchange, body, chat=False)
         self._check_caller(exchange)
-        return await self._run(request, exchange, generate_request(body), chat=False)
+        asked = await exchange.compute(generate_request, body)
+        return await self._run(request, exchange, asked, chat=False)
 
     async def embed(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/embed."""
-        asked = embed_request(await self._read(request))
+        asked = embed_request(await self._front.read(request, exchange, parse_object))
         return await self._embed(request, exchange, asked, one=False)
 
     async def embeddings(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/embeddings, the older one."""
-        asked = embeddings_request(await self._read(request))
+        asked = embeddings_request(await self._front.read(request, exchange, parse_object))
         return await self._embed(request, exchange, asked, one=True)
-
-    async def _read(self, request: web.Request) -> dict[str, Any]:
-        return parse_object(await read_body(request, self._front.max_body))
 
     def _check_caller(self, exchange: Exchange) -> None:
         if self._moves.only_moves(exchange):
@@ -113,7 +111,7 @@ class OllamaApi:
     async def _run(
         self, request: web.Request, exchange: Exchange, asked: Asked, *, chat: bool
     ) -> web.StreamResponse:
-        validate_create(asked.body)
+        await exchange.compute(validate_create, asked.body)
         _take(exchange, asked)
         exchange.stream = bool(asked.body.get("stream"))
         teller = OllamaTeller(asked.body["model"], _Clock(exchange), chat=chat)

@@ -33,7 +33,6 @@ from router.plugin import Proceed
 from router.telemetry.log import get_logger
 from router.translate.from_ollama import model_of, wants_stream
 from router.web.admin import AdminApi
-from router.web.body import read_body
 from router.web.front import Admit, Front, Handler
 from router.wire.checks import missing, string
 from router.wire.ollama import line
@@ -79,7 +78,7 @@ class OllamaManage:
 
     async def follow(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/pull, /api/push, /api/create: told as they go, unless ``stream`` is false."""
-        body = parse_object(await read_body(request, self._front.max_body))
+        body = await self._front.read(request, exchange, parse_object)
         model_of(body)
         exchange.stream = wants_stream(body)
         endpoints = self._aimed_at(exchange)
@@ -88,7 +87,7 @@ class OllamaManage:
 
     async def change(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/copy, DELETE /api/delete."""
-        body = parse_object(await read_body(request, self._front.max_body))
+        body = await self._front.read(request, exchange, parse_object)
         if request.method == "DELETE":
             model_of(body)
         else:

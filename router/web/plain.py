@@ -9,7 +9,6 @@ from aiohttp import web
 
 from router.exchange import Exchange, Operation
 from router.generations import proceed
-from router.web.body import read_body
 from router.web.front import Front, Handler
 from router.wire.plain import check_completions, check_embeddings, check_rerank
 from router.wire.responses import parse_object
@@ -53,8 +52,8 @@ class PlainApi:
     async def _answered(
         self, request: web.Request, exchange: Exchange, check: Callable[[dict[str, Any]], None]
     ) -> web.StreamResponse:
-        body = parse_object(await read_body(request, self._front.max_body))
-        check(body)
+        body = await self._front.read(request, exchange, parse_object)
+        await exchange.compute(check, body)
         exchange.body = body
         exchange.model = body["model"]
         exchange.stream = exchange.operation is Operation.COMPLETIONS and bool(body.get("stream"))

@@ -12,7 +12,6 @@ from router.drafts import new_id
 from router.errors import NotFound
 from router.exchange import Exchange
 from router.state.prompts import Prompt, Prompts
-from router.web.body import read_body
 from router.web.front import Front, Handler, json_response
 from router.wire.paging import listing, parse_page
 from router.wire.prompt_reference import version_number
@@ -49,7 +48,7 @@ class PromptsApi:
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /prompts."""
-        fields = parse_prompt(await self._body(request))
+        fields = parse_prompt(await self._body(request, exchange))
         prompt = await self._store.create(
             exchange.caller, new_id("pmpt_"), fields["name"], time.time(), orjson.dumps(fields)
         )
@@ -71,7 +70,7 @@ class PromptsApi:
     async def update(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """PUT /prompts/{id}: a new version with these fields changed; null removes one."""
         key = request.match_info["id"]
-        changes = parse_changes(await self._body(request))
+        changes = parse_changes(await self._body(request, exchange))
 
         def change(body: bytes) -> tuple[str, bytes]:
             fields = changed(orjson.loads(body), changes)
@@ -103,8 +102,8 @@ class PromptsApi:
             answer["last_id"] = str(versions[-1].version)
         return json_response(answer)
 
-    async def _body(self, request: web.Request) -> dict[str, Any]:
-        return parse_object(await read_body(request, self._front.max_body))
+    async def _body(self, request: web.Request, exchange: Exchange) -> dict[str, Any]:
+        return await self._front.read(request, exchange, parse_object)
 
     async def _existing(
         self, request: web.Request, exchange: Exchange, version: int | None = None

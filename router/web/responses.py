@@ -13,7 +13,6 @@ from router.exchange import Exchange
 from router.plugin import Proceed
 from router.state.prompts import Prompts
 from router.turns.turns import Turns, is_durable
-from router.web.body import read_body
 from router.web.front import Front
 from router.web.prompts import no_prompt
 from router.web.query import is_true
@@ -36,7 +35,7 @@ class ResponsesApi:
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses."""
-        body = parse_object(await read_body(request, self._front.max_body))
+        body = await self._front.read(request, exchange, parse_object)
         if is_true(request.query.get("stream")):
             body["stream"] = True
         body = await self._checked(exchange, body)
@@ -45,18 +44,18 @@ class ResponsesApi:
 
     async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/input_tokens."""
-        body = parse_object(await read_body(request, self._front.max_body))
+        body = await self._front.read(request, exchange, parse_object)
         body = await self._checked(exchange, {**body, "stream": False})
         return await self._run(request, exchange, body, self._turns.resolve)
 
     async def compact(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/compact."""
-        body = parse_compact(await read_body(request, self._front.max_body))
+        body = await self._front.read(request, exchange, parse_compact)
         return await self._run(request, exchange, {**body, "stream": False}, self._turns.resolve)
 
     async def _checked(self, exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
         """The body, its stored prompt applied; raises RouterError for what is wrong with it."""
-        validate_create(body)
+        await exchange.compute(validate_create, body)
         if body.get("prompt") is None:
             return body
         reference = prompt_reference(body["prompt"])
@@ -67,7 +66,7 @@ class ResponsesApi:
         body = apply_prompt(
             body, fields, reference.variables, ident=prompt.id, version=prompt.version
         )
-        validate_create(body)
+        await exchange.compute(validate_create, body)
         if not (body.get("input") or body.get("previous_response_id") or body.get("conversation")):
             raise missing("input")
         return body

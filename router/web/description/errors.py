@@ -35,7 +35,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     403: "Closed, as it is configured.",
     404: "There is no such object; or no endpoint serves the model, or none that the key may use.",
     409: "What others do stands against it.",
-    413: "The body is larger than `server.max_body_mb`.",
+    413: "The body exceeds `server.max_body_mb` or `server.max_body_values`.",
     429: "More than the key's limits or budgets allow, or than the endpoint's.",
     500: "A fault of the router's own; its log has more under the request id.",
     501: "Nobody here can do it.",
