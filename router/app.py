@@ -150,8 +150,8 @@ def create_app(config: Settings) -> web.Application:
         app,
         front,
         _apis(parts, config),
-        Service(front, registry, metrics, database, accounting.meter),
-        metrics_need_key=config.metrics.require_key,
+        Service(front, registry, metrics, database, accounting.meter, config.metrics.key),
+        metrics_opened_by=config.metrics.opened_by,
     )
 
     async def drain(app: web.Application) -> None:
@@ -202,7 +202,7 @@ def _apis(parts: _Parts, config: Settings) -> Apis:
         OllamaModels(front, registry, described, package_version()),
         OllamaManage(front, registry, described, admin),
         DescriptionApi(
-            document(version=package_version(), metrics_need_key=config.metrics.require_key)
+            document(version=package_version(), metrics_opened_by=config.metrics.opened_by)
         ),
     )
 

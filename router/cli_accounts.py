@@ -64,13 +64,23 @@ def remarks(settings: Settings, results: Sequence[ProbeResult]) -> list[str]:
         if result.error is None:
             catalogues[-1].update(result.models)
     keys = [*_slips(settings, catalogues), *asyncio.run(_displaced(settings))]
-    return [*_shown("keys  ", keys), *_shown("models", [*_nowhere(settings, catalogues)])]
+    return [
+        *_shown("keys  ", keys),
+        *_shown("models", [*_nowhere(settings, catalogues)]),
+        *_shown("keys  ", [*_open(settings)]),
+    ]
 
 
 def _shown(about: str, found: Sequence[str]) -> list[str]:
     more = len(found) - _MOST
     said = [f"{about} {printable(one)}" for one in found[:_MOST]]
     return said + ([f"{about} and {more} more"] if more > 0 else [])
+
+
+def _open(settings: Settings) -> Iterator[str]:
+    """What tells everybody about those who have keys."""
+    if settings.auth.keys and settings.metrics.opened_by == "none":
+        yield "/metrics is open to everybody, and names keys, models and endpoints: set metrics.key"
 
 
 def _nowhere(settings: Settings, catalogues: Sequence[Catalogue]) -> Iterator[str]:

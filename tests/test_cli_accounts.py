@@ -23,7 +23,10 @@ SECRET = "hunter2-is-secret"
 
 def settings(store: str = "memory://", **sections: Any) -> Settings:
     accounts = {"limits": {"store": store}, **sections.pop("accounts", {})}
-    return Settings.model_validate({"endpoints": [ENDPOINT], "accounts": accounts, **sections})
+    closed = {"metrics": {"require_key": True}}
+    return Settings.model_validate(
+        {"endpoints": [ENDPOINT], "accounts": accounts, **closed, **sections}
+    )
 
 
 def answer(*models: str, error: str | None = None) -> ProbeResult:
@@ -97,6 +100,24 @@ def test_slips_in_configured_keys() -> None:
     assert len(remarks(found, [answer(error="HTTP 500")])) == 1
 
 
+@pytest.mark.parametrize(
+    ("keys", "metrics", "told"),
+    [
+        ([{"name": "a", "key": "sk-a"}], {}, True),
+        ([{"name": "a", "key": "sk-a"}], {"require_key": True}, False),
+        ([{"name": "a", "key": "sk-a"}], {"key": "sk-scraper"}, False),
+        ([], {}, False),
+    ],
+)
+def test_metrics_that_are_open_where_there_are_keys(
+    keys: list[Any], metrics: dict[str, Any], told: bool
+) -> None:
+    found = settings(auth={"keys": keys}, metrics=metrics, state={"url": "sqlite:///:memory:"})
+    said = remarks(found, [answer("m")])
+    line = "keys   /metrics is open to everybody, and names keys, models and endpoints: "
+    assert said == ([line + "set metrics.key"] if told else [])
+
+
 def test_fallbacks_that_lead_nowhere() -> None:
     given = settings(fallbacks={"a": ["b", "c"], "b": ["b", "a:latest"]})
     assert remarks(given, [answer("a", "b")]) == [
@@ -138,6 +159,7 @@ def test_names_of_virtual_keys_that_were_taken(tmp_path: Path) -> None:
             "endpoints": [ENDPOINT],
             "auth": {"keys": keys},
             "state": {"url": f"sqlite:///{path}"},
+            "metrics": {"require_key": True},
         }
         file.write_text(json.dumps(sections))
         return sections

@@ -116,7 +116,7 @@ def test_the_settings_explained_exist() -> None:
     from router.settings.accounts import Accounts
     from router.settings.cache import Cache
     from router.settings.fetch import Fetch
-    from router.settings.schema import Admin, Balance, EndpointSettings, Server, State
+    from router.settings.schema import Admin, Balance, EndpointSettings, Metrics, Server, State
 
     models: dict[str, type[BaseModel]] = {
         "accounts": Accounts,
@@ -126,6 +126,7 @@ def test_the_settings_explained_exist() -> None:
         "balance": Balance,
         "cache": Cache,
         "fetch": Fetch,
+        "metrics": Metrics,
         "state": State,
     }
     named = re.findall(r"^\| `([a-z\[\]]+)\.(\w+)`", _README, re.MULTILINE)

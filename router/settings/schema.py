@@ -312,9 +312,25 @@ class Logging(Section):
 
 
 class Metrics(Section):
-    """Whether /metrics asks for a client key."""
+    """Who may read /metrics: everybody, whoever has a client's key (``require_key``), or whoever
+    has ``key``, which opens nothing else.
+    """
 
     require_key: bool = False
+    key: Secret | None = None
+
+    @property
+    def opened_by(self) -> Literal["none", "client", "metrics"]:
+        """Whose key it asks for."""
+        if self.key is not None:
+            return "metrics"
+        return "client" if self.require_key else "none"
+
+    @model_validator(mode="after")
+    def _one_or_the_other(self) -> Self:
+        if self.key is not None and self.require_key:
+            fail_at("Metrics", [(("require_key",), "must be false where metrics.key is set")])
+        return self
 
 
 class Admin(Section):
@@ -372,12 +388,14 @@ class Settings(Section):
             fail_at("Settings", [(("keys",), message)])
         return value
 
-    @field_validator("admin", mode="after")
+    @field_validator("metrics", "admin", mode="after")
     @classmethod
-    def _admin_is_nobody_else(cls, value: Admin, info: ValidationInfo) -> Admin:
-        auth = info.data.get("auth")
+    def _is_nobody_elses_key(cls, value: Metrics | Admin, info: ValidationInfo) -> Metrics | Admin:
+        auth, metrics = info.data.get("auth"), info.data.get("metrics")
         if auth is not None and value.key is not None and value.key in [k.key for k in auth.keys]:
             fail_at("Settings", [(("key",), "is the same as a client's key")])
+        if metrics is not None and value.key is not None and value.key == metrics.key:
+            fail_at("Settings", [(("key",), "is the same as metrics.key")])
         return value
 
     @field_validator("endpoints", mode="after")

@@ -65,7 +65,7 @@ def add_routes(
     api: Apis,
     service: Service,
     *,
-    metrics_need_key: bool,
+    metrics_opened_by: str,
 ) -> None:
     """Add every route to ``app``, and the answer to every other path."""
     for prefix in PREFIXES:
@@ -86,7 +86,12 @@ def add_routes(
     app.router.add_get("/ready", front.unlogged(service.ready))
     app.router.add_get("/openapi.json", front.unlogged(api.description.openapi))
     app.router.add_get("/docs", front.unlogged(api.description.docs))
-    if metrics_need_key:
+    if metrics_opened_by == "metrics":
+        guarded = front.route(
+            Operation.OTHER, "/metrics", service.metrics_with_key, service.admit_scraper
+        )
+        app.router.add_get("/metrics", guarded)
+    elif metrics_opened_by == "client":
         guarded = front.route(Operation.OTHER, "/metrics", service.metrics_with_key)
         app.router.add_get("/metrics", guarded)
     else:

@@ -6,14 +6,17 @@ import time
 from collections.abc import Iterator
 
 from aiohttp import web
+from pydantic import SecretStr
 
 from router.accounts.metering import Meter
 from router.endpoints.registry import Registry
+from router.errors import AuthenticationFailed
 from router.exchange import Exchange
 from router.state.database import Database
 from router.telemetry.fleet_metrics import LaneState
 from router.telemetry.metrics import Metrics
 from router.web.front import Front, json_response
+from router.wire.bearer import bearer_token, same_key
 
 __all__ = ["Service"]
 
@@ -28,10 +31,12 @@ class Service:
         metrics: Metrics,
         database: Database,
         meter: Meter,
+        metrics_key: SecretStr | None = None,
     ) -> None:
         self._front = front
         self._database = database
         self._meter = meter
+        self._metrics_key = metrics_key
         self._registry = registry
         self._metrics = metrics
         metrics.fleet.watch_lanes(lambda: _lanes(registry))
@@ -70,8 +75,23 @@ class Service:
     async def metrics_with_key(
         self, request: web.Request, exchange: Exchange
     ) -> web.StreamResponse:
-        """GET /metrics behind the guards (``metrics.require_key``)."""
+        """GET /metrics for whoever was let in: by the guards (``metrics.require_key``), or by
+        ``admit_scraper``.
+        """
         return await self.metrics(request)
+
+    async def admit_scraper(self, exchange: Exchange) -> None:
+        """Let a request with ``metrics.key`` pass; raises AuthenticationFailed."""
+        given = bearer_token(exchange.headers.get("Authorization", ""))
+        assert self._metrics_key is not None
+        if given is None or not same_key(given, self._metrics_key.get_secret_value()):
+            said = (
+                "The metrics ask for a key of their own. Send it as 'Authorization: Bearer KEY'."
+                if given is None
+                else "Incorrect key for the metrics provided."
+            )
+            raise AuthenticationFailed(said, headers={"WWW-Authenticate": "Bearer"})
+        exchange.caller = "metrics"
 
 
 def _lanes(registry: Registry) -> Iterator[LaneState]:

@@ -19,10 +19,11 @@ from router.errors import RouterError
 from router.web.description.document import BASE, document
 from router.web.description.families.items import SCHEMAS as ITEMS
 from router.web.description.families.responses import FAMILY as RESPONSES
+from router.web.description.parts import Key
 from router.wire import input_items, responses, tools
 from tests.support.router import settings_for
 
-DOCUMENT: Final = document(version="1.2.3", metrics_need_key=False)
+DOCUMENT: Final = document(version="1.2.3", metrics_opened_by="none")
 URI: Final = "urn:description"
 REGISTRY: Final[Registry[Any]] = Registry().with_resource(
     URI, DRAFT202012.create_resource(DOCUMENT)
@@ -89,10 +90,15 @@ def rooted(value: Any) -> Any:
     }
 
 
-@pytest.mark.parametrize("need_key", [False, True])
-def test_what_is_served_is_described_and_nothing_else(need_key: bool) -> None:
-    described = document(version="1", metrics_need_key=need_key)
-    assert set(operations(described)) == served(metrics={"require_key": need_key})
+@pytest.mark.parametrize(
+    ("opened_by", "metrics"),
+    [("none", {}), ("client", {"require_key": True}), ("metrics", {"key": "sk-scraper"})],
+)
+def test_what_is_served_is_described_and_nothing_else(
+    opened_by: Key, metrics: dict[str, Any]
+) -> None:
+    described = document(version="1", metrics_opened_by=opened_by)
+    assert set(operations(described)) == served(metrics=metrics)
 
 
 def test_the_document_is_valid() -> None:
@@ -215,7 +221,7 @@ def test_fields_and_kinds_are_those_of_the_code() -> None:
 
 
 def test_it_is_the_same_whatever_is_configured() -> None:
-    text = orjson.dumps(document(version="1.2.3", metrics_need_key=False))
+    text = orjson.dumps(document(version="1.2.3", metrics_opened_by="none"))
     assert text == orjson.dumps(DOCUMENT)
     for word in (b"sim-", b"gpt-", b"claude", b"127.0.0.1", b"localhost"):
         assert word not in text

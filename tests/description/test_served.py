@@ -51,7 +51,7 @@ CONFIG: Final = schemathesis.Config.from_dict(
     }
 )
 DESCRIBED: Final = schemathesis.openapi.from_dict(
-    document(version="1.2.3", metrics_need_key=False), config=CONFIG
+    document(version="1.2.3", metrics_opened_by="none"), config=CONFIG
 )
 
 

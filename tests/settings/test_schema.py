@@ -79,7 +79,7 @@ def test_the_least_settings_have_the_documented_defaults() -> None:
     }
     assert (settings.fallbacks, settings.admin.key) == ({}, None)
     assert settings.logging.model_dump() == {"level": "info", "format": "auto", "access": True}
-    assert settings.metrics.require_key is False
+    assert (settings.metrics.require_key, settings.metrics.key) == (False, None)
     assert settings.plugins == ()
 
 
@@ -329,3 +329,17 @@ def test_an_endpoint_may_be_the_embedder() -> None:
         {"endpoints": [ENDPOINT], "cache": {"semantic": {"embedder": embedder}}}
     )
     assert settings.cache.semantic.embedder == EndpointEmbedder.model_validate(embedder)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"metrics": {"key": "sk-a"}}, "is the same as a client's key"),
+        ({"metrics": {"key": "sk-x"}, "admin": {"key": "sk-x"}}, "is the same as metrics.key"),
+        ({"metrics": {"key": "sk-x", "require_key": True}}, "must be false where metrics.key is"),
+    ],
+)
+def test_the_key_of_the_metrics_is_nobody_elses(more: dict[str, Any], message: str) -> None:
+    sections = {"endpoints": [ENDPOINT], "auth": {"keys": [{"name": "a", "key": "sk-a"}]}, **more}
+    with pytest.raises(ValidationError, match=message):
+        Settings.model_validate(sections)

@@ -312,3 +312,32 @@ async def test_metrics_behind_a_key() -> None:
         async with http.get(f"{url}/metrics", headers={"Authorization": "Bearer sk-a"}) as answer:
             assert answer.status == 200
             assert b'outcome="refused"' in await answer.read()
+
+
+async def test_metrics_with_a_key_of_their_own() -> None:
+    """It opens nothing else, and no other key opens them."""
+    async with (
+        simulated("chat") as endpoints,
+        routed(
+            *endpoints,
+            auth={"keys": [{"name": "a", "key": "sk-a"}]},
+            admin={"key": "sk-admin"},
+            metrics={"key": "sk-scraper"},
+        ) as url,
+        http_client() as http,
+    ):
+
+        async def status(path: str, key: str | None) -> int:
+            headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+            async with http.get(url + path, headers=headers) as answer:
+                if answer.status == 401:
+                    assert answer.headers["WWW-Authenticate"] == "Bearer"
+                    assert (await answer.json())["error"]["code"] == "invalid_api_key"
+                return answer.status
+
+        for key in (None, "sk-a", "sk-admin", "sk-scraper2", "sk-scrape", "ü"):
+            assert await status("/metrics", key) == 401
+        assert await status("/metrics", "sk-scraper") == 200
+        for path in ("/v1/models", "/admin/endpoints"):
+            assert await status(path, "sk-scraper") == 401
+        assert await status("/ready", None) == 200

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -43,6 +43,7 @@ it takes. Every answer has an `X-Request-Id`.
 _KEYS: Final[Mapping[Key, list[dict[str, list[str]]]]] = {
     "client": [{"key": []}, {"xApiKey": []}, {}],
     "admin": [{"adminKey": []}],
+    "metrics": [{"metricsKey": []}],
     "client or admin": [{"key": []}, {"xApiKey": []}, {"adminKey": []}, {}],
     "none": [],
 }
@@ -60,14 +61,16 @@ _SCHEMES: Final = {
         "description": "The same keys, as clients of Anthropic's API send them.",
     },
     "adminKey": {"type": "http", "scheme": "bearer", "description": "`admin.key`."},
+    "metricsKey": {"type": "http", "scheme": "bearer", "description": "`metrics.key`."},
 }
+_VARIABLES: Final[Mapping[Key, str]] = {"admin": "ADMIN_KEY", "metrics": "METRICS_KEY"}
 _CREATED: Final = 201
 _PLATFORM: Final = "/api/v1"
 
 
-def document(*, version: str, metrics_need_key: bool) -> dict[str, Any]:
+def document(*, version: str, metrics_opened_by: Key) -> dict[str, Any]:
     """The description; ``version`` is the router's own."""
-    families = _families(metrics_need_key=metrics_need_key)
+    families = _families(metrics_opened_by=metrics_opened_by)
     paths: dict[str, dict[str, Any]] = {}
     for family in families:
         for prefix in family.prefixes:
@@ -93,7 +96,7 @@ def document(*, version: str, metrics_need_key: bool) -> dict[str, Any]:
     }
 
 
-def _families(*, metrics_need_key: bool) -> list[Family]:
+def _families(*, metrics_opened_by: Key) -> list[Family]:
     return [
         responses.FAMILY,
         conversations.FAMILY,
@@ -111,12 +114,14 @@ def _families(*, metrics_need_key: bool) -> list[Family]:
         admin_keys.FAMILY,
         admin_cache.FAMILY,
         service.OPEN,
-        service.metrics(need_key=metrics_need_key),
+        service.metrics(opened_by=metrics_opened_by),
     ]
 
 
-def _components(families: Iterable[Family]) -> dict[str, Any]:
+def _components(families: Sequence[Family]) -> dict[str, Any]:
     schemas = dict(ENVELOPES)
+    keys = {op.key for family in families for op in family.ops}
+    schemes = {name for key in keys for choice in _KEYS[key] for name in choice}
     failures: dict[str, Any] = {}
     for family in families:
         schemas |= family.schemas
@@ -128,7 +133,7 @@ def _components(families: Iterable[Family]) -> dict[str, Any]:
         "responses": failures,
         "parameters": {"RequestId": REQUEST_ID},
         "headers": dict(HEADERS),
-        "securitySchemes": _SCHEMES,
+        "securitySchemes": {name: _SCHEMES[name] for name in _SCHEMES if name in schemes},
     }
 
 
@@ -227,7 +232,7 @@ def _curl(op: Op, prefix: str) -> str:
     elif op.method != ("POST" if op.body else "GET"):
         words.append(f"-X {op.method}")
     if op.key != "none":
-        variable = "ADMIN_KEY" if op.key == "admin" else "API_KEY"
+        variable = _VARIABLES.get(op.key, "API_KEY")
         words.append(f'-H "Authorization: Bearer ${variable}"')
     if op.body is not None:
         words.append("-H 'Content-Type: application/json'")

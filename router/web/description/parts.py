@@ -30,7 +30,7 @@ TEXT: Final = "text/plain"
 
 Parameter = dict[str, Any]
 
-Key = Literal["client", "admin", "client or admin", "none"]
+Key = Literal["client", "admin", "client or admin", "metrics", "none"]
 """Which key an operation asks for."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from router.web.description.errors import KEYED
-from router.web.description.parts import JSON, TEXT, Answer, Family, Op, header, json_answer
+from router.web.description.parts import JSON, TEXT, Answer, Family, Key, Op, header, json_answer
 from router.web.description.schema import boolean, constant, mapping, ref, string, told
 
 __all__ = ["OPEN", "metrics"]
@@ -103,8 +103,8 @@ OPEN: Final = Family(
 )  # fmt: skip
 
 
-def metrics(*, need_key: bool) -> Family:
-    """``/metrics``, which may ask for a key (``metrics.require_key``)."""
+def metrics(*, opened_by: Key) -> Family:
+    """``/metrics``, which may ask for a key (``metrics.require_key``, ``metrics.key``)."""
     return Family(
         tag=OPEN.tag,
         description=OPEN.description,
@@ -118,8 +118,8 @@ def metrics(*, need_key: bool) -> Family:
                     description="In the form that `Accept` asks for.",
                     content={TEXT: string(), "application/openmetrics-text": string()},
                 ),
-                errors=KEYED if need_key else (),
-                key="client" if need_key else "none",
+                errors=() if opened_by == "none" else KEYED,
+                key=opened_by,
                 head=True,
             ),
         ),
