@@ -25,6 +25,7 @@
         ├── UpstreamRateLimited 429  with its Retry-After
         ├── UpstreamFailure     502  5xx, 401/403, garbage, a broken connection
         ├── UpstreamUnavailable 503  no connection could be made
+        │   └── UpstreamLoading 503  the endpoint is still bringing its model into memory
         ├── ModelLoadFailed     503  the endpoint could not bring the model into memory
         └── UpstreamTimeout     504  a deadline of the endpoint's ``timeouts`` passed
             └── UpstreamTooLong 504  that of the whole answer (``timeouts.total``)
@@ -60,6 +61,7 @@ __all__ = [
     "StateUnavailable",
     "UpstreamError",
     "UpstreamFailure",
+    "UpstreamLoading",
     "UpstreamModelMissing",
     "UpstreamRateLimited",
     "UpstreamRejected",
@@ -365,6 +367,10 @@ class UpstreamUnavailable(UpstreamError):
 
     status = 503
     default_code = "upstream_unavailable"
+
+
+class UpstreamLoading(UpstreamUnavailable):
+    """503: the endpoint is still bringing its model into memory, of its own accord."""
 
 
 class ModelLoadFailed(UpstreamError):

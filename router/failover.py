@@ -31,6 +31,7 @@ from router.errors import (
     Overloaded,
     RouterError,
     UpstreamError,
+    UpstreamLoading,
     UpstreamModelMissing,
     UpstreamRateLimited,
     UpstreamRejected,
@@ -168,9 +169,12 @@ class Failover:
                 return
             except UpstreamError as error:
                 failure = error
-                learned = self.judge(reservation, exchange, error)
-                if work.has_output or not await self._goes_on(plan, error, attempts, learned):
-                    raise
+                if isinstance(error, UpstreamLoading) and self._waits(reservation):
+                    attempts -= 1  # it was not tried yet
+                else:
+                    learned = self.judge(reservation, exchange, error)
+                    if work.has_output or not await self._goes_on(plan, error, attempts, learned):
+                        raise
             except (InvalidRequest, NotSupported) as error:
                 # Its dialect cannot carry the request: another one may. Nobody was asked.
                 attempts -= 1
@@ -200,6 +204,17 @@ class Failover:
                 raise
             return error
         return None
+
+    def _waits(self, reservation: Reservation) -> bool:
+        """Whether a request waits for the model that its endpoint is loading already: at most for
+        ``timeouts.load`` in all, should the endpoint begin again and again.
+        """
+        target, plan = reservation.target, reservation.plan
+        now = time.monotonic()
+        if plan.loaded_by is None:
+            plan.loaded_by = now + target.endpoint.settings.timeouts.load
+        self._loads.found_loading(target)
+        return now < plan.loaded_by
 
     async def _load(self, reservation: Reservation, exchange: Exchange) -> None:
         began = time.monotonic()
@@ -251,6 +266,8 @@ class Failover:
             learned = self._learn(reservation, exchange, error)
         elif isinstance(error, ModelLoadFailed):
             pass  # it has been left alone by whoever loads
+        elif isinstance(error, UpstreamLoading):
+            self._loads.found_loading(target)
         elif isinstance(error, UpstreamTooLong) and _is_well(reservation, error, now):
             error.elsewhere = not error.begun  # else it may have been lost here
         elif isinstance(error, UpstreamRateLimited):

@@ -57,6 +57,8 @@ class Endpoint:
         """Set by whoever wants to know how it is before the next round."""
         self.problem: str | None = None
         """What the last probe found wrong."""
+        self.loading = False
+        """Whether it said, in the last probe, that it is still bringing its model into memory."""
         self._random = random
         self._changed = changed
         self.configure(settings, adapter, transport, health, 0.0)

@@ -8,12 +8,14 @@ from typing import Final
 
 import orjson
 
-from router.errors import UpstreamError, UpstreamFailure
+from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout
 from router.upstream.contract import Adapter, Listed, Transport
+from router.wire.reported import reported, says_loading
 
-__all__ = ["Listing", "list_models", "list_resident"]
+__all__ = ["Listing", "is_loading", "list_models", "list_resident"]
 
 _KEY_REFUSED: Final = frozenset({401, 403})
+_UNAVAILABLE: Final = 503
 _MAX_MODELS: Final = 10_000
 _MAX_NAME: Final = 256
 
@@ -22,13 +24,18 @@ _MAX_NAME: Final = 256
 class Listing:
     """What an endpoint said: its models, or why there are none. ``latency`` is in seconds.
 
-    ``answered``: it is up and takes the router's key, whether it lists models or not.
+    ``answered``: it is up and takes the router's key, whether it lists models or not. ``status`` is
+    the HTTP status of the answer, None where none came; ``late``: none came in time. ``loading``:
+    it says that it is still bringing its model into memory.
     """
 
     models: tuple[Listed, ...]
     error: str | None
     answered: bool
     latency: float
+    status: int | None = None
+    late: bool = False
+    loading: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -41,7 +48,8 @@ async def list_models(adapter: Adapter, transport: Transport, timeout: float) ->
     began = time.monotonic()
     models: tuple[Listed, ...] = ()
     error: str | None = None
-    answered = False
+    answered = late = loading = False
+    status: int | None = None
     try:
         status, body = await transport.get(adapter.models_path(), timeout)
         # A redirect is no answer: requests are not sent after it.
@@ -51,6 +59,9 @@ async def list_models(adapter: Adapter, transport: Transport, timeout: float) ->
             models = await _with_context(models, adapter, transport, timeout)
         elif status in _KEY_REFUSED:
             error = f"HTTP {status} for {adapter.models_path()}: it refuses the api_key"
+        elif is_loading(status, body):
+            answered = loading = True
+            error = "it is still loading its model"
         else:
             error = f"HTTP {status} for {adapter.models_path()}"
     except orjson.JSONDecodeError:
@@ -59,7 +70,19 @@ async def list_models(adapter: Adapter, transport: Transport, timeout: float) ->
         error = exc.message
     except UpstreamError as exc:
         answered, error = False, exc.message
-    return Listing(models, error, answered, time.monotonic() - began)
+        late = isinstance(exc, UpstreamTimeout)
+    latency = time.monotonic() - began
+    return Listing(models, error, answered, latency, status, late, loading)
+
+
+def is_loading(status: int, body: bytes) -> bool:
+    """Whether an answer says that the endpoint is still bringing its model into memory."""
+    if status != _UNAVAILABLE:
+        return False
+    try:
+        return says_loading(reported(orjson.loads(body), status))
+    except orjson.JSONDecodeError:
+        return False
 
 
 async def _with_context(

@@ -6,13 +6,15 @@ import asyncio
 import re
 from typing import Final
 
-from router.endpoints.listing import list_models
+from router.endpoints.listing import is_loading, list_models
 from router.endpoints.target import Target
+from router.errors import UpstreamTimeout
 from router.upstream.contract import LoadRequest
 
-__all__ = ["CannotBeAsked", "Failed", "Refused", "load"]
+__all__ = ["CannotBeAsked", "Failed", "Refused", "load", "wait_until_ready"]
 
 _POLL_SECONDS: Final = 0.5
+_HEALTH: Final = "/health"
 _NO_SUCH_ROUTE: Final = frozenset({404, 405, 501})
 _NOT_THE_REQUEST: Final = frozenset({401, 403, 408, 429})
 _REFUSED: Final = 400
@@ -82,3 +84,27 @@ async def _wait_until_loaded(target: Target, refusal: str | None) -> None:
             reason = "it began to, and did not go on"
             raise Failed(reason, reason)
         await asyncio.sleep(_POLL_SECONDS)
+
+
+async def wait_until_ready(target: Target) -> None:
+    """Wait until the endpoint no longer says that it is loading its model, of its own accord.
+
+    The caller bounds the time. Raises UpstreamError where it is gone.
+    """
+    while True:
+        await asyncio.sleep(_POLL_SECONDS)
+        if not await _says_loading(target):
+            return
+
+
+async def _says_loading(target: Target) -> bool:
+    """What ``/health`` says, as llama.cpp has it, and where that says nothing of it the list."""
+    endpoint = target.endpoint
+    seconds = endpoint.settings.timeouts.first_byte
+    transport = endpoint.transport
+    try:
+        if is_loading(*await transport.get(_HEALTH, seconds, unversioned=True)):
+            return True
+        return is_loading(*await transport.get(endpoint.adapter.models_path(), seconds))
+    except UpstreamTimeout:
+        return True  # it may be too busy loading to answer

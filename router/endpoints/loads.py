@@ -20,7 +20,7 @@ from math import ceil
 from typing import Final
 
 from router.endpoints.endpoint import Endpoint
-from router.endpoints.loading import CannotBeAsked, Failed, Refused, load
+from router.endpoints.loading import CannotBeAsked, Failed, Refused, load, wait_until_ready
 from router.endpoints.target import Target
 from router.errors import (
     ModelLoadFailed,
@@ -59,11 +59,12 @@ class _Load:
     """A load under way. Once it is ``over``, ``failure`` makes the error for those who waited.
 
     ``refusal`` does where the endpoint would not even try; requests may then go up as they are.
+    Without a ``request`` the endpoint loads of its own accord.
     """
 
     __slots__ = ("failure", "over", "refusal", "request", "target", "task")
 
-    def __init__(self, target: Target, request: LoadRequest) -> None:
+    def __init__(self, target: Target, request: LoadRequest | None) -> None:
         self.target = target
         self.request = request
         self.over = asyncio.Event()
@@ -74,7 +75,7 @@ class _Load:
 
     @property
     def unloads(self) -> bool:
-        return self.request.unloads
+        return self.request is not None and self.request.unloads
 
     def log_fields(self) -> dict[str, str]:
         """What every line about it says."""
@@ -126,6 +127,15 @@ class Loads:
         if error is not None:
             raise error()
 
+    def found_loading(self, target: Target) -> None:
+        """The endpoint says that it is loading the model, of its own accord: who asks for it waits
+        for that as for a load, within the same deadline.
+        """
+        if target not in self._running:
+            _log.info("model is loading", endpoint=target.endpoint.name, model=target.model)
+            self._begin(target, None)
+        target.in_memory(time.monotonic(), False)
+
     def drop(self, endpoint: Endpoint) -> None:
         """The endpoint is no longer in use: give up its loads. Those who wait are told."""
         for target, running in self._running.items():
@@ -146,7 +156,7 @@ class Loads:
             return None
         return endpoint.adapter.load(target.model, keep_alive)
 
-    def _begin(self, target: Target, request: LoadRequest) -> _Load:
+    def _begin(self, target: Target, request: LoadRequest | None) -> _Load:
         begun = self._running[target] = _Load(target, request)
         target.load_began = time.monotonic()
         name = f"load {target.model} at {target.endpoint.name}"
@@ -170,7 +180,11 @@ class Loads:
         began = time.monotonic()
         try:
             async with asyncio.timeout(limit):
-                told = await load(target, running.request, limit)
+                told = None
+                if running.request is None:
+                    await wait_until_ready(target)
+                else:
+                    told = await load(target, running.request, limit)
         except CannotBeAsked as exc:
             self._cannot[endpoint] = (adapter, time.monotonic() + _ASKED_AGAIN)
             running.failure, running.refusal = None, partial(_cannot_be_asked, endpoint)

@@ -32,7 +32,8 @@ class Plan:
     with at most ``bound`` more load than the least loaded; ``prints`` are what the request is
     recognised by the next time. With ``probes`` it may try a half-open breaker, ``desperate`` it
     goes to what is known to be sick where nothing else is left. ``corrected``: the last refusal
-    told another context of its model than was known.
+    told another context of its model than was known. ``loaded_by`` is until when the request waits
+    for what endpoints load of their own accord, on the monotonic clock; None: it does not yet.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class Plan:
         "desperate",
         "group",
         "key",
+        "loaded_by",
         "preferred",
         "prints",
         "probes",
@@ -72,6 +74,7 @@ class Plan:
         self.probes = True
         self.desperate = True
         self.corrected = False
+        self.loaded_by: float | None = None
 
     @property
     def left(self) -> Sequence[Target]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from random import uniform
 from typing import Final
 
@@ -42,6 +43,7 @@ class Prober:
         self._watched: dict[Endpoint, asyncio.Task[None]] = {}
         self._asked_with: dict[Endpoint, EndpointSettings] = {}
         self._answered: dict[Endpoint, bool] = {}
+        self._began: dict[Endpoint, float] = {}
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -60,6 +62,7 @@ class Prober:
             self._watched.pop(gone).cancel()
             self._asked_with.pop(gone, None)
             self._answered.pop(gone, None)
+            self._began.pop(gone, None)
         for endpoint in self._registry.endpoints:
             if endpoint not in self._watched:
                 watch = self._tasks.spawn(self._watch(endpoint), f"probe {endpoint.name}")
@@ -90,6 +93,8 @@ class Prober:
         half_open = endpoint.host.breaker.opens_until - began
         if half_open > 0:
             pause = min(pause, half_open)
+        if endpoint.loading:
+            pause = min(pause, _BREATH)
         try:
             async with asyncio.timeout(pause):
                 await endpoint.probe_now.wait()
@@ -105,6 +110,7 @@ class Prober:
         seconds = max(timeouts.connect, min(timeouts.first_byte, self.interval))
         adapter, transport = endpoint.adapter, endpoint.transport
         before = {target: _thought(target) for target in endpoint.targets.values()}
+        began = time.monotonic()
         listing = await list_models(adapter, transport, seconds)
         resident = None
         if listing.error is None:
@@ -117,18 +123,23 @@ class Prober:
             if changed:
                 self._registry.catalogue_changed()
             _tell_memory(endpoint, before)
-        self._judge(endpoint, listing)
+        self._judge(endpoint, listing, began)
+        self._began[endpoint] = began
         self._registry.probed(endpoint)
         self._told(endpoint)
 
-    def _judge(self, endpoint: Endpoint, listing: Listing) -> None:
+    def _judge(self, endpoint: Endpoint, listing: Listing, began: float) -> None:
         """Tell the endpoint's health, and the log where that is news."""
         now = time.monotonic()
         before = self._answered.get(endpoint)
-        self._answered[endpoint] = listing.answered
+        usable = listing.answered or _is_of_use(
+            endpoint, listing, began, self._began.get(endpoint, began)
+        )
+        self._answered[endpoint] = usable
+        endpoint.loading = listing.loading
         error = listing.error
         endpoint.problem = error if error is None else endpoint.redacted(error)
-        if not listing.answered:
+        if not usable:
             endpoint.host.unreachable(now)
             if before is not False:
                 _log.warning("endpoint cannot be used", endpoint=endpoint.name, error=listing.error)
@@ -136,6 +147,23 @@ class Prober:
         was_away = endpoint.host.reachable(now)
         if was_away or before is not True:  # a request may have found out first
             _say_answers(endpoint, listing, back=before is not None)
+
+
+def _is_of_use(endpoint: Endpoint, listing: Listing, began: float, last: float) -> bool:
+    """Whether an endpoint serves requests although its list failed, in the probe that ``began``.
+
+    Requests that succeeded since the ``last`` probe say more than a list; while nothing came in
+    time, those that did since this one began. What has its models configured does not need the
+    list: transformers serve answers 500, and some keys may do all but list. A redirect, or a key
+    that is not known, will be met by requests, too.
+    """
+    heard = max((lane.heard for lane in endpoint.host.lanes), default=-inf)
+    if listing.status is None:
+        return listing.late and heard > began
+    if heard > last:
+        return True
+    of_all = 300 <= listing.status < 400 or listing.status == 401
+    return endpoint.settings.models is not None and not of_all
 
 
 def _thought(target: Target) -> bool | None:

@@ -172,10 +172,9 @@ class Registry:
         now = self._clock()
         for target in endpoint.targets.values():
             target.reassess(now)
-        if not endpoint.probed.is_set():
-            endpoint.probed.set()
-            self._news.set()
-            self._news = asyncio.Event()
+        endpoint.probed.set()
+        self._news.set()
+        self._news = asyncio.Event()
 
     def known_model(self, model: str) -> bool:
         """Whether some endpoint lists or configures this very name (not only by a pattern).
@@ -202,22 +201,44 @@ class Registry:
     async def group(self, model: str, key: Key | None = None) -> Group:
         """Who serves this model.
 
-        Waits while nobody is known to and an endpoint has not been probed yet. Raises
-        ModelNotFound, or UpstreamUnavailable when an endpoint that might serve it has never
-        listed its models; what is said of others is for ``key`` to know.
+        Waits while nobody is known to and an endpoint has not been probed yet, or is still loading
+        what it will list (``timeouts.load``). Raises ModelNotFound, or UpstreamUnavailable when an
+        endpoint that might serve it has never listed its models; what is said of others is for
+        ``key`` to know.
         """
         found = self.find(model)
         if found is None and not self._all_probed():
-            with suppress(TimeoutError):  # who has not answered by then is named below
-                async with asyncio.timeout(self._first_probe_seconds):
-                    while (found := self.find(model)) is None and not self._all_probed():
-                        await self._news.wait()
+            found = await self._awaited(
+                model, self._first_probe_seconds, lambda: not self._all_probed()
+            )
+        if found is None and (loading := self._loading()):
+            seconds = max(endpoint.settings.timeouts.load for endpoint in loading)
+            found = await self._awaited(model, seconds, lambda: bool(self._loading()))
         if found is None:
             raise self._not_found(model, key)
         return found
 
+    async def _awaited(self, model: str, seconds: float, hopes: Callable[[], bool]) -> Group | None:
+        """Who serves this model, as soon as anybody does; None past ``seconds``, or where there
+        are no more hopes.
+        """
+        found = None
+        with suppress(TimeoutError):  # who has not answered by then is named in the error
+            async with asyncio.timeout(seconds):
+                while (found := self.find(model)) is None and hopes():
+                    await self._news.wait()
+        return found
+
     def _all_probed(self) -> bool:
         return all(endpoint.probed.is_set() for endpoint in self.endpoints)
+
+    def _loading(self) -> list[Endpoint]:
+        """Those that have never listed their models, because they are still loading them."""
+        return [
+            one
+            for one in self.endpoints
+            if one.loading and one.catalogue.discovers and not one.catalogue.known
+        ]
 
     def find(self, model: str) -> Group | None:
         """Who serves this model as far as is known now; None where nobody does."""

@@ -12,6 +12,7 @@ from router.balance.lessons import lesson
 from router.errors import (
     UpstreamError,
     UpstreamFailure,
+    UpstreamLoading,
     UpstreamModelMissing,
     UpstreamRateLimited,
     UpstreamRejected,
@@ -19,7 +20,7 @@ from router.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from router.wire.reported import rejection, reported
+from router.wire.reported import rejection, reported, says_loading
 
 __all__ = ["refusal"]
 
@@ -59,6 +60,8 @@ def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes)
         return rejected
     if status in _SOMETIMES and lesson(code, error.param, message) is not None:
         return UpstreamRejected.quoting(said, code=code, param=error.param)
+    if says_loading(error):
+        return UpstreamLoading(f"Endpoint '{endpoint}' is still loading its model (HTTP 503).")
     return _failure(endpoint, status, code, message)
 
 

@@ -28,7 +28,7 @@ import orjson
 from router.errors import UpstreamRejected
 from router.wire.overflow import CONTEXT_EXCEEDED, exceeds_context
 
-__all__ = ["ReportedError", "rejection", "reported"]
+__all__ = ["ReportedError", "rejection", "reported", "says_loading"]
 
 _MAX_MESSAGE: Final = 2000
 _MAX_NAME: Final = 200
@@ -38,6 +38,10 @@ _OF_THE_ROUTER: Final = frozenset({401, 403, 404, 405, 407})
 _MAY_OVERFLOW: Final = frozenset({None, 400, 404, 413, 422, 500, 501})
 """Statuses with which engines say that a request is too long for the context."""
 
+_LOADING: Final = re.compile(
+    r"\bloading (?:the )?model\b|\bmodel\b[^.]{0,200}\bis (?:still |currently )?loading\b",
+    re.IGNORECASE,
+)
 _CONNECTOR: Final = "external_connector_error"
 _OF_A_CONNECTOR: Final = re.compile(r"\bMCP server\b|\bconnector\b", re.IGNORECASE)
 _OF_AN_OBJECT: Final = re.compile(
@@ -141,6 +145,14 @@ def rejection(error: ReportedError, default_message: str) -> UpstreamRejected | 
     rejected.status = status
     rejected.type = error.type or rejected.type
     return rejected
+
+
+def says_loading(error: ReportedError) -> bool:
+    """Whether an endpoint says that it is still bringing its model into memory.
+
+    llama.cpp answers everything so while it starts: 503 ``Loading model``.
+    """
+    return error.status == 503 and _LOADING.search(error.message) is not None
 
 
 def _is_about_the_request(error: ReportedError) -> bool:

@@ -1,4 +1,4 @@
-"""llama.cpp's router mode, as far as it lists, loads and unloads models."""
+"""llama.cpp's server: as it starts, and in router mode as far as it lists and loads models."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from tests.support.fleet import listening
+from tests.support.speech import SPEECH
 
-__all__ = ["LlamaCpp"]
+__all__ = ["LlamaCpp", "Starting"]
 
 
 class LlamaCpp:
@@ -65,6 +66,47 @@ class LlamaCpp:
             return _error(400, "model is not running")
         self.status[name] = "unloaded"
         return web.json_response({"success": True})
+
+
+class Starting:
+    """llama.cpp with one model, ``m``: as long as ``loading`` it answers everything with 503.
+
+    ``answered`` are the paths that it was asked for, with the status. With ``lists`` it lists its
+    model even then.
+    """
+
+    def __init__(self, *, lists: bool = False) -> None:
+        self.loading = True
+        self.lists = lists
+        self.answered: list[tuple[str, int]] = []
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """Its root URL."""
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        async with listening(app) as url:
+            yield url
+
+    def statuses(self, path: str) -> list[int]:
+        """The statuses of the answers to requests for a path."""
+        return [status for asked, status in self.answered if asked == path]
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        answer = self._of(request.path)
+        self.answered.append((request.path, answer.status))
+        return answer
+
+    def _of(self, path: str) -> web.Response:
+        if self.loading and not (self.lists and path == "/v1/models"):
+            error = {"message": "Loading model", "type": "unavailable_error", "code": 503}
+            return web.json_response({"error": error}, status=503)
+        if path == "/health":
+            return web.json_response({"status": "ok"})
+        if path == "/v1/models":
+            entry = {"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}}
+            return web.json_response({"object": "list", "data": [entry]})
+        return web.Response(body=SPEECH["chat"].whole, content_type="application/json")
 
 
 def _error(status: int, message: str) -> web.Response:

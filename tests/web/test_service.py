@@ -124,7 +124,9 @@ async def test_ready_follows_the_endpoints() -> None:
         await ready(503)
 
 
-@pytest.mark.parametrize(("status", "ready"), [(401, 503), (403, 503), (500, 503), (404, 200)])
+@pytest.mark.parametrize(
+    ("status", "ready"), [(401, 503), (302, 503), (403, 200), (500, 200), (404, 200)]
+)
 async def test_an_endpoint_that_lets_nobody_in_is_not_ready(status: int, ready: int) -> None:
     app = web.Application()
 
