@@ -76,7 +76,7 @@ class Booking:
         target, sent = attempt.reservation.target, attempt.sent
         endpoint, first, error = target.endpoint, exchange.first_output, attempt.error
         place = endpoint.name, endpoint.settings.url, target.model
-        served = exchange.served_model or exchange.model or ""
+        served = exchange.shown_model
         ident, at, took = self._moment(sent)
         row = Row(
             ident,

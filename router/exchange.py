@@ -332,6 +332,11 @@ class Exchange:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(_LARGE_REQUESTS, partial(work, *args, **kwargs))
 
+    @property
+    def shown_model(self) -> str:
+        """The model by the name that the client is told: as it asked, or the fallback's."""
+        return self.served_model or self.model or ""
+
     def derive(self, body: dict[str, Any], generation: Generation) -> Exchange:
         """Another exchange for the same request, with this body, that has not been answered yet.
 

@@ -210,8 +210,7 @@ class ResponseCachePlugin(Interceptor):
         ).run()
         usage = flight.carrier.usage
         if not leads and exchange.spent is None and usage is not None:  # somebody else's call
-            served = exchange.served_model or exchange.model or ""
-            self._saved(exchange, served, tokens_of(usage), _id_of(rendering))
+            self._saved(exchange, exchange.shown_model, tokens_of(usage), _id_of(rendering))
 
     def _tell_of_miss(self, exchange: Exchange, lookup: Lookup) -> None:
         if lookup.epoch is not None:
@@ -333,8 +332,7 @@ def _captured(surface: Surface, flight: Flight) -> Answer | None:
     hidden: dict[str, str] = {}
     if isinstance(carrier.record, Overheard):
         final, hidden = carrier.record.final, dict(carrier.record.hidden)
-    model = carrier.served_model or carrier.model or ""
-    told = Told(final, hidden, flight.body, flight.whole, carrier.usage, model)
+    told = Told(final, hidden, flight.body, flight.whole, carrier.usage, carrier.shown_model)
     return surface.answer(told)
 
 

@@ -92,7 +92,7 @@ def of_result(exchange: Exchange) -> Attributes:
         found["switchyard.outcome"] = exchange.outcome.value
     if exchange.endpoint is not None:
         found["switchyard.endpoint"] = exchange.endpoint
-        found[RESPONSE_MODEL] = (exchange.served_model or exchange.model or "")[:_SHOWN]
+        found[RESPONSE_MODEL] = exchange.shown_model[:_SHOWN]
     if exchange.cache is not None:
         found["switchyard.cache"] = exchange.cache
     if exchange.error_code is not None:

@@ -10,6 +10,7 @@ import orjson
 
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.translate import usage as tokens
+from router.translate.model_name import ModelName
 from router.translate.reader import check_reported, load_object, not_a_stream
 from router.wire.frame import Frame
 from router.wire.sse import EventTooLarge, SSEDecoder
@@ -21,18 +22,21 @@ _TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
 
 
 class ChatPassthrough:
-    """A ``Reader`` that changes nothing, but leaves out the usage chunk nobody asked for."""
+    """A ``Reader`` that changes nothing but the name of the model to ``model``, and leaves out the
+    usage chunk nobody asked for.
+    """
 
     what = "a chat completion"
     """What errors call an answer."""
 
-    def __init__(self, *, wants_usage: bool) -> None:
+    def __init__(self, *, model: str, wants_usage: bool) -> None:
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
         self.hidden: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
         self.said = 0
+        self._model = ModelName(model)
         self._wants_usage = wants_usage
         self._decoder = SSEDecoder()
         self._has_output = False
@@ -90,7 +94,7 @@ class ChatPassthrough:
         self._count(completion)
         if self.usage is None:
             self.said = sum([self.chars(one) for one in choices if isinstance(one, dict)])
-        return body
+        return self._model.put(body, completion)
 
     def whole_as_stream(self, body: bytes) -> list[Frame]:
         """See ``Reader.whole_as_stream``."""
@@ -118,7 +122,7 @@ class ChatPassthrough:
         elif chunk.get("usage") and not self._wants_usage:
             return
         # An event that came in several data lines goes out in one: in JSON a line feed is blank.
-        frames.append(Frame("", data.replace(b"\n", b" "), chunk))
+        frames.append(Frame("", self._model.put(data.replace(b"\n", b" "), chunk), chunk))
 
     def _follow(self, choices: Any) -> None:
         if not isinstance(choices, list):

@@ -14,7 +14,8 @@ _MOST_CHOICES: Final = 1 << 20
 
 
 class CompletionPassthrough(ChatPassthrough):
-    """A ``Reader`` that changes nothing, but leaves out the usage chunk nobody asked for.
+    """A ``Reader`` that changes nothing but the model's name, and leaves out the usage chunk nobody
+    asked for.
 
     ``body`` is the request: each of its prompts has ``n`` choices, which may come one after the
     other.
@@ -22,8 +23,8 @@ class CompletionPassthrough(ChatPassthrough):
 
     what = "a completion"
 
-    def __init__(self, body: dict[str, Any], *, wants_usage: bool) -> None:
-        super().__init__(wants_usage=wants_usage)
+    def __init__(self, body: dict[str, Any], *, model: str, wants_usage: bool) -> None:
+        super().__init__(model=model, wants_usage=wants_usage)
         n = body.get("n")
         choices = prompts(body) * (n if type(n) is int and n > 0 else 1)
         self._choices = min(choices, _MOST_CHOICES)

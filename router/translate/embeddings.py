@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from router.errors import InvalidRequest, UpstreamFailure
+from router.translate.model_name import ModelName
 from router.translate.plain_reader import WholeReader
 from router.translate.reader import check_reported, load_object
 from router.translate.usage import estimate_tokens, from_embeddings, prompt_chars
@@ -37,10 +38,13 @@ _READ: Final = frozenset(
 
 
 class EmbeddingsReader(WholeReader):
-    """Passes an answer in OpenAI's form on, as it came where it is what was asked for."""
+    """Passes an answer in OpenAI's form on, as it came where it is what was asked for, but for the
+    name of the model, which is ``model``.
+    """
 
-    def __init__(self, body: dict[str, Any]) -> None:
+    def __init__(self, body: dict[str, Any], model: str) -> None:
         super().__init__()
+        self._model = ModelName(model)
         self._inputs = len(inputs_of(body["input"]))
         self._base64 = body.get("encoding_format") == "base64"
 
@@ -62,14 +66,16 @@ class EmbeddingsReader(WholeReader):
         _check_sizes(sizes)
         self.usage = from_embeddings(answer.get("usage"))
         if not self._base64 or not any(vector[:1] == b"[" for vector in vectors):
-            return body
+            named = self._model.in_bytes(body, answer.get("model"))
+            return self._model.put(body, orjson.loads(body)) if named is None else named
+        self._model.put(b"", answer)
         for one, vector in zip(data, vectors, strict=True):
             one["embedding"] = _packed(vector) if vector[:1] == b"[" else vector[1:-1].decode()
         return orjson.dumps(answer)
 
 
 class OllamaEmbedReader(WholeReader):
-    """Makes an answer of Ollama's ``/api/embed`` one in OpenAI's form."""
+    """Makes an answer of Ollama's ``/api/embed`` one in OpenAI's form, by ``model``."""
 
     def __init__(self, body: dict[str, Any], model: str) -> None:
         super().__init__()
@@ -92,7 +98,6 @@ class OllamaEmbedReader(WholeReader):
         else:
             tokens = self.usage["input_tokens"]
         base64 = self._body.get("encoding_format") == "base64"
-        model = answer.get("model")
         data = [
             {
                 "object": "embedding",
@@ -105,7 +110,7 @@ class OllamaEmbedReader(WholeReader):
             {
                 "object": "list",
                 "data": data,
-                "model": model if isinstance(model, str) and model else self._model,
+                "model": self._model,
                 "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
             }
         )

@@ -1,6 +1,7 @@
 """Answers of endpoints that speak the Responses API themselves.
 
-Events pass as they came. What is changed: response ids are the router's, the fields that say what
+Events pass as they came. What is changed: response ids are the router's, the model has the name
+that the client asked for, the fields that say what
 the client asked (``store``, ``previous_response_id``, ``metadata`` …) echo the client, sequence
 numbers go on where another endpoint's events came before, encrypted content is marked with the
 account that issued it or, where the client did not ask for it, taken out, and the endpoint's own
@@ -272,6 +273,7 @@ class NativeReader:
         merged = {**draft.snapshot("in_progress"), **response, **draft.shown}
         merged["id"] = draft.id
         merged["created_at"] = draft.created_at
+        merged["model"] = draft.echo["model"]
         merged["tools"] = without_credentials(merged["tools"])
         for name in _ECHOED:
             merged[name] = draft.echo[name]

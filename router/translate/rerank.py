@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from router.errors import UpstreamFailure
+from router.translate.model_name import ModelName
 from router.translate.plain_reader import WholeReader
 from router.translate.reader import check_reported, load_object
 from router.translate.usage import from_rerank
@@ -20,7 +21,9 @@ _WHAT: Final = "a reranking"
 
 
 class RerankReader(WholeReader):
-    """Passes an answer on as it came, unless it is nothing but a list."""
+    """Passes an answer on as it came, unless it is nothing but a list, but for the name of the
+    model, which is ``model``.
+    """
 
     def __init__(self, body: dict[str, Any], model: str) -> None:
         super().__init__()
@@ -38,6 +41,7 @@ class RerankReader(WholeReader):
             answer = load_object(body, _WHAT)
             check_reported(answer)
             self._check(answer.get("results"), "relevance_score")
+            body = ModelName(self._model).put(body, answer)
         self.usage = from_rerank(answer)
         return body
 

@@ -102,7 +102,7 @@ class OllamaAdapter(PlainCalls):
             body["keep_alive"] = self._keep_alive
         return Call(
             UpstreamRequest("/api/embed", orjson.dumps(body), False),
-            OllamaEmbedReader(exchange.body, model),
+            OllamaEmbedReader(exchange.body, exchange.shown_model),
             retry=self._lacking.retry(Operation.EMBEDDINGS, model),
             unsent=unsent,
         )

@@ -58,7 +58,7 @@ def chat_passthrough(
         del body["stream_options"]
         if wants_usage:
             unsent = ("stream_options",)
-    reader = ChatPassthrough(wants_usage=wants_usage)
+    reader = ChatPassthrough(model=exchange.shown_model, wants_usage=wants_usage)
     request = UpstreamRequest(path, orjson.dumps(body), exchange.stream)
     return Call(request, reader, unsent=unsent)
 

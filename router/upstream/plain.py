@@ -96,7 +96,9 @@ class PlainCalls:
             unsent = ("stream_options",) if wants_usage else ()
         return Call(
             UpstreamRequest(self._completions_path, orjson.dumps(body), exchange.stream),
-            CompletionPassthrough(exchange.body, wants_usage=wants_usage),
+            CompletionPassthrough(
+                exchange.body, model=exchange.shown_model, wants_usage=wants_usage
+            ),
             retry=self._lacking.retry(Operation.COMPLETIONS, model),
             unsent=unsent,
         )
@@ -112,7 +114,7 @@ class PlainCalls:
                 del body[name]
         return Call(
             UpstreamRequest("/embeddings", orjson.dumps(body), False),
-            EmbeddingsReader(exchange.body),
+            EmbeddingsReader(exchange.body, exchange.shown_model),
             retry=self._lacking.retry(Operation.EMBEDDINGS, model),
             unsent=tuple(unsent),
         )
@@ -123,7 +125,7 @@ class PlainCalls:
         body = _passed_on(exchange.body, model)
         return Call(
             UpstreamRequest("/rerank", orjson.dumps(body), False),
-            RerankReader(exchange.body, model),
+            RerankReader(exchange.body, exchange.shown_model),
             retry=self._lacking.retry(Operation.RERANK, model),
         )
 

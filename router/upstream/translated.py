@@ -24,8 +24,7 @@ def as_chat(
     ``reasoning`` is whether the endpoint takes that of earlier turns. Raises InvalidRequest for
     what cannot be carried, in the chat's words.
     """
-    served = exchange.served_model or exchange.model or ""
-    given = from_chat(exchange.body, model=served, reasoning=reasoning)
+    given = from_chat(exchange.body, model=exchange.shown_model, reasoning=reasoning)
     draft = new_draft(given.body, muted=not exchange.stream)
     try:
         call = respond(given.body, draft)

@@ -84,7 +84,7 @@ async def test_what_is_sent_and_booked(dialect: Dialect) -> None:
             reply = await post(router, EMBEDDING, **wanted, user="u", cache=False)
             assert reply.status == 200, reply.body
             assert [one["embedding"] for one in reply.json["data"]] == [[0.5, 1], [0.25, 2]]
-            assert reply.json["model"] == "up"
+            assert reply.json["model"] == "m"
             assert reply.json["usage"] == {"prompt_tokens": 3, "total_tokens": 3}
             asked = upstream.requests[-1]
             assert (asked.path, asked.headers["authorization"]) == (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-import orjson
 import pytest
 
 from router.errors import UpstreamFailure
@@ -16,8 +16,8 @@ DONE = b"data: [DONE]\n\n"
 ONLY_USAGE = {"object": "chat.completion.chunk", "choices": [], "usage": USAGE}
 
 
-def reader(*, wants_usage: bool = True) -> ChatPassthrough:
-    return ChatPassthrough(wants_usage=wants_usage)
+def reader(*, wants_usage: bool = True, model: str = "m") -> ChatPassthrough:
+    return ChatPassthrough(model=model, wants_usage=wants_usage)
 
 
 def passed(subject: ChatPassthrough, data: bytes) -> bytes:
@@ -186,8 +186,9 @@ def test_a_broken_whole_answer(body: bytes, message: str) -> None:
 @pytest.mark.parametrize("name", traces("ChatCompletions/*/response.*"))
 def test_recorded_answers_pass(name: str) -> None:
     body = trace(name)
+    model = re.findall(rb'"model": ?"([^"]+)"', body)[0].decode()
     if name.endswith(".json"):
-        assert orjson.loads(reader().whole(body)) == orjson.loads(body)
+        assert reader(model=model).whole(body) == body
     else:
         # The recording lacks its last blank line: the end of the body is as good.
-        assert passed(reader(), body) == body.rstrip() + b"\n\n"
+        assert passed(reader(model=model), body) == body.rstrip() + b"\n\n"

@@ -22,7 +22,7 @@ def chunk(text: str = "", finish: str | None = None, index: int = 0) -> dict[str
 
 
 def reader(*, wants_usage: bool = False, **body: Any) -> CompletionPassthrough:
-    return CompletionPassthrough({"prompt": "a", **body}, wants_usage=wants_usage)
+    return CompletionPassthrough({"prompt": "a", **body}, model="up", wants_usage=wants_usage)
 
 
 def passed(subject: CompletionPassthrough, data: Any) -> bytes:

@@ -68,39 +68,43 @@ def test_an_outline_is_the_answer_without_its_vectors(
 
 def test_an_answer_passes_as_it_came() -> None:
     body = answer([0.1, -2e-5, 3], [1, 2, 3]).replace(b",", b" ,\n ")
-    reader = EmbeddingsReader(asked("a", "b"))
+    reader = EmbeddingsReader(asked("a", "b"), "m")
     assert reader.whole(body) is body
     assert reader.usage is not None
     assert (reader.usage["input_tokens"], reader.usage["output_tokens"]) == (5, 0)
     assert reader.said == 0
     packed = answer(single(1, 2))
-    assert EmbeddingsReader({**asked("a"), "encoding_format": "base64"}).whole(packed) is packed
+    assert (
+        EmbeddingsReader({**asked("a"), "encoding_format": "base64"}, "m").whole(packed) is packed
+    )
 
 
 def test_places_may_be_left_out_or_mixed() -> None:
     for first, second in ((None, None), (1, 0)):
         data = [{"index": first, "embedding": [1]}, {"index": second, "embedding": [2]}]
         body = orjson.dumps({"data": data})
-        reader = EmbeddingsReader(asked("a", "b"))
+        reader = EmbeddingsReader(asked("a", "b"), "m")
         assert reader.whole(body) is body
         assert reader.usage is None
 
 
 def test_several_vectors_for_a_text_pass() -> None:
     body = answer([[0.1, 0.2], [0.3, 0.4]])
-    assert EmbeddingsReader(asked("a")).whole(body) is body
+    assert EmbeddingsReader(asked("a"), "m").whole(body) is body
 
 
 def test_tokens_are_one_input_or_several() -> None:
     body = answer([1.0])
-    assert EmbeddingsReader({"model": "m", "input": [1, 2, 3]}).whole(body) is body
+    assert EmbeddingsReader({"model": "m", "input": [1, 2, 3]}, "m").whole(body) is body
     two = answer([1.0], [2.0])
-    assert EmbeddingsReader({"model": "m", "input": [[1], [2]]}).whole(two) is two
+    assert EmbeddingsReader({"model": "m", "input": [[1], [2]]}, "m").whole(two) is two
 
 
 def test_numbers_are_packed_where_base64_was_asked_for() -> None:
     body = answer([0.5, -1], [0.25, 3])
-    told = orjson.loads(EmbeddingsReader(asked("a", "b", encoding_format="base64")).whole(body))
+    told = orjson.loads(
+        EmbeddingsReader(asked("a", "b", encoding_format="base64"), "m").whole(body)
+    )
     assert [one["embedding"] for one in told["data"]] == [single(0.5, -1), single(0.25, 3)]
     assert (told["usage"], told["model"], told["data"][1]["index"]) == (USAGE, "m", 1)
 
@@ -131,7 +135,7 @@ def test_numbers_are_packed_where_base64_was_asked_for() -> None:
     ],
 )
 def test_what_is_no_answer_is_a_failure_of_the_endpoint(body: bytes, words: str) -> None:
-    reader = EmbeddingsReader(asked("a", "b"))
+    reader = EmbeddingsReader(asked("a", "b"), "m")
     with pytest.raises(UpstreamFailure, match=words):
         reader.whole(body)
     assert reader.usage is None
@@ -141,7 +145,7 @@ def test_what_is_no_answer_is_a_failure_of_the_endpoint(body: bytes, words: str)
 def test_what_is_no_number_is_not_packed(vector: bytes) -> None:
     body = b'{"data":[{"embedding":%b}]}' % vector
     with pytest.raises(UpstreamFailure, match="not numbers"):
-        EmbeddingsReader(asked("a", encoding_format="base64")).whole(body)
+        EmbeddingsReader(asked("a", encoding_format="base64"), "m").whole(body)
 
 
 def test_ollamas_answer_is_told_in_openais_form() -> None:

@@ -336,7 +336,7 @@ def test_a_chat_passthrough_is_followed() -> None:
         {"id": "chatcmpl-abcdefgh", "choices": [], "usage": chats.USAGE},
         b"[DONE]",
     )
-    theirs = read_all(ChatPassthrough(wants_usage=True), data)
+    theirs = read_all(ChatPassthrough(model="m", wants_usage=True), data)
     assert len(told(ChatFollower("mine", False), theirs)) == 3
     assert {chunk["id"] for chunk in told(ChatFollower("mine", True), theirs)} == {"mine"}
 

@@ -111,7 +111,7 @@ DIALECTS = {
         ordered=False,
     ),
     "passthrough": Dialect(
-        lambda: ChatPassthrough(wants_usage=False),
+        lambda: ChatPassthrough(model="m", wants_usage=False),
         lambda chunks: sse(*chunks, b"[DONE]"),
         {"choices": [CHOICE], "usage": chats.USAGE},
         ordered=False,
