@@ -29,6 +29,12 @@ _PATIENT: Final = {
     "retry_budget": {"ratio": 1.0, "reserve": 10_000},
     "breaker": {"failures": 10**6, "ratio": 1.0},
 }
+_TIMEOUTS: Final = dict.fromkeys(("connect", "first_byte", "idle", "total"), 120.0)
+"""No deadline of the router's ends an attempt here: the endpoint has reported its tokens by then,
+and nobody would hear of them.
+"""
+
+_CLIENT_TIMEOUT: Final = aiohttp.ClientTimeout(total=300)
 _KEY: Final = "client-key"
 _LIMITED: Final = "limited-key"
 _ADMIN: Final = "admin-key"
@@ -61,12 +67,13 @@ async def reconciled(requests: int, seed: int = 0) -> Reconciled:
     one, two = CountingUpstream(), CountingUpstream()
     keys = [
         {"name": "a", "key": _KEY, "budgets": [{"period": "total", "tokens": 10**9}]},
-        {"name": "b", "key": _LIMITED, "limits": {"requests_per_minute": 20}},
+        {"name": "b", "key": _LIMITED, "limits": {"requests_per_minute": 2}},
     ]
     async with one.serving() as chat, two.serving() as native:
+        patient: dict[str, Any] = {"timeouts": _TIMEOUTS}
         ends = [
-            endpoint(chat, "chat", "chat", models=["m", "only-chat"], max_in_flight=500),
-            endpoint(native, "responses", "native", models=["m", "only-native"]),
+            endpoint(chat, "chat", "chat", models=["m", "only-chat"], max_in_flight=500, **patient),
+            endpoint(native, "responses", "native", models=["m", "only-native"], **patient),
         ]
         async with routing(
             *ends,
@@ -104,7 +111,9 @@ async def _asked(router: Router, number: int, dice: random.Random) -> int:
     key = _LIMITED if dice.random() < 0.05 else _KEY
     path = "/v1/chat/completions" if chat else "/v1/responses"
     headers = {"Authorization": f"Bearer {key}"}
-    async with router.http.post(router.url + path, json=body, headers=headers) as response:
+    async with router.http.post(
+        router.url + path, json=body, headers=headers, timeout=_CLIENT_TIMEOUT
+    ) as response:
         if play == "hold" and response.status == 200:
             while b"one" not in await response.content.readany():
                 pass
@@ -124,7 +133,7 @@ async def _read(router: Router, result: Reconciled) -> None:
     for kind in _KINDS:
         name = "switchyard_tokens_total"
         result.metrics[kind] = int(sum(await router.metric(name, kind=kind, provenance="reported")))
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     headers = {"Authorization": f"Bearer {_ADMIN}"}
     while result.in_database < len(result.rows) and time.monotonic() < until:
         async with router.http.get(router.url + "/admin/usage?since=1d", headers=headers) as answer:
