@@ -176,7 +176,10 @@ class ResponseCache:
     async def similar(
         self, lookup: Lookup, request: CacheRequest, keys: Keys, controls: Controls
     ) -> None:
-        """Look in the semantic tier, where it is allowed, after ``exact`` has found nothing."""
+        """Look in the semantic tier, where it is allowed, after ``exact`` has found nothing.
+
+        What has been kept in the meantime is found as if ``exact`` had.
+        """
         if lookup.epoch is None or not controls.lookup or not self._may_judge(request, controls):
             return
         if request.exact_only is not None:
@@ -216,6 +219,21 @@ class ResponseCache:
                 result = "hit"
                 break
         self._listener.looked_up("semantic", result, time.perf_counter() - started)
+        if result == "miss" and (judgement.vector or judgement.skipped is not None):
+            await self._find_kept_meanwhile(lookup, keys, controls)
+
+    async def _find_kept_meanwhile(self, lookup: Lookup, keys: Keys, controls: Controls) -> None:
+        """Look again for the very same request: the embedder may have taken longer than a model."""
+        started = time.perf_counter()
+        try:
+            found = await self.store.get(keys.key)
+        except StoreError:
+            lookup.epoch = None
+            return
+        lookup.epoch = found.epoch
+        if found.entry is not None and self._fresh(found.entry, controls):
+            lookup.entry, lookup.tier = found.entry, "exact"
+            self._listener.looked_up("exact", "hit", time.perf_counter() - started)
 
     def _remember(self, key: str, similarity: float) -> None:
         """How far away a question was that got this answer, in case it is called wrong."""

@@ -80,6 +80,7 @@ class SemanticTier:
         self.check = check
         self._listener = listener
         self._offload = offload
+        self._judging: dict[tuple[str, str, float], asyncio.Task[Judgement]] = {}
 
     def refuses(self, namespace: str, text: str) -> str | None:
         """Why this text is not judged; None where it is."""
@@ -95,6 +96,10 @@ class SemanticTier:
 
     async def close(self) -> None:
         """Let go of everything; called once, also when ``start`` failed."""
+        judging = list(self._judging.values())
+        for task in judging:
+            task.cancel()
+        await asyncio.gather(*judging, return_exceptions=True)
         await self.embedder.close()
         self._offload.close()
 
@@ -129,8 +134,25 @@ class SemanticTier:
             judgement.unfit = True
             self._listener.skipped(judgement.skipped)
             return judgement
-        if not (thoroughly or self.index.has(namespace)):
+        if thoroughly:
+            return await self._judge(namespace, text, threshold, thoroughly=True)
+        if not self.index.has(namespace):
             return judgement
+        # Who asks the same at the same time is told the same: a full embedder would else send some
+        # of them to the model, and let others find an answer.
+        question = (namespace, text, threshold)
+        task = self._judging.get(question)
+        if task is None:
+            task = asyncio.create_task(self._judge(*question), name="judge a question")
+            self._judging[question] = task
+            task.add_done_callback(lambda _: self._judging.pop(question))
+        await asyncio.wait((task,))  # who leaves ends it for nobody
+        return Judgement("embedder") if task.cancelled() else task.result()
+
+    async def _judge(
+        self, namespace: str, text: str, threshold: float, *, thoroughly: bool = False
+    ) -> Judgement:
+        judgement = Judgement()
         try:
             vector = await self._embedded_beside(text)
             judgement.vector = vector.tobytes()
