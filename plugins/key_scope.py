@@ -19,9 +19,9 @@ Named = Callable[[str], Awaitable[Key | None]]
 class KeyScope(Gate):
     """Refuses exchanges for models that their key may not use, before anything may answer them.
 
-    It is the model that was asked for that counts; what the configuration has tried in its place
-    (``fallbacks``) is the operator's choice. A run goes on without the request that it came with:
-    its key is then found by its name, and has to be there still.
+    That it is given no other one instead is for ``router.endpoints.fallbacks`` to see to. A run
+    goes on without the request that it came with: its key is then found by its name, and has to be
+    there still.
     """
 
     name = "key_scope"

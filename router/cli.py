@@ -200,11 +200,12 @@ def _check(args: argparse.Namespace) -> int:
         costs = cli_prices.costs(settings, endpoint, result.models)
         print("\n" + "\n".join([*_described(endpoint, result), *costs]))
     stores = [one.glance(settings) for one in (cli_state, cli_cache, cli_accounts)]
-    remarks = cli_accounts.remarks(settings, results)
+    sound, remarks = cli_accounts.remarks(settings, results)
     print("\n" + "\n".join([*(line for _, line in stores), *remarks]))
     answered = sum(map(_can_serve, settings.endpoints, results))
     print(f"\n{answered} of {count} answered")
-    return 0 if answered == count and all(usable for usable, _ in stores) else 2
+    usable = sound and all(usable for usable, _ in stores)
+    return 0 if answered == count and usable else 2
 
 
 def _endpoints(args: argparse.Namespace) -> int:

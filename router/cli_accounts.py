@@ -50,9 +50,9 @@ async def _asked(url: str) -> tuple[str, str | None]:
     return link.name, None
 
 
-def remarks(settings: Settings, results: Sequence[ProbeResult]) -> list[str]:
-    """What may be a slip in keys or fallbacks of the configuration; ``results`` are those of its
-    endpoints.
+def remarks(settings: Settings, results: Sequence[ProbeResult]) -> tuple[bool, list[str]]:
+    """Whether every fallback leads somewhere, and what may be a slip in keys or fallbacks of the
+    configuration; ``results`` are those of its endpoints.
     """
     import asyncio
 
@@ -64,9 +64,11 @@ def remarks(settings: Settings, results: Sequence[ProbeResult]) -> list[str]:
         if result.error is None:
             catalogues[-1].update(result.models)
     keys = [*_slips(settings, catalogues), *asyncio.run(_displaced(settings))]
-    return [
+    nowhere = [*_nowhere(settings, catalogues)]
+    models = [*_of_themselves(settings), *nowhere]
+    return not nowhere, [
         *_shown("keys  ", keys),
-        *_shown("models", [*_nowhere(settings, catalogues)]),
+        *_shown("models", models),
         *_shown("keys  ", [*_open(settings)]),
     ]
 
@@ -87,20 +89,28 @@ def _nowhere(settings: Settings, catalogues: Sequence[Catalogue]) -> Iterator[st
     """Fallbacks that lead nowhere."""
     from router.endpoints.catalogue import serves
 
-    for model, others in settings.fallbacks.items():
-        for index, other in enumerate(others):
+    for model, fallback in settings.fallbacks.items():
+        for index, other in enumerate(fallback.models):
+            if other != model and serves(catalogues, other) is False:
+                yield f"FAILED: fallbacks.{model}[{index}]: no endpoint serves a model '{other}'"
+
+
+def _of_themselves(settings: Settings) -> Iterator[str]:
+    for model, fallback in settings.fallbacks.items():
+        for index, other in enumerate(fallback.models):
             if other == model:
                 yield f"fallbacks.{model}[{index}]: a model is no fallback of itself"
-            elif serves(catalogues, other) is False:
-                yield f"fallbacks.{model}[{index}]: no endpoint serves a model '{other}'"
 
 
 def _slips(settings: Settings, catalogues: Sequence[Catalogue]) -> Iterator[str]:
     from router.books.key_hints import hints
     from router.endpoints.catalogue import serves
+    from router.endpoints.fallbacks import Fallbacks
+
+    fallbacks = Fallbacks(settings.fallbacks)
 
     def served(model: str) -> bool | None:
-        return True if model in settings.fallbacks else serves(catalogues, model)
+        return True if fallbacks.has(model) else serves(catalogues, model)
 
     for index, key in enumerate(settings.auth.keys):
         fields = {"models": key.models, "tags": key.tags, "model_limits": key.model_limits}

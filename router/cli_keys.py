@@ -160,11 +160,13 @@ def _hint(settings: Settings, fields: dict[str, Any]) -> None:
     """Say what may be a slip. Of models it is what the configuration knows, asking nobody."""
     from router.books.key_hints import hints
     from router.endpoints.catalogue import Catalogue, serves
+    from router.endpoints.fallbacks import Fallbacks
 
     catalogues = [*map(Catalogue, settings.endpoints)]
+    fallbacks = Fallbacks(settings.fallbacks)
 
     def served(model: str) -> bool | None:
-        return True if model in settings.fallbacks else serves(catalogues, model)
+        return True if fallbacks.has(model) else serves(catalogues, model)
 
     for hint in hints(fields, served, settings.accounts.tags):
         _say(f"warning: {printable(hint)}")

@@ -10,7 +10,7 @@ of its own. What every failure says about its endpoint is told to the breakers.
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import ceil
@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from router.balance.budget import Budget
 from router.balance.capability import Abilities, length_param, needs
 from router.balance.lessons import lesson
+from router.endpoints.fallbacks import Fallbacks
 from router.endpoints.loads import Loads
 from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Plan
 from router.endpoints.registry import Registry
@@ -43,7 +44,6 @@ from router.fetch.images import Images
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
-from router.wire.model_names import by_either_name
 
 __all__ = ["FALLBACK", "Failover", "Work"]
 
@@ -98,13 +98,13 @@ class Failover:
         self._metrics = metrics
         self._budget = Budget(0.0, 0.0)
         self._max_attempts = 1
-        self._fallbacks: Mapping[str, Sequence[str]] = {}
+        self._fallbacks = Fallbacks({})
 
     def configure(self, settings: Settings) -> None:
         """Go on with these rules."""
         balance = settings.balance
         self._max_attempts = balance.max_attempts
-        self._fallbacks = by_either_name(settings.fallbacks)
+        self._fallbacks = Fallbacks(settings.fallbacks)
         self._budget.ratio = balance.retry_budget.ratio
         self._budget.reserve = balance.retry_budget.reserve
 
@@ -116,14 +116,21 @@ class Failover:
         """Try until it is answered. Raises the RouterError that is left."""
         self._budget.deposit(time.monotonic())
         model = exchange.model or ""
-        if model not in self._fallbacks:
+        configured_by, others = self._fallbacks.of(model, exchange.key)
+        if not others:
             # No coroutine more than there has to be: each is kept for as long as a stream lasts.
             return self._with(model, exchange, work, desperate=True)
-        return self._with_fallbacks(model, exchange, work)
+        return self._with_fallbacks(model, configured_by, others, exchange, work)
 
-    async def _with_fallbacks(self, model: str, exchange: Exchange, work: Work) -> None:
-        asked = model
-        for fallback in self._fallbacks[asked]:
+    async def _with_fallbacks(
+        self,
+        model: str,
+        configured_by: str,
+        others: Sequence[str],
+        exchange: Exchange,
+        work: Work,
+    ) -> None:
+        for fallback in others:
             try:
                 await self._with(model, exchange, work, desperate=False)
                 return
@@ -138,7 +145,7 @@ class Failover:
                     by=fallback,
                     error=error.logged,
                 )
-            self._metrics.fleet.fallbacks.labels(asked, fallback).inc()
+            self._metrics.fleet.fallbacks.labels(configured_by, fallback).inc()
             model = exchange.notes[FALLBACK] = exchange.served_model = fallback
             work.rewind(model)
         try:

@@ -93,11 +93,13 @@ def test_slips_in_configured_keys() -> None:
         fallbacks={"old": ["m"]},
         state={"url": "sqlite:///:memory:"},
     )
-    assert remarks(found, [answer("m")]) == [
+    sound, said = remarks(found, [answer("m")])
+    assert sound
+    assert said == [
         "keys   auth.keys[1].models[2]: no endpoint serves a model 'n*' at the moment.",
         "keys   auth.keys[1].tags[0]: 'Team-A' has no budget; did you mean 'team-a'?",
     ]
-    assert len(remarks(found, [answer(error="HTTP 500")])) == 1
+    assert len(remarks(found, [answer(error="HTTP 500")])[1]) == 1
 
 
 @pytest.mark.parametrize(
@@ -119,14 +121,32 @@ def test_metrics_that_are_open_where_there_are_keys(
 
 
 def test_fallbacks_that_lead_nowhere() -> None:
-    given = settings(fallbacks={"a": ["b", "c"], "b": ["b", "a:latest"]})
-    assert remarks(given, [answer("a", "b")]) == [
-        "models fallbacks.a[1]: no endpoint serves a model 'c'",
+    given = settings(
+        fallbacks={
+            "a": ["b", "c"],
+            "b": ["b", "a:latest"],
+            "claude-*": "b",
+            "gpt-*": {"models": ["d"], "for_keys": "any"},
+        }
+    )
+    sound, said = remarks(given, [answer("a", "b")])
+    assert not sound
+    assert said == [
         "models fallbacks.b[0]: a model is no fallback of itself",
-        "models fallbacks.b[1]: no endpoint serves a model 'a:latest'",
+        "models FAILED: fallbacks.a[1]: no endpoint serves a model 'c'",
+        "models FAILED: fallbacks.b[1]: no endpoint serves a model 'a:latest'",
+        "models FAILED: fallbacks.gpt-*[0]: no endpoint serves a model 'd'",
     ]
     silent = remarks(given, [answer(error="refused")])
-    assert silent == ["models fallbacks.b[0]: a model is no fallback of itself"]
+    assert silent == (True, ["models fallbacks.b[0]: a model is no fallback of itself"])
+
+
+def test_a_fallback_behind_a_pattern_of_aliases_is_served() -> None:
+    own = {**ENDPOINT, "models": ["a"], "aliases": {"claude-*": "a"}}
+    given = Settings.model_validate({"endpoints": [own], "fallbacks": {"x": ["claude-y", "b"]}})
+    sound, said = remarks(given, [answer("a")])
+    assert (sound, len(said)) == (False, 1)
+    assert "fallbacks.x[1]" in said[0]
 
 
 def test_what_is_behind_a_pattern_has_a_price_too() -> None:
@@ -142,7 +162,7 @@ def test_what_is_behind_a_pattern_has_a_price_too() -> None:
 def test_long_lists_are_cut() -> None:
     keys = [{"name": f"k{n}", "key": f"sk-{n}", "models": ["x"]} for n in range(30)]
     found = settings(auth={"keys": keys}, state={"url": "sqlite:///:memory:"})
-    said = remarks(found, [answer("m")])
+    _, said = remarks(found, [answer("m")])
     assert (len(said), said[-1]) == (21, "keys   and 10 more")
 
 
@@ -165,7 +185,7 @@ def test_names_of_virtual_keys_that_were_taken(tmp_path: Path) -> None:
         return sections
 
     sections = write("cfg")
-    assert remarks(Settings.model_validate(sections), [answer("m")]) == []
+    assert remarks(Settings.model_validate(sections), [answer("m")]) == (True, [])
     assert not path.exists()
     for name in ("ann", "bob"):
         assert run("keys", "create", name, "--config", str(file)).status == 0

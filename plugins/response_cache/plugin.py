@@ -132,6 +132,9 @@ class ResponseCachePlugin(Interceptor):
             await proceed(exchange, sink)
             return
         place = asked.keys.key
+        if self._shared and exchange.key is not None and exchange.key.models is not None:
+            # Another model may answer a call: only keys with the same models share one.
+            place = f"{place} {sorted(exchange.key.models)}"
         for promoted in (False, True):
             try:
                 await self._answer(asked, exchange, sink, place, promoted=promoted)
@@ -141,7 +144,7 @@ class ResponseCachePlugin(Interceptor):
                 if again.answered:
                     # To be shared with those who ask in the same form.
                     form = "stream" if exchange.stream else "whole"
-                    place = f"{asked.keys.key} {exchange.operation.value} {form}"
+                    place = f"{place} {exchange.operation.value} {form}"
         _says(exchange, "miss", "MISS")
         await proceed(exchange, sink)
 

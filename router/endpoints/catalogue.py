@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from router.settings.schema import EndpointSettings
 from router.upstream.contract import Listed
-from router.wire.model_names import LATEST
+from router.wire.model_names import LATEST, Patterns, is_pattern
 
 __all__ = ["Catalogue", "serves"]
 
@@ -22,10 +22,12 @@ class Catalogue:
 
     def __init__(self, endpoint: EndpointSettings) -> None:
         self._latest = endpoint.dialect == "ollama"
-        self._aliases = dict(endpoint.aliases)
+        self._aliases = {n: own for n, own in endpoint.aliases.items() if not is_pattern(n)}
+        self._alias_patterns = Patterns(endpoint.aliases)
+        self._alias_names = {*endpoint.aliases, *endpoint.aliases.values()}
         self.discovers = endpoint.models is None
         names = endpoint.models or ()
-        self._patterns = tuple(name for name in names if any(c in name for c in "*?["))
+        self._patterns = tuple(filter(is_pattern, names))
         self._names = self._by_key(name for name in names if name not in self._patterns)
         self._discovered: dict[str, str] = {}
         self._contexts: dict[str, int] = {}
@@ -80,15 +82,31 @@ class Catalogue:
         return loaded
 
     def resolve(self, model: str) -> str | None:
-        """The endpoint's own name for a model that a client asks for; None when not served."""
-        target = self._aliases.get(model)
+        """The endpoint's own name for a model that a client asks for; None when not served.
+
+        Names count for more than patterns: an alias, then what the endpoint is known to have, then
+        a pattern of aliases, then one of ``models``.
+        """
+        target = self._aliases.get(model) or self._alias_by_pattern(model)
         if target is None:
             return self._own(model)
         # An alias is as good as a configured model, until an endpoint that is asked denies it.
         return self._own(target) or (None if self.discovers and self.known else target)
 
+    def _alias_by_pattern(self, model: str) -> str | None:
+        if (self.discovers and not self.known) or self._key(model) in self._names:
+            return None  # it may have a model of this very name, or has
+        listed = self._discovered.get(self._key(model))
+        if listed is not None and (self.discovers or self._admits(model, listed)):
+            return None
+        found = self._alias_patterns.find(model)
+        return None if found is None else found[1]
+
     def public_names(self) -> list[str]:
-        """The names to list to clients: configured, discovered and allowed, and aliases."""
+        """The names to list to clients: configured, discovered and allowed, and aliases.
+
+        Patterns are none: they stand for names that nobody can list.
+        """
         own = {**self._names, **self._allowed()}
         names = dict.fromkeys([*own.values(), *self._aliases])
         return [name for name in names if self.resolve(name) is not None]
@@ -96,8 +114,7 @@ class Catalogue:
     def known_names(self) -> set[str]:
         """Every name, the clients' or the endpoint's, that is more than a match of a pattern."""
         own = {**self._names, **self._allowed()}
-        aliases = {name for alias in self._aliases.items() for name in alias}
-        return {*own, *own.values(), *aliases}
+        return {*own, *own.values(), *self._alias_names}
 
     def may_serve(self, pattern: str) -> bool | None:
         """Whether it serves what clients call so, or something that matches this pattern; None
@@ -111,7 +128,7 @@ class Catalogue:
     @property
     def serves_any(self) -> bool:
         """Whether there is any name that it would take."""
-        return bool(self._patterns or self.public_names())
+        return bool(self._patterns or self._alias_patterns or self.public_names())
 
     def _own(self, name: str) -> str | None:
         key = self._key(name)

@@ -19,7 +19,7 @@ import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -174,7 +174,8 @@ def _fields_at(place: Place) -> list[str]:
             continue
         annotation = model.model_fields[step].annotation
         is_key = get_origin(annotation) is dict
-        candidates = (annotation, *get_args(annotation))
+        candidates = [annotation, *get_args(annotation)]
+        candidates += [get_args(c)[0] for c in candidates if get_origin(c) is Annotated]
         model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
     return list(model.model_fields)
 

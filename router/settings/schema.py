@@ -38,6 +38,7 @@ from pydantic import (
 
 from router.settings.accounts import Accounts, ApiKey, unknown_endpoints
 from router.settings.cache import Cache
+from router.settings.fallbacks import Fallback
 from router.settings.fetch import Fetch
 from router.settings.section import Section
 from router.settings.tracing import Tracing
@@ -177,12 +178,12 @@ class EndpointSettings(Section):
     """One backend.
 
     ``models`` are names or shell-style patterns; None means that the endpoint is asked.
-    ``aliases`` map the name a client uses to the name the endpoint knows. ``max_in_flight``
-    counts requests per model. ``context_length`` is the context of its models in tokens, input and
-    output, where ``capabilities`` say nothing of it; ``num_ctx``, for Ollama only, is the one that
-    it is told to use, and takes the place of ``context_length`` where that is left out.
-    ``capabilities`` are by the endpoint's own name for a model, or by pattern; of several that
-    match, later ones win.
+    ``aliases`` map the name a client uses, or a pattern of such names, to the name the endpoint
+    knows. ``max_in_flight`` counts requests per model. ``context_length`` is the context of its
+    models in tokens, input and output, where ``capabilities`` say nothing of it; ``num_ctx``, for
+    Ollama only, is the one that it is told to use, and takes the place of ``context_length`` where
+    that is left out. ``capabilities`` are by the endpoint's own name for a model, or by pattern; of
+    several that match, later ones win.
     ``priority`` is its tier for the policy of that name: 1 is first. ``keep_alive`` is how long
     Ollama is told to keep models in memory. ``chat_completions``: ``native`` passes them on,
     ``translated`` makes requests of the endpoint's own API of them; ``auto`` translates for Ollama,
@@ -342,8 +343,8 @@ class Admin(Section):
 class Settings(Section):
     """All settings of one Switchyard.
 
-    ``fallbacks`` are, by the clients' name for a model, the models to try when it cannot be
-    served, in their order.
+    ``fallbacks`` are, by the clients' name for a model or a pattern of such names, the models to
+    try when it cannot be served.
     """
 
     server: Server = Server()
@@ -358,9 +359,7 @@ class Settings(Section):
     metrics: Metrics = Metrics()
     tracing: Tracing = Tracing()
     admin: Admin = Admin()
-    fallbacks: dict[Text, Annotated[tuple[Text, ...], AfterValidator(not_empty)]] = Field(
-        default_factory=dict
-    )
+    fallbacks: dict[Text, Fallback] = Field(default_factory=dict)
     plugins: tuple[PluginName, ...] = ()
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from router.endpoints.explain import Explainer
+from router.endpoints.fallbacks import Fallbacks
 from router.exchange import Exchange, Operation
 from router.fleet import Fleet
 from router.settings.schema import Settings
@@ -19,7 +20,6 @@ from router.web.query import is_true
 from router.web.responses import check_durable
 from router.wire.frame import Frame
 from router.wire.input_items import item_type
-from router.wire.model_names import by_either_name
 from router.wire.responses import parse_object
 
 __all__ = ["ExplainApi"]
@@ -57,9 +57,14 @@ class ExplainApi:
         if settings.fetch.images and (remote := remote_images(body)):
             notes.append("Images are not fetched; an endpoint that takes no URLs may be left out.")
             pretended.images = dict.fromkeys(remote, _FETCHED)
+        _, fallbacks = Fallbacks(settings.fallbacks).of(body["model"], None)
+        if fallbacks:
+            notes.append(
+                "Keys are given those fallbacks that they may use, or all: see 'for_keys'."
+            )
         explanation = await self._explainer.explain(
             pretended,
-            by_either_name(settings.fallbacks).get(body["model"], ()),
+            fallbacks,
             settings.balance.max_attempts,
             notes,
             strict=settings.server.unsupported == "strict",

@@ -11,6 +11,7 @@ from aiohttp import web
 from router.books.key_hints import Served, hints
 from router.books.keys import Issued, KeyStore
 from router.books.keys_shown import shown_configured, shown_virtual
+from router.endpoints.fallbacks import Fallbacks
 from router.errors import Conflict, InvalidRequest, NotFound
 from router.exchange import Exchange
 from router.settings.accounts import ApiKey
@@ -166,9 +167,10 @@ class KeysAdmin:
     def _warnings(self, fields: Mapping[str, Any]) -> dict[str, list[str]]:
         """``warnings`` for the answer, where there are some."""
         settings = self._settings()
+        fallbacks = Fallbacks(settings.fallbacks)
 
         def served(model: str) -> bool | None:
-            return True if model in settings.fallbacks else self._served(model)
+            return True if fallbacks.has(model) else self._served(model)
 
         found = hints(fields, served, settings.accounts.tags)
         return {"warnings": found} if found else {}

@@ -22,6 +22,7 @@ def catalogue(dialect: str = "chat", listed: list[str] | None = None, **fields: 
     return made
 
 
+CLAUDES = {"*-opus-*": "z", "claude-*": "a", "claude-opus-*": "b", "claude-exact": "c"}
 PATTERNS = ["gpt-5*", "o[13]-mini", "exact"]
 
 
@@ -58,6 +59,21 @@ PATTERNS = ["gpt-5*", "o[13]-mini", "exact"]
         (catalogue(aliases={"small": "gpt-5"}, models=PATTERNS), "small", "gpt-5"),
         (catalogue(aliases={"a": "b"}, listed=["a", "b"]), "a", "b"),
         (catalogue(aliases={"a": "b", "b": "a"}, listed=["a", "b"]), "a", "b"),
+        # patterns of aliases: for what has no name of its own
+        (catalogue(aliases=CLAUDES, models=["a"]), "claude-x", "a"),
+        (catalogue(aliases=CLAUDES, models=["a"]), "claude-opus-4", "b"),
+        (catalogue(aliases=CLAUDES, models=["a"]), "claude-exact", "c"),
+        (catalogue(aliases=CLAUDES, models=["a"]), "claud", None),
+        (catalogue(aliases=CLAUDES, models=["a", "claude-x"]), "claude-x", "claude-x"),
+        (catalogue(aliases=CLAUDES, models=["*"]), "claude-x", "a"),
+        (catalogue(aliases=CLAUDES, models=["*"], listed=["claude-x"]), "claude-x", "claude-x"),
+        (catalogue(aliases=CLAUDES, models=["d"], listed=["claude-x"]), "claude-x", "a"),
+        (catalogue(aliases=CLAUDES, listed=["a"]), "claude-x", "a"),
+        (catalogue(aliases=CLAUDES, listed=["a", "claude-x"]), "claude-x", "claude-x"),
+        (catalogue(aliases=CLAUDES, listed=["b"]), "claude-x", None),
+        (catalogue(aliases=CLAUDES), "claude-x", None),  # it may have one of this name
+        (catalogue(aliases=CLAUDES), "claude-exact", "c"),
+        (catalogue("ollama", ["a:latest"], aliases=CLAUDES), "claude-x:latest", "a:latest"),
         # Ollama's tag
         (catalogue("ollama", ["llama3:latest"]), "llama3", "llama3:latest"),
         (catalogue("ollama", ["llama3:latest"]), "llama3:latest", "llama3:latest"),
@@ -72,6 +88,15 @@ PATTERNS = ["gpt-5*", "o[13]-mini", "exact"]
 )  # fmt: skip
 def test_resolve(made: Catalogue, asked: str, found: str | None) -> None:
     assert made.resolve(asked) == found
+
+
+def test_patterns_of_aliases_are_not_listed() -> None:
+    made = catalogue(aliases=CLAUDES, models=["a", "b", "c"])
+    assert made.public_names() == ["a", "b", "c", "claude-exact"]
+    assert made.may_serve("claude-*")
+    assert made.may_serve("claude-x")
+    assert made.may_serve("gpt-*") is False
+    assert catalogue(aliases=CLAUDES).serves_any
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def test_variables_that_name_no_setting(name: str, hint: str) -> None:
 
 def test_a_mistake_below_the_name_of_a_model() -> None:
     text = """\
-fallbacks: {"big:70b": []}
+fallbacks: {"big:70b": [], "x*": [a, 1], y: {model: [a]}, z: {models: a}, v: 1}
 endpoints:
   - name: a
     url: http://h
@@ -233,6 +233,11 @@ endpoints:
 """
     assert mistakes(text) == [
         "f.yaml:1: fallbacks.big:70b: must have at least one entry",
+        "f.yaml:1: fallbacks.v: must be the name of a model, a list of names, or a mapping",
+        "f.yaml:1: fallbacks.x*[1]: must be text (put a number in quotes)",
+        "f.yaml:1: fallbacks.y.model: unknown key, did you mean models?",
+        "f.yaml:1: fallbacks.y.models: is required",
+        "f.yaml:1: fallbacks.z.models: must be a list",
         "f.yaml:7: endpoints[0].capabilities.llama3.2:*.context_lenght: unknown key, did you mean "
         "context_length?",
         "f.yaml:7: endpoints[0].capabilities.llama3.2:*.tools: must be true or false",

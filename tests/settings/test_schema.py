@@ -343,3 +343,13 @@ def test_the_key_of_the_metrics_is_nobody_elses(more: dict[str, Any], message: s
     sections = {"endpoints": [ENDPOINT], "auth": {"keys": [{"name": "a", "key": "sk-a"}]}, **more}
     with pytest.raises(ValidationError, match=message):
         Settings.model_validate(sections)
+
+
+def test_fallbacks_have_a_short_form() -> None:
+    given = {"a": "b", "c": ["d", "e"], "f*": {"models": ["g"], "for_keys": "any"}}
+    found = Settings.model_validate({"endpoints": [ENDPOINT], "fallbacks": given}).fallbacks
+    assert {name: (one.models, one.for_keys) for name, one in found.items()} == {
+        "a": (("b",), "allowed"),
+        "c": (("d", "e"), "allowed"),
+        "f*": (("g",), "any"),
+    }

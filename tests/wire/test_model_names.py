@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.wire.model_names import by_either_name, fits
+from router.wire.model_names import Patterns, by_either_name, fits, is_pattern
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,29 @@ def test_what_is_given_by_one_name_is_found_by_the_other() -> None:
         "b": 2,
         "org/d:latest": 4,
     }
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [
+        ("claude-opus-4", "claude-opus-*"),
+        ("claude-opus-4:latest", "claude-opus-*"),
+        ("claude-haiku", "claude-*"),
+        ("claude-x1", "claude-[xy]?"),
+        ("gpt-5", "*"),
+        ("plain", "*"),
+    ],
+)
+def test_the_pattern_that_says_the_most_counts(model: str, found: str) -> None:
+    names = ["*", "claude-*", "claude-[xy]?", "claude-*-*", "claude-opus-*", "plain"]
+    given = {name: name.upper() for name in names}
+    for order in (given, dict(reversed(given.items()))):
+        assert Patterns(order).find(model) == (found, found.upper())
+
+
+def test_where_no_pattern_fits_nothing_is_found() -> None:
+    assert Patterns({"a*": 1, "b": 2}).find("b") is None
+    assert not Patterns({"b": 2})
+    assert [is_pattern(name) for name in ("a", "a*", "a?", "[ab]", "a:b/c")] == [
+        False, True, True, True, False,
+    ]  # fmt: skip

@@ -21,7 +21,7 @@ MANY = 100
 
 
 class Narrow:
-    """An embedder that is done with nothing before ``go``, and turns away whom it has no room for."""
+    """An embedder that is done with nothing before ``go``, and has room for so many calls."""
 
     def __init__(self, embedder: Embedder, room: int = 64) -> None:
         self.name, self.dimensions = embedder.name, embedder.dimensions
