@@ -107,7 +107,7 @@ async def test_an_answer_that_lacks_something_is_not_kept_where_its_head_left_be
             endpoint(one, "responses", "one", priority=1),
             endpoint(two, "chat", "two", priority=2),
         ]
-        sections: dict[str, Any] = {"cache": ALWAYS, "server": {"keepalive_interval": 0.05}}
+        sections: dict[str, Any] = {"cache": ALWAYS, "server": {"open_after": 0.05}}
         balance = {"policy": "priority"}
         async with routing(*endpoints, balance=balance, **sections) as router:
             for calls in (1, 2):
