@@ -115,7 +115,7 @@ def test_metrics_that_are_open_where_there_are_keys(
     keys: list[Any], metrics: dict[str, Any], told: bool
 ) -> None:
     found = settings(auth={"keys": keys}, metrics=metrics, state={"url": "sqlite:///:memory:"})
-    said = remarks(found, [answer("m")])
+    _, said = remarks(found, [answer("m")])
     line = "keys   /metrics is open to everybody, and names keys, models and endpoints: "
     assert said == ([line + "set metrics.key"] if told else [])
 
