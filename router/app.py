@@ -159,6 +159,7 @@ def create_app(config: Settings) -> web.Application:
 
     app.cleanup_ctx.append(_life(parts))
     app.on_shutdown.append(drain)
+    app.on_response_prepare.append(front.part)
     if browsers.shares:
         app.on_response_prepare.append(browsers.share)
     return app

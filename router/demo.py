@@ -76,7 +76,7 @@ async def _demo(port: int) -> int:
             url = await stack.enter_async_context(listening(create_backend(dialect)))
             endpoints.append(EndpointSettings(name=name, url=url, dialect=dialect))
         settings = Settings(
-            server=Server(port=port, drain_timeout=_DRAIN_TIMEOUT),
+            server=Server(port=port, shutdown_delay=0, drain_timeout=_DRAIN_TIMEOUT),
             endpoints=tuple(endpoints),
             state=State(url=SecretStr("sqlite:///:memory:")),
             cache=Cache(mode="on-request"),

@@ -1,7 +1,9 @@
 """Runs one application in this process: listens, waits for a signal, drains, stops.
 
-SIGINT and SIGTERM stop it. SIGHUP has it read its configuration again, and so has a change of the
-configuration's file.
+SIGTERM stops it in two steps: ``/ready`` turns 503 first, and for ``server.shutdown_delay`` seconds
+requests are served as before, so that balancers have the time to notice; then it drains. SIGINT
+(Ctrl-C) drains at once, and so does a further signal. SIGHUP has it read its configuration again,
+and so has a change of the configuration's file.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ async def serve(
     on_ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> int:
-    """Serve until a signal, or until ``stop`` is set; the exit code.
+    """Serve until a signal, or until ``stop`` is set, which drains at once; the exit code.
 
     ``on_ready`` gets the base URL once the socket listens. While it drains, the socket still does,
     so that new requests are told (503) instead of being left in doubt. A further signal ends the
@@ -77,7 +79,7 @@ async def serve(
         keepalive_timeout=_KEEPALIVE_SECONDS,
         shutdown_timeout=_FLUSH_SECONDS,
     )
-    with _signals(stop, reloads=config is not None) as (hurry, reload):
+    with _signals(stop, reloads=config is not None) as (leave, hurry, reload):
         await runner.setup()
         try:
             server = settings.server
@@ -91,8 +93,13 @@ async def serve(
                 following = Following(config, app[RELOADER])
                 app[RELOADER].again = following.again
                 background.spawn(following.follow(reload), "follow the configuration")
-            await stop.wait()
+            await _first_of(leave, stop)
             await background.close()
+            if not stop.is_set():
+                _log.info("stopping", seconds=server.shutdown_delay)
+                app[FRONT].stop_soon()
+                await _first_of(stop, timeout=server.shutdown_delay)
+                stop.set()
             _log.info("draining", seconds=server.drain_timeout)
             await _drain(app[FRONT], server.drain_timeout, hurry)
             return 0
@@ -109,6 +116,17 @@ async def freeze(cache: ResponseCache) -> None:
     if cache.semantic is not None:
         await cache.semantic.index.ready.wait()
         gc.freeze()
+
+
+async def _first_of(*events: asyncio.Event, timeout: float | None = None) -> None:
+    """Wait until one of them is set, or for so many seconds."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.wait(waits)
 
 
 async def _drain(front: Front, seconds: float, hurry: asyncio.Event) -> None:
@@ -130,22 +148,28 @@ async def _drain(front: Front, seconds: float, hurry: asyncio.Event) -> None:
 @contextlib.contextmanager
 def _signals(
     stop: asyncio.Event, *, reloads: bool
-) -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
-    """Have signals set events, of which two are given: (hurry, reload).
+) -> Iterator[tuple[asyncio.Event, asyncio.Event, asyncio.Event]]:
+    """Have signals set events, of which three are given: (leave, hurry, reload).
 
-    SIGINT and SIGTERM set ``stop``, and from then on ``hurry``. SIGHUP sets ``reload`` where there
-    is something to reload; else it says that the terminal was closed, and is one of them.
+    SIGTERM sets ``leave``. SIGINT, and SIGTERM after that, set ``stop``, and from then on
+    ``hurry``. SIGHUP sets ``reload`` where there is something to reload; else it says that the
+    terminal was closed, and is like SIGINT.
     """
-    hurry, reload = asyncio.Event(), asyncio.Event()
+    leave, hurry, reload = asyncio.Event(), asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     caught = []
 
     def end() -> None:
         (hurry if stop.is_set() else stop).set()
 
+    def terminate() -> None:
+        if leave.is_set() or stop.is_set():
+            end()
+        leave.set()
+
     for name, react in (
         ("SIGINT", end),
-        ("SIGTERM", end),
+        ("SIGTERM", terminate),
         ("SIGHUP", reload.set if reloads else end),
     ):
         # Not on every platform, and not outside of the main thread.
@@ -154,7 +178,7 @@ def _signals(
             loop.add_signal_handler(number, react)
             caught.append(number)
     try:
-        yield hurry, reload
+        yield leave, hurry, reload
     finally:
         for number in caught:
             loop.remove_signal_handler(number)

@@ -216,7 +216,7 @@ def test_serve_answers_until_it_is_told_to_stop(tmp_path: Path) -> None:
         file = config(tmp_path, f'name: a, url: "{base}/v1", dialect: chat')
         with command("serve", "--config", file, "--port", str(port)) as process:
             status = wait_for(port, process)
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)
             assert process.wait(DEADLINE) == 0
     assert status.endswith(" 200 OK\n")
 

@@ -20,7 +20,7 @@ from tests.support.client import Client
 from tests.support.router import endpoint
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream, parse_events
-from tests.support.upstream import Script, Upstream, Wire, silent, streamed
+from tests.support.upstream import Script, Upstream, Wire, silent, streamed, whole
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 30
@@ -55,12 +55,12 @@ class Served:
             assert error["code"] == "shutting_down"
             return error
 
-    async def draining(self) -> None:
-        """Wait until it says that it is not ready any more."""
+    async def draining(self, status: str = "draining") -> None:
+        """Wait until it says that it is not ready any more, for this reason."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 async with self.http.get(self.url + "/ready") as response:
-                    if (await response.json())["status"] == "draining":
+                    if (await response.json())["status"] == status:
                         assert response.status == 503
                         return
                 await asyncio.sleep(0.02)
@@ -71,7 +71,7 @@ async def serving(upstream: Upstream, directory: Path, **server: Any) -> AsyncIt
     """The router in front of ``upstream``; killed at the end where it still runs."""
     one = endpoint(upstream, "chat", timeouts={"first_byte": 60, "idle": 60, "total": 60})
     config = {
-        "server": {"port": 0, **server},
+        "server": {"port": 0, "shutdown_delay": 0, **server},
         "endpoints": [one],
         "state": {"url": f"sqlite:///{directory / 'state.db'}"},
         "logging": {"access": False},
@@ -200,6 +200,48 @@ async def test_a_second_signal(tmp_path: Path) -> None:
         served.process.send_signal(signal.SIGINT)
         assert (await final_of(response))["status"] == "failed"
         await served.end()
+
+
+LONG = 100 * PATIENCE
+"""Seconds that no test waits for: what begins after them has another cause."""
+
+
+async def test_requests_are_served_until_the_delay_is_over(tmp_path: Path) -> None:
+    """SIGTERM: first ``/ready``, then a delay that a further signal skips, then the drain."""
+    answers = streamed(*CHAT.pieces, kind=CHAT.kind)
+    async with (
+        Upstream(FOREVER, whole(CHAT.whole), answers) as upstream,
+        serving(upstream, tmp_path, shutdown_delay=LONG, drain_timeout=LONG) as served,
+        streaming(served) as response,
+    ):
+        served.process.send_signal(signal.SIGTERM)
+        await served.draining("stopping")
+        for stream in (False, True):
+            body = orjson.dumps({"model": "m", "input": "hi", "stream": stream})
+            async with served.http.post(served.url + "/v1/responses", data=body) as answer:
+                assert answer.status == 200
+                assert answer.headers["Connection"] == "close"
+                assert b'"completed"' in await answer.read()
+        served.process.send_signal(signal.SIGTERM)
+        await served.draining()
+        await served.refused()
+        served.process.send_signal(signal.SIGTERM)
+        assert (await final_of(response))["status"] == "failed"
+        log = await served.end()
+        assert log.index('"stopping"') < log.index('"draining"')
+
+
+async def test_the_delay_ends_by_itself(tmp_path: Path) -> None:
+    async with Upstream() as upstream, serving(upstream, tmp_path, shutdown_delay=0.3) as served:
+        served.process.send_signal(signal.SIGTERM)
+        log = await served.end()
+        assert log.index('"stopping"') < log.index('"draining"')
+
+
+async def test_ctrl_c_waits_for_no_balancer(tmp_path: Path) -> None:
+    async with Upstream() as upstream, serving(upstream, tmp_path, shutdown_delay=LONG) as served:
+        served.process.send_signal(signal.SIGINT)
+        assert '"stopping"' not in await served.end()
 
 
 async def test_a_client_that_does_not_read(tmp_path: Path) -> None:

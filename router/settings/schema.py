@@ -96,9 +96,10 @@ class Server(Section):
     """Where Switchyard listens. Port 0 takes a free one; sizes are in MiB. A request with a field
     that its endpoint cannot be sent is, by ``unsupported``, served and the field named in a header
     (``lenient``), or refused (``strict``). A stream is opened with its first output, or after
-    ``open_after`` seconds without any; what fails before is answered with an HTTP error. A router
-    without keys answers to local host names and to ``allowed_hosts``; ``cors`` are the origins of
-    web pages that may use it.
+    ``open_after`` seconds without any; what fails before is answered with an HTTP error. After
+    SIGTERM requests are served for ``shutdown_delay`` seconds more, and those that run then get
+    ``drain_timeout`` seconds. A router without keys answers to local host names and to
+    ``allowed_hosts``; ``cors`` are the origins of web pages that may use it.
     """
 
     host: Text = "127.0.0.1"
@@ -107,6 +108,7 @@ class Server(Section):
     keepalive_interval: Seconds = 15.0
     max_body_mb: Positive = 32.0
     max_body_values: Count = 100_000
+    shutdown_delay: SecondsOrZero = 5.0
     drain_timeout: SecondsOrZero = 30.0
     unsupported: Literal["lenient", "strict"] = "lenient"
     allowed_hosts: tuple[HostPattern, ...] = ()

@@ -74,6 +74,7 @@ class Front:
         self._tasks = Tasks()
         self._watch = Tasks()
         self._running: dict[asyncio.Task[None], tuple[Exchange, web.Request]] = {}
+        self.stopping = False
         self.draining = False
         self._drained_beside: list[Callable[[float], Awaitable[None]]] = []
         self._run_beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -284,12 +285,24 @@ class Front:
         """Have ``drain(timeout)`` called whenever the front drains, at the same time."""
         self._drained_beside.append(drain)
 
+    def stop_soon(self) -> None:
+        """Requests are still served, but ``/ready`` and ``Connection: close`` send clients away."""
+        self.stopping = True
+
+    async def part(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Close the connection after an answer that is about to leave, where the router stops
+        (``on_response_prepare``).
+        """
+        if self.stopping:
+            response.force_close()
+            response.headers["Connection"] = "close"
+
     async def drain(self, timeout: float) -> None:
         """Refuse new requests, give running ones ``timeout`` seconds, then end them.
 
         A stream that is ended this way closes with ``response.failed``.
         """
-        self.draining = True
+        self.stopping = self.draining = True
         beside = [drain(timeout) for drain in self._drained_beside]
         await asyncio.gather(self._drain(timeout), *beside)
 

@@ -57,6 +57,8 @@ class Service:
         status = "ready"
         if self._front.draining:
             status = "draining"
+        elif self._front.stopping:
+            status = "stopping"
         elif not any(endpoints.values()):
             status = "no endpoint can serve"
         body = {

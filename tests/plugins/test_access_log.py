@@ -23,7 +23,7 @@ KEY = "sk-very-secret"
 WRONG_KEY = "sk-somebody-elses"
 PROMPT = "say exactly: the answer is private"
 CONFIG = """
-server: {port: 0}
+server: {port: 0, shutdown_delay: 0}
 auth: {keys: [{name: team-a, key: KEY}]}
 endpoints: [{name: one, url: "URL", dialect: chat, api_key: sk-upstream-secret}]
 logging: {format: json}

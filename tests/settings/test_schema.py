@@ -40,6 +40,7 @@ def test_the_least_settings_have_the_documented_defaults() -> None:
         open_after=0.1,
         keepalive_interval=15,
         max_body_mb=32,
+        shutdown_delay=5,
         drain_timeout=30,
         unsupported="lenient",
     )

@@ -131,7 +131,7 @@ class Process:
         raise AssertionError(f"{self.name} is not ready: {last}\n{self.last_words()}")
 
 
-_SERVER: Final = {"drain_timeout": 1, "open_after": 15}
+_SERVER: Final = {"shutdown_delay": 0, "drain_timeout": 1, "open_after": 15}
 
 
 class RouterProcess(Process):

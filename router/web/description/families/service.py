@@ -39,7 +39,7 @@ OPEN: Final = Family(
     schemas={
         "Readiness": told(
             {
-                "status": string("`ready`, `draining`, or `no endpoint can serve`."),
+                "status": string("`ready`, `stopping`, `draining`, or `no endpoint can serve`."),
                 "endpoints": mapping(boolean(), "Whether each can serve."),
                 "state": boolean("Whether the database answers, which is no reason for a 503."),
                 "limits": boolean(
