@@ -318,9 +318,13 @@ def _described(endpoint: EndpointSettings, result: ProbeResult) -> Iterator[str]
     if not _can_serve(endpoint, result):
         yield f"  FAILED     {printable(result.error or '')}"
         yield f"  dialect    {_spoken(endpoint.dialect, result.speaks)}"
+        if result.hint:
+            yield f"  HINT       {printable(result.hint)}"
         return
     yield f"  reachable  in {result.latency * 1000:.0f} ms"
     yield f"  dialect    {_spoken(endpoint.dialect, result.speaks)}"
+    if result.hint:
+        yield f"  HINT       {printable(result.hint)}"
     if result.error is not None:
         yield f"  serves     what is configured; it does not tell: {printable(result.error)}"
         return

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
+from router.endpoints.beside import beside, hint, is_a_slip
 from router.endpoints.listing import list_models
 from router.errors import UpstreamError, UpstreamModelMissing, UpstreamRejected
 from router.settings.schema import EndpointSettings
 from router.upstream.adapters import make_adapter
-from router.upstream.contract import UpstreamRequest
+from router.upstream.contract import Adapter, Transport, UpstreamRequest
 from router.upstream.http1 import HttpTransport
 
 __all__ = ["ProbeResult", "probe"]
 
 _PATHS: Final = {"responses": "/responses", "chat": "/chat/completions", "ollama": "/api/chat"}
+
+_HINT_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +29,14 @@ class ProbeResult:
 
     ``speaks`` are the dialects it was seen to take at this URL (empty when it does not let itself
     be asked), ``error`` why it cannot serve, ``latency`` in seconds that of its list of models.
+    ``hint`` is where its dialect is spoken instead.
     """
 
     speaks: tuple[str, ...]
     models: tuple[str, ...]
     error: str | None
     latency: float
+    hint: str = ""
 
 
 async def probe(endpoint: EndpointSettings) -> ProbeResult:
@@ -43,9 +49,34 @@ async def probe(endpoint: EndpointSettings) -> ProbeResult:
         speaks: tuple[str, ...] = ()
         if listing.answered:
             speaks = tuple([name for name in _PATHS if await _takes(transport, _PATHS[name])])
-        return ProbeResult(speaks, listing.names, listing.error, listing.latency)
+        error = listing.error
+        if error is not None and is_a_slip(listing):
+            error = f"{error}; {await hint(endpoint, _connect, min(seconds, _HINT_SECONDS))}"
+        said = ""
+        if listing.answered and not speaks:
+            said = await _spoken_beside(endpoint)
+        return ProbeResult(speaks, listing.names, error, listing.latency, said)
     finally:
         await transport.close()
+
+
+def _connect(endpoint: EndpointSettings) -> tuple[Adapter, Transport]:
+    return make_adapter(endpoint), HttpTransport(endpoint)
+
+
+async def _spoken_beside(endpoint: EndpointSettings) -> str:
+    """Whether the dialect is spoken at the URL with, or without, its ``/v1``."""
+    path = _PATHS[endpoint.dialect]
+    url = beside(endpoint.url)
+    transport = HttpTransport(endpoint.model_copy(update={"url": url}))
+    try:
+        async with asyncio.timeout(_HINT_SECONDS):
+            takes = await _takes(transport, path)
+    except TimeoutError:
+        takes = False
+    finally:
+        await transport.close()
+    return f"{url}{path} answers: set url: {url}" if takes else ""
 
 
 async def _takes(transport: HttpTransport, path: str) -> bool:

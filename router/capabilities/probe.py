@@ -18,6 +18,7 @@ from router.capabilities.block import EndpointReport, ModelReport
 from router.capabilities.ollama import context_in_memory, findings_of
 from router.capabilities.questions import PLAIN, QUESTIONS, Finding
 from router.drafts import new_draft
+from router.endpoints.beside import hint, is_a_slip
 from router.endpoints.catalogue import Catalogue
 from router.endpoints.listing import Listing, list_models
 from router.errors import (
@@ -34,7 +35,7 @@ from router.exchange import Exchange, Operation
 from router.settings.schema import EndpointSettings
 from router.translate.reader import Reader, upstream_message
 from router.upstream.adapters import make_adapter
-from router.upstream.contract import Call, LoadRequest, redacted
+from router.upstream.contract import Adapter, Call, LoadRequest, Transport, redacted
 from router.upstream.http1 import HttpTransport
 
 __all__ = ["MAX_MODELS", "Limits", "probe_endpoint"]
@@ -46,6 +47,7 @@ T = TypeVar("T")
 
 _REFUSALS: Final = (UpstreamRejected, UpstreamModelMissing, InvalidRequest, NotSupported)
 _LIST_SECONDS: Final = 10.0
+_HINT_SECONDS: Final = 2.0
 _TIME_IS_UP: Final = "the time for the whole probe is up"
 
 
@@ -93,6 +95,10 @@ class _Probe:
         """Ask about every model, unless nobody is there or the time is up."""
         listing = await list_models(self._adapter, self._transport, _LIST_SECONDS)
         names, problem, note = _chosen(self._endpoint, listing, wanted)
+        if is_a_slip(listing):
+            note = "; ".join(
+                filter(None, [note, await hint(self._endpoint, _connect, _HINT_SECONDS)])
+            )
         contexts = {model.name: model.context_length for model in listing.models}
         reports: list[ModelReport] = []
         for model in names:
@@ -231,6 +237,10 @@ class _Probe:
 
     def _words(self, error: RouterError) -> str:
         return redacted(self._endpoint, error.message)
+
+
+def _connect(endpoint: EndpointSettings) -> tuple[Adapter, Transport]:
+    return make_adapter(endpoint), HttpTransport(endpoint)
 
 
 def _chosen(

@@ -9,6 +9,7 @@ from math import inf
 from random import uniform
 from typing import Final
 
+from router.endpoints.beside import hint, is_a_slip
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.listing import Listing, list_models, list_resident
 from router.endpoints.registry import Registry
@@ -21,6 +22,7 @@ __all__ = ["Prober"]
 
 _log = get_logger("router.prober")
 
+_HINT_SECONDS: Final = 2.0
 _BREATH: Final = 1.0
 """However often somebody wants to know, an endpoint is asked again after so many seconds."""
 
@@ -44,6 +46,7 @@ class Prober:
         self._asked_with: dict[Endpoint, EndpointSettings] = {}
         self._answered: dict[Endpoint, bool] = {}
         self._began: dict[Endpoint, float] = {}
+        self._hints: dict[Endpoint, tuple[EndpointSettings, str]] = {}
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -63,6 +66,7 @@ class Prober:
             self._asked_with.pop(gone, None)
             self._answered.pop(gone, None)
             self._began.pop(gone, None)
+            self._hints.pop(gone, None)
         for endpoint in self._registry.endpoints:
             if endpoint not in self._watched:
                 watch = self._tasks.spawn(self._watch(endpoint), f"probe {endpoint.name}")
@@ -127,6 +131,19 @@ class Prober:
         self._began[endpoint] = began
         self._registry.probed(endpoint)
         self._told(endpoint)
+        if is_a_slip(listing):
+            await self._hint(endpoint, settings)
+
+    async def _hint(self, endpoint: Endpoint, settings: EndpointSettings) -> None:
+        """Find out, once for its settings, what would have answered beside an endpoint's URL."""
+        if self._hints.get(endpoint, (None, ""))[0] is settings:
+            return
+        said = await hint(settings, self._registry.connect, _HINT_SECONDS)
+        if endpoint.settings is settings:
+            self._hints[endpoint] = (settings, said)
+            if endpoint.problem is not None:
+                endpoint.problem += f"; {said}"
+            _log.warning("endpoint may be configured wrongly", endpoint=endpoint.name, hint=said)
 
     def _judge(self, endpoint: Endpoint, listing: Listing, began: float) -> None:
         """Tell the endpoint's health, and the log where that is news."""
@@ -139,6 +156,9 @@ class Prober:
         endpoint.loading = listing.loading
         error = listing.error
         endpoint.problem = error if error is None else endpoint.redacted(error)
+        known, said = self._hints.get(endpoint, (None, ""))
+        if error is not None and is_a_slip(listing) and known is endpoint.settings:
+            endpoint.problem = f"{endpoint.problem}; {said}"
         if not usable:
             endpoint.host.unreachable(now)
             if before is not False:

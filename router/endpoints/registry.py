@@ -78,6 +78,10 @@ class Registry:
         self._first_probe_seconds = 0.0
         self._retired: list[Transport] = []
 
+    def connect(self, settings: EndpointSettings) -> tuple[Adapter, Transport]:
+        """What it takes to speak to an endpoint; raises SettingsError where it cannot be made."""
+        return self._connect(settings)
+
     def prepare(self, settings: Settings) -> Prepared:
         """Make what another configuration needs, without touching what runs.
 

@@ -1,0 +1,139 @@
+"""A URL without its /v1, or in the wrong dialect: what would have answered is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from router.capabilities.probe import Limits, probe_endpoint
+from router.endpoints import beside as beside_module
+from router.endpoints.beside import beside, hint
+from router.probe import probe
+from router.upstream.adapters import make_adapter
+from router.upstream.http1 import HttpTransport
+from tests.support.fleet import listening
+from tests.support.router import eventually
+from tests.support.watched import one, watched
+
+OPENAI = {"/v1/models": {"data": [{"id": "m"}]}}
+OLLAMA = {"/api/tags": {"models": [{"name": "m"}]}}
+BOTH = {**OPENAI, **OLLAMA}
+
+# what there is, the path of the configured URL, the dialect, and what the hint says of it
+SLIPS = [
+    (OPENAI, "", "chat", ["{url}/v1/models answers: set url: {url}/v1"]),
+    (OPENAI, "", "responses", ["{url}/v1/models answers: set url: {url}/v1"]),
+    (OPENAI, "", "ollama", ["{url}/v1/models answers: set url: {url}/v1, dialect: chat"]),
+    (OPENAI, "/v1", "ollama", ["{url}/v1/models answers: set dialect: chat"]),
+    (OLLAMA, "/v1", "ollama", ["{url}/api/tags answers: set url: {url}"]),
+    (OLLAMA, "", "chat", ["{url}/api/tags answers: set dialect: ollama"]),
+    (OLLAMA, "/v1", "chat", ["{url}/api/tags answers: set url: {url}, dialect: ollama"]),
+    (
+        BOTH,
+        "",
+        "chat",
+        [
+            "{url}/v1/models answers: set url: {url}/v1",
+            "{url}/api/tags answers: set dialect: ollama",
+        ],
+    ),
+    ({}, "", "chat", ["nor does anything at {url}/v1/models, {url}/api/tags, {url}/v1/api/tags"]),
+]
+
+
+@asynccontextmanager
+async def serving(lists: dict[str, Any]) -> AsyncIterator[tuple[str, list[str]]]:
+    """A server with these lists, and the paths it was asked for."""
+    asked: list[str] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        if request.path in lists:
+            return web.json_response(lists[request.path])
+        if request.path == "/v1/chat/completions" and OPENAI.items() <= lists.items():
+            return web.json_response({"error": {"message": "no messages"}}, status=400)
+        return web.json_response({"detail": "Not Found"}, status=404)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    async with listening(app) as url:
+        yield url, asked
+
+
+@pytest.mark.parametrize(("lists", "path", "dialect", "says"), SLIPS)
+async def test_check_probe_and_log_say_it(
+    lists: dict[str, Any], path: str, dialect: str, says: list[str]
+) -> None:
+    async with serving(lists) as (url, _):
+        settings = one(url + path, dialect)
+        wanted = [text.format(url=url) for text in says]
+
+        checked = await probe(settings)
+        assert checked.error is not None
+        assert all(text in checked.error for text in wanted), checked.error
+
+        until = asyncio.get_running_loop().time() + 60
+        report = await probe_endpoint(settings, [], Limits(5.0, until), told=lambda model: None)
+        assert all(text in report.note for text in wanted), report.note
+
+        with capture_logs() as log:
+            async with watched(settings) as fleet:
+                await eventually(lambda: any("hint" in entry for entry in log))
+                await fleet.more()
+                problem = fleet["one"].problem or ""
+        hints = [entry["hint"] for entry in log if "hint" in entry]
+        assert len(hints) == 1, "once, and not after every probe"
+        assert all(text in hints[0] and text in problem for text in wanted)
+
+
+async def test_what_lists_its_models_is_not_looked_beside() -> None:
+    async with serving(OPENAI) as (url, asked), watched(one(url + "/v1", "chat")) as fleet:
+        await fleet.more()
+        assert set(asked) == {"/v1/models"}
+        assert fleet["one"].problem is None
+
+
+async def test_a_dialect_that_is_spoken_beside_the_url() -> None:
+    """It lists its models in both places, and answers requests in one."""
+    lists = {**OPENAI, "/models": OPENAI["/v1/models"]}
+    async with serving(lists) as (url, _):
+        result = await probe(one(url, "chat"))
+        assert (result.error, result.speaks) == (None, ())
+        assert result.hint == f"{url}/v1/chat/completions answers: set url: {url}/v1"
+        assert not (await probe(one(url + "/v1", "chat"))).hint
+
+
+async def test_what_does_not_answer_is_not_waited_for() -> None:
+    """Whoever accepts connections and says nothing costs a bounded time."""
+    never = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.Response:
+        await never.wait()
+        raise AssertionError
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    async with listening(app) as url:
+        settings = one(url, "chat")
+        said = await hint(settings, lambda s: (make_adapter(s), HttpTransport(s)), 0.05)
+        assert said.startswith("nor does anything at")
+
+
+@pytest.mark.parametrize(
+    ("url", "other"),
+    [
+        ("http://h:1", "http://h:1/v1"),
+        ("http://h:1/v1", "http://h:1"),
+        ("http://h/a", "http://h/a/v1"),
+    ],
+)
+def test_the_key_goes_to_the_same_origin_only(url: str, other: str) -> None:
+    assert beside(url) == other
+    tried = list(beside_module._others(one(url, "chat")))
+    assert {settings.url for settings in tried} == {url, other}
