@@ -56,7 +56,13 @@ class Accounting:
         self.limit_hit = metrics.accounts.limit_hit
         directory = journal_directory(settings.accounts, settings.state, os.environ)
         retention = settings.accounts.retention_days
-        self.ledger = Ledger(database, Journal(directory), retention_days=retention)
+        self.ledger = Ledger(
+            database,
+            Journal(directory),
+            retention_days=retention,
+            hourly_after_days=settings.accounts.hourly_after_days,
+            daily_after_days=settings.accounts.daily_after_days,
+        )
         self.keys = KeyStore(database)
         self._virtual = VirtualKeys(self.keys)
         self._ring = self.ring(settings)

@@ -15,6 +15,7 @@ from router.books.journal import Journal, Taken
 from router.errors import RouterError
 from router.state.database import Database, WriteRefused
 from router.state.retention import DAY
+from router.state.rollup import Unit, roll_up
 from router.state.usage import UsageRows
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
@@ -56,7 +57,9 @@ class Figures:
 
 
 class Ledger:
-    """Books rows. Rows older than ``retention_days`` are deleted; None keeps them."""
+    """Books rows. Rows older than ``retention_days`` are deleted; None keeps them. Those older than
+    ``hourly_after_days`` and ``daily_after_days`` are rolled up by hour, then by day.
+    """
 
     def __init__(
         self,
@@ -64,11 +67,15 @@ class Ledger:
         journal: Journal,
         *,
         retention_days: float | None = None,
+        hourly_after_days: float | None = None,
+        daily_after_days: float | None = None,
         interval: float = _INTERVAL_SECONDS,
     ) -> None:
         self._rows = UsageRows(database)
         self._journal = journal
+        self._database = database
         self._days = retention_days
+        self._rolled_up: dict[Unit, float | None] = {1: hourly_after_days, 2: daily_after_days}
         self._interval = interval
         self._tasks = Tasks()
         self._sweeping = Tasks()
@@ -104,8 +111,8 @@ class Ledger:
         the database is away, or it takes more than a few seconds: then it will be.
         """
         self._tasks.spawn(self._run(), "usage ledger")
-        if self._days is not None:
-            self._sweeping.spawn(self._sweep(self._days), "usage retention")
+        if self._days is not None or any(self._rolled_up.values()):
+            self._sweeping.spawn(self._sweep(), "usage retention")
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await self._moved_once.wait()
@@ -193,17 +200,34 @@ class Ledger:
         self._journal.refused(taken, len(refused))
         self._written += len(rows) - len(refused)
 
-    async def _sweep(self, days: float) -> None:
+    async def _sweep(self) -> None:
         while True:
             # Jittered: several routers on one database need not do it at the same moment.
             await asyncio.sleep(_SWEEP_SECONDS * random.uniform(0.5, 1.5))
             try:
-                purged = await self.purge(time.time() - days * DAY)
+                now, purged = time.time(), 0
+                if self._days is not None:
+                    purged = await self.purge(now - self._days * DAY)
+                for unit, days in self._rolled_up.items():
+                    if days is not None:
+                        await self.roll_up(unit, now - days * DAY)
             except RouterError as error:
                 _log.warning("retention waits for the database", error=error.message)
                 continue
             if purged:
                 _log.info("usage purged by retention", rows=purged)
+
+    async def roll_up(self, unit: Unit, before: float) -> int:
+        """Roll up all rows of hours or days that were over ``before`` (Unix time), in batches; how
+        many. Raises StateUnavailable.
+        """
+        total = 0
+        while count := await roll_up(self._database, unit, before, _SWEPT):
+            total += count
+            await asyncio.sleep(_SWEEP_PAUSE)
+        if total:
+            _log.info("usage rolled up", by="hour" if unit == 1 else "day", rows=total)
+        return total
 
     async def purge(self, before: float) -> int:
         """Delete all rows from before ``before`` (Unix time); how many. Raises StateUnavailable."""

@@ -64,16 +64,16 @@ def _money(condition: str) -> tuple[str, str]:
 
 _KINDS: Final = ("input", "cached", "output", "reasoning")
 _SUMS: Final = (
-    _total("1", "kind IN ('first', 'cache')"),
-    _total("1", f"NOT ({_HIT})"),
-    _total("1", _HIT),
+    _total("attempts", "kind IN ('first', 'cache')"),
+    _total("attempts", f"NOT ({_HIT})"),
+    _total("attempts", _HIT),
     *(_total(kind, "provenance = 'reported'") for kind in _KINDS),
     *(_total(kind, "provenance = 'estimated'") for kind in _KINDS),
     *(_total(kind, _HIT) for kind in _KINDS),
     *_money(f"NOT ({_HIT})"),
     *_money(_HIT),
-    _total("1", f"NOT ({_HIT}) AND cost IS NOT NULL"),
-    _total("1", _USED),
+    _total("attempts", f"NOT ({_HIT}) AND cost IS NOT NULL"),
+    _total("attempts", _USED),
 )
 _ORDER: Final = "COALESCE(SUM(CASE WHEN provenance <> 'cached' THEN cost * 1.0 END), 0) DESC"
 

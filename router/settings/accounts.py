@@ -205,15 +205,30 @@ class LimitsStore(Section):
 class Accounts(Section):
     """The usage ledger, what things cost, and where limits are counted.
 
-    Rows of the ledger are kept for ``retention_days``. ``journal`` is the directory that rows are
-    in until the database has them; left out, it is beside the SQLite database, or in the data
-    directory. ``prices`` are by the endpoint's own name for a model, by ``endpoint/model``, or by
-    pattern, and go before the list prices; of several that match, the last one counts.
+    Rows of the ledger are kept for ``retention_days``; when they are ``hourly_after_days`` old,
+    those alike of an hour become one, and at ``daily_after_days`` those of a day. ``journal`` is
+    the directory that rows are in until the database has them; left out, it is beside the SQLite
+    database, or in the data directory. ``prices`` are by the endpoint's own name for a model, by
+    ``endpoint/model``, or by pattern, and go before the list prices; of several that match, the
+    last one counts.
     """
 
     retention_days: DaysOrForever = 365.0
+    hourly_after_days: DaysOrForever = None
+    daily_after_days: DaysOrForever = None
     journal: Text | None = None
     list_prices: bool = True
     prices: dict[Text, PriceSettings] = Field(default_factory=dict)
     tags: dict[Name, TagSettings] = Field(default_factory=dict)
     limits: LimitsStore = LimitsStore()
+
+    @model_validator(mode="after")
+    def _rolled_up_in_order(self) -> Self:
+        hourly, daily = self.hourly_after_days, self.daily_after_days
+        if hourly is not None and hourly < 1:
+            # What a killed router left in its journal is to be known as written until then.
+            fail_at("Accounts", [(("hourly_after_days",), "must be at least 1")])
+        if daily is not None and (hourly is None or daily < hourly):
+            message = "must not be less than accounts.hourly_after_days, which it needs"
+            fail_at("Accounts", [(("daily_after_days",), message)])
+        return self

@@ -10,7 +10,9 @@ Times are in seconds since 1970. JSON is kept as bytes: PostgreSQL's JSONB refus
     conversations        and conversation_items, in order of ``position``
     prompts              and prompt_versions
     routers              the processes that share this database, and until when they count as alive
-    usage                the ledger: one row per attempt, see router.accounts.row
+    usage                the ledger: one row per attempt, see router.accounts.row; old ones may be
+                         rolled up into one per hour or day, see router.state.rollup
+    usage_rollups        who rolls up next
     virtual_keys         the keys that are made while the router runs
 """
 
@@ -214,9 +216,21 @@ _ACCOUNTS: Final = (
     "CREATE INDEX virtual_keys_by_change ON virtual_keys (changed_at)",
 )
 
+_ROLLUPS: Final = (
+    # attempts: how many a row stands for; unit: 0 for one attempt, 1 for all alike of an hour,
+    # 2 of a day. usage_rollups has one row: whoever rolls up raises its version, see
+    # router.state.rollup.
+    "ALTER TABLE usage ADD COLUMN attempts {int} NOT NULL DEFAULT 1",
+    "ALTER TABLE usage ADD COLUMN unit INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX usage_by_unit ON usage (unit, at)",
+    "CREATE TABLE usage_rollups (id INTEGER NOT NULL PRIMARY KEY, version {int} NOT NULL)",
+    "INSERT INTO usage_rollups (id, version) VALUES (1, 0)",
+)
+
 VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
     (*_RESPONSES, *_RUNS, *_CONVERSATIONS, *_PROMPTS),
     _ACCOUNTS,
+    _ROLLUPS,
 )
 """The statements that lead from each version of the schema to the next, in order."""
 

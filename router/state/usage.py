@@ -27,7 +27,7 @@ _OLD: Final = Statement(
 _REMOVE: Final = Statement("DELETE FROM usage WHERE id = :id")
 _PAGE: Final = Statement(
     f"""
-    SELECT {", ".join(COLUMNS)} FROM usage
+    SELECT {", ".join(COLUMNS)}, attempts, unit FROM usage
     WHERE key = :key AND (at, id) > (CAST(:at AS {{real}}), CAST(:id AS TEXT))
     ORDER BY at, id LIMIT :limit
     """
@@ -58,11 +58,15 @@ class UsageRows:
         return len(old)
 
     async def export(self, key: str) -> AsyncIterator[dict[str, Any]]:
-        """Every row of one key, from the oldest, as JSON objects; ``tags`` is an array there."""
+        """Every row of one key, from the oldest, as JSON objects; ``tags`` is an array there, and
+        rows that were rolled up say how many ``attempts`` they stand for.
+        """
         at, ident = 0.0, ""
         while rows := await self._database.read(_PAGE, key=key, at=at, id=ident, limit=_EXPORTED):
-            for values in rows:
+            for *values, attempts, unit in rows:
                 row = dict(zip(COLUMNS, values, strict=True))
+                if unit:
+                    row["attempts"] = attempts
                 yield {**row, "tags": split_tags(row["tags"]), "stream": bool(row["stream"])}
             ident, at = rows[-1][:2]
 
