@@ -4,6 +4,8 @@ An attempt is booked once: before the end of its answer leaves, so that a client
 has a row, or else when the attempt is closed. What an endpoint reports is taken as it is. Where it
 reports nothing, because it never does or because the answer broke off, the row is an estimate: four
 characters to a token, at most what the model's context and the request allow.
+
+From what models report of their prompts the estimates of ``router.counting`` are learned.
 """
 
 from __future__ import annotations
@@ -16,13 +18,21 @@ from typing import Any, Final, Protocol
 
 from router.accounts.key import ANYBODY
 from router.accounts.row import NO_TOKENS, Kind, Provenance, Row, Spent, Tokens, tokens_of
+from router.balance.prompt_tokens import PromptTokens
 from router.endpoints.selector import Reservation
 from router.errors import UpstreamError, UpstreamRejected, UpstreamTimeout
-from router.exchange import Exchange, Operation
+from router.exchange import AS_RESPONSES, Exchange, Operation
 from router.telemetry.trace import AttemptTrace
 from router.translate.draft import Draft
 from router.translate.reader import Reader
-from router.translate.usage import answers, estimate_tokens, prompt_chars, prompts
+from router.translate.usage import (
+    answers,
+    estimate_tokens,
+    is_text,
+    prompt_chars,
+    prompt_share,
+    prompts,
+)
 
 __all__ = ["Attempted", "Book", "Booking", "Price"]
 
@@ -56,6 +66,9 @@ class Attempted(Protocol):
 _MOST_PRICED: Final = 4096
 _MOST_COUNTED: Final = 0xFFFFFF
 _MANIFOLD: Final = frozenset({Operation.CHAT, Operation.COMPLETIONS})
+_TEMPLATED: Final = AS_RESPONSES | {Operation.CHAT}
+"""Operations whose prompt is made by a chat template."""
+
 _LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 
 
@@ -74,6 +87,8 @@ class Booking:
         """An attempt is over, or as good as: what it came to will not change any more."""
         tokens, provenance = _used(exchange, attempt)
         target, sent = attempt.reservation.target, attempt.sent
+        if provenance is Provenance.REPORTED and attempt.complete:
+            _learn(exchange, target.prompts, tokens.input)
         endpoint, first, error = target.endpoint, exchange.first_output, attempt.error
         place = endpoint.name, endpoint.settings.url, target.model
         served = exchange.shown_model
@@ -172,6 +187,18 @@ def _used(exchange: Exchange, attempt: Attempted) -> tuple[Tokens, Provenance]:
     if context is not None:
         inputs = _bounded(inputs, context * prompts(exchange.body))
     return Tokens(input=inputs, output=output), Provenance.ESTIMATED
+
+
+def _learn(exchange: Exchange, prompts: PromptTokens, reported: int) -> None:
+    """Correct the estimates for this model by what it reports of a request of text.
+
+    None reported is no report: Ollama leaves out what it had in its prompt cache.
+    """
+    body = exchange.body
+    if not reported or exchange.operation not in _TEMPLATED or not prompts.due():
+        return
+    if not exchange.partial and body.get("truncation") != "auto" and is_text(body):
+        prompts.learn(prompt_share(body), reported)
 
 
 def _worked(attempt: Attempted) -> bool:

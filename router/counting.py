@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import orjson
 
 from router.delivery import answer_headers
@@ -12,7 +14,7 @@ from router.endpoints.target import Target
 from router.errors import UpstreamError, UpstreamRejected
 from router.exchange import Exchange, Sink
 from router.telemetry.log import get_logger
-from router.translate.usage import estimate_tokens, prompt_chars
+from router.translate.usage import prompt_share
 from router.upstream.contract import UpstreamRequest
 
 __all__ = ["count_tokens"]
@@ -25,9 +27,10 @@ async def count_tokens(
 ) -> None:
     """Ask an endpoint that can count; estimate, and say so, where none can."""
     group = await registry.group(exchange.model or "", exchange.key)
+    targets = reached(group, exchange.key)
     requests = {
         target: request
-        for target in reached(group, exchange.key)
+        for target in targets
         if (request := target.endpoint.adapter.count_tokens(exchange, target.model))
     }
     count = None
@@ -37,10 +40,16 @@ async def count_tokens(
         count = await _counted(selector, plan, exchange, requests)
     notes: dict[str, str] = {}
     if count is None:
-        count = estimate_tokens(prompt_chars(exchange.body))
+        count = _estimated(targets, exchange)
         notes["X-Switchyard-Estimated"] = "true"
     body = {"object": "response.input_tokens", "input_tokens": count}
     sink.finish(200, orjson.dumps(body), answer_headers(exchange, notes))
+
+
+def _estimated(targets: Sequence[Target], exchange: Exchange) -> int:
+    """An estimate by what the model has reported before, where most of that is known."""
+    best = max(targets, key=lambda target: target.prompts.reports)
+    return best.prompts.estimate(prompt_share(exchange.body))
 
 
 async def _counted(

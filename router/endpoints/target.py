@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from router.balance.breaker import Rules
 from router.balance.capability import Abilities
 from router.balance.lane import Lane, Share
+from router.balance.prompt_tokens import PromptTokens
 
 if TYPE_CHECKING:
     from router.endpoints.endpoint import Endpoint
@@ -26,10 +27,11 @@ class Target(Lane):
     """What one attempt is sent to.
 
     ``kept`` says that somebody holds on to it, ``limited`` that it cools down because of a rate
-    limit and not because its model could not be loaded.
+    limit and not because its model could not be loaded. ``prompts`` is what it makes of prompts,
+    in tokens.
     """
 
-    __slots__ = ("_learned", "_learned_until", "endpoint", "kept", "limited", "model")
+    __slots__ = ("_learned", "_learned_until", "endpoint", "kept", "limited", "model", "prompts")
 
     def __init__(
         self, endpoint: Endpoint, model: str, share: Share, rules: Rules,
@@ -40,6 +42,7 @@ class Target(Lane):
         self.model = model
         self.kept = False
         self.limited = False
+        self.prompts = PromptTokens()
         self._learned = Abilities()
         self._learned_until = inf
 

@@ -14,14 +14,23 @@ __all__ = [
     "from_ollama",
     "from_rerank",
     "from_response",
+    "is_text",
     "longest_prompt_chars",
     "prompt_chars",
+    "prompt_share",
     "prompts",
     "response_usage",
     "said_chars",
 ]
 
 _CHARS_PER_TOKEN: Final = 4
+_FRAME_TOKENS: Final = 4
+"""What a chat template adds to a message: where it begins and ends, and its role."""
+
+_NO_TEXT_PARTS: Final = frozenset(
+    {"computer_screenshot", "file", "image_url", "input_audio", "input_file", "input_image"}
+)
+_MOST_LOOKED_AT: Final = 256
 _NOT_TEXT: Final = frozenset({"id", "type", "role", "status", "encrypted_content", "file_data"})
 _MAX_COUNT: Final = 2**53 - 1
 _PROMPT: Final = ("instructions", "tools", "messages", "query", "documents", "suffix")
@@ -181,6 +190,45 @@ def prompt_chars(body: dict[str, Any]) -> int:
         if value := body.get(name):
             said += _batch_chars(value)
     return said
+
+
+def prompt_share(body: dict[str, Any]) -> int:
+    """The tokens of a request's text and, by a chat template, of its messages' frames.
+
+    What a template adds to each prompt as a whole is not in it.
+    """
+    return estimate_tokens(prompt_chars(body)) + _FRAME_TOKENS * _messages(body)
+
+
+def _messages(body: dict[str, Any]) -> int:
+    """How many messages a chat template makes of a request, about."""
+    count = 0
+    for name in ("instructions", "input", "messages"):
+        if value := body.get(name):
+            count += len(value) if isinstance(value, list) else 1
+    return count
+
+
+def is_text(body: dict[str, Any]) -> bool:
+    """Whether a request is known to be of text only, which can be counted by its characters.
+
+    False also for one that is too long to be looked at for that.
+    """
+    items = [
+        item
+        for name in ("instructions", "input", "messages")
+        if isinstance(value := body.get(name), list)
+        for item in value[: _MOST_LOOKED_AT + 1]
+    ]
+    if len(items) > _MOST_LOOKED_AT:
+        return False
+    for item in map(_object, items):
+        for name in ("content", "output"):
+            parts = item.get(name)
+            for part in map(_object, parts if isinstance(parts, list) else ()):
+                if part.get("type") in _NO_TEXT_PARTS:
+                    return False
+    return True
 
 
 def longest_prompt_chars(body: dict[str, Any]) -> int:
