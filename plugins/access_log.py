@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from typing import Final
+
 from router.accounts.row import NANO
 from router.exchange import Exchange
 from router.plugin import Observer
 from router.telemetry.log import get_logger
+from router.wire.bearer import presented_key
 
 __all__ = ["AccessLog"]
 
 _log = get_logger("access")
+_PRODUCT: Final = re.compile(
+    r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}(/[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64})?"
+)
+_FINGERPRINT: Final = 8
 
 
 class AccessLog(Observer):
@@ -32,13 +41,15 @@ class AccessLog(Observer):
         finished = exchange.finished or exchange.started
         fields: dict[str, object] = {
             "request_id": exchange.id,
-            "caller": exchange.caller,
+            **_who(exchange),
             "method": exchange.method,
             "route": exchange.route,
             "status": exchange.status,
             "outcome": exchange.outcome.value if exchange.outcome else None,
             "ms": round((finished - exchange.started) * 1000, 1),
         }
+        if exchange.path is not None:
+            fields["path"] = exchange.path
         if exchange.model is not None:
             fields["model"] = exchange.model[:200]
             fields["endpoint"] = exchange.endpoint
@@ -59,3 +70,19 @@ class AccessLog(Observer):
         if exchange.limit is not None:
             fields["limit"] = exchange.limit
         self._log.info("request", **fields)
+
+
+def _who(exchange: Exchange) -> dict[str, object]:
+    """Who asked: the caller, or of a key that was refused a fingerprint, with which those who know
+    the key can find it: the beginning of its SHA-256. The address is the connection's own.
+    """
+    who: dict[str, object] = {"client": exchange.remote}
+    agent = _PRODUCT.match(exchange.headers.get("User-Agent", ""))
+    if agent is not None:
+        who["agent"] = agent[0]
+    if exchange.status != 401 or exchange.key is not None or exchange.attempts:
+        return {"caller": exchange.caller, **who}
+    if (key := presented_key(exchange.headers)) is not None:
+        digest = hashlib.sha256(key.encode("utf-8", "surrogateescape"))
+        who["refused_key"] = digest.hexdigest()[:_FINGERPRINT]
+    return who

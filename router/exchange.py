@@ -209,6 +209,7 @@ _OF_THE_REQUEST: Final = (
     "method",
     "model",
     "operation",
+    "path",
     "remote",
     "route",
     "started",
@@ -266,7 +267,7 @@ class Exchange:
     fields of a foreign API's request that a Responses request cannot carry. ``partial`` says that
     the endpoint which answers was not sent everything that was asked. ``images`` are those that
     were fetched for endpoints that take no URLs: base64 by URL. ``large``: what is done with all of
-    its body takes long (see ``compute``).
+    its body takes long (see ``compute``). ``path`` is what was asked for where that is no route.
     """
 
     __slots__ = (*_OF_THE_REQUEST, *_OF_THE_ANSWER)
@@ -322,6 +323,7 @@ class Exchange:
         self.unsent: tuple[str, ...] = ()
         self.images: Mapping[str, str] = {}
         self.large = False
+        self.path: str | None = None
 
     async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """What ``work`` returns, or raises; for a large request it is done by another thread, so

@@ -26,6 +26,7 @@ _LEVELS: Final = {
 
 _LOUD: Final = frozenset({"warning", "error", "critical", "exception"})
 _ABOUT: Final = ("component", "event", "endpoint")
+_LOOKED_AT: Final = ("timestamp", "status", "method", "route", "model", "endpoint", "ms")
 _LONGEST: Final = 200
 _MOST_SAID: Final = 1000
 _AT_ONCE: Final = 20
@@ -167,9 +168,25 @@ def _console() -> Processor:
     )
 
     def rendered(logger: Any, method: str, event: EventDict) -> bytes:
-        return render(logger, method, event).encode(sys.stderr.encoding, "backslashreplace")
+        access = event.get("component") == "access"
+        line = _access_line(event) if access else render(logger, method, event)
+        return line.encode(sys.stderr.encoding, "backslashreplace")
 
     return rendered
+
+
+def _access_line(event: EventDict) -> str:
+    """A request in the order in which people look: when, how it went, what, where, how long."""
+    first = [_word(event.pop(name, None)) for name in _LOOKED_AT]
+    for name in ("level", "component", "event"):
+        event.pop(name, None)
+    rest = [f"{name}={_word(value)}" for name, value in event.items() if value is not None]
+    return " ".join([*first, "ms", *rest])
+
+
+def _word(value: object) -> str:
+    text = "-" if value is None else str(value)
+    return text if text and " " not in text and '"' not in text else repr(text)
 
 
 def _one_line(logger: Any, method: str, event: EventDict) -> EventDict:

@@ -40,13 +40,17 @@ from router.web.browsers import BrowserRules
 from router.web.reply import CLIENT_CLOSED_REQUEST, HttpReply
 from router.wire.form import OPENAI, Form
 
-__all__ = ["Admit", "Front", "Handler", "json_response"]
+__all__ = ["UNKNOWN", "Admit", "Front", "Handler", "json_response"]
+
+UNKNOWN: Final = "other"
+"""What stands for every route that there is not, in metrics and logs."""
 
 T = TypeVar("T")
 Handler = Callable[[web.Request, Exchange], Awaitable[web.StreamResponse]]
 Admit = Callable[[Exchange], Awaitable[None]]
 
 _log = get_logger("router.web")
+_MAX_PATH: Final = 200
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _SWEEP_SECONDS: Final = 1.0
 _ABORT_SECONDS: Final = 5.0
@@ -360,5 +364,7 @@ def _exchange(
         started=time.monotonic(),
         form=form,
     )
+    if template == UNKNOWN:
+        exchange.path = request.raw_path.partition("?")[0][:_MAX_PATH]
     exchange.generation = generation
     return exchange

@@ -14,7 +14,7 @@ from router.web.body import expect_later
 from router.web.chat import ChatApi
 from router.web.conversations import ConversationsApi
 from router.web.description.api import DescriptionApi
-from router.web.front import Front, Handler
+from router.web.front import UNKNOWN, Front, Handler
 from router.web.messages import MessagesApi
 from router.web.models import ModelsApi
 from router.web.ollama import OllamaApi
@@ -96,28 +96,28 @@ def add_routes(
         app.router.add_get("/metrics", guarded)
     else:
         app.router.add_get("/metrics", front.unlogged(service.metrics))
-    unknown = front.route(Operation.OTHER, "other", unknown_route)
-    app.router.add_route("*", "/{path:.*}", unknown, expect_handler=expect_later)
+    unknown = front.route(Operation.OTHER, UNKNOWN, unknown_route)
+    app.router.add_route("*", "/{path:[\\s\\S]*}", unknown, expect_handler=expect_later)
 
 
 def _add_admin(app: web.Application, front: Front, admin: AdminApi) -> None:
     """The routes with a key of their own, what is not there among them included."""
-    for method, path, handler in [*admin.routes(), ("*", "/{path:.*}", unknown_route)]:
+    for method, path, handler in [*admin.routes(), ("*", "/{path:[\\s\\S]*}", unknown_route)]:
         template = ADMIN + path
-        shown = "other" if method == "*" else template
+        shown = UNKNOWN if method == "*" else template
         guarded = front.route(Operation.ADMIN, shown, admin.private(handler), admin.admit)
         app.router.add_route(method, template, guarded, expect_handler=expect_later)
 
 
 def _add_ollama(app: web.Application, front: Front, api: Apis) -> None:
     """Ollama's API, what is not there below its prefix included: its errors look otherwise."""
-    unknown = ("*", "/{path:(?!v1(/|$)).*}", Operation.OTHER, unknown_route, None)
+    unknown = ("*", "/{path:(?!v1(/|$))[\\s\\S]*}", Operation.OTHER, unknown_route, None)
     routes: list[OllamaRoute] = [
         *api.ollama.routes(), *api.ollama_models.routes(), *api.ollama_manage.routes(), unknown
     ]  # fmt: skip
     for method, path, operation, handler, admit in routes:
         template = OLLAMAS + path
-        shown = "other" if method == "*" else template
+        shown = UNKNOWN if method == "*" else template
         guarded = front.route(operation, shown, handler, admit, OLLAMA)
         app.router.add_route(method, template, guarded, expect_handler=expect_later)
     app.router.add_get("/", front.unlogged(heartbeat, OLLAMA))  # HEAD too

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import signal
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import orjson
 from structlog.testing import capture_logs
+from yarl import URL
 
 from plugins.access_log import AccessLog
 from router.exchange import Exchange, Operation, Outcome
@@ -20,6 +22,7 @@ from tests.support.fleet import http_client, routed, simulated
 
 ROOT = Path(__file__).parents[2]
 KEY = "sk-very-secret"
+ODD = f"/nowhere/%0a%22{'x' * 500}"
 WRONG_KEY = "sk-somebody-elses"
 PROMPT = "say exactly: the answer is private"
 CONFIG = """
@@ -65,7 +68,7 @@ async def test_one_line_per_request_and_nothing_private(tmp_path: Path) -> None:
             wrong = {"Authorization": f"Bearer {WRONG_KEY}", "X-Request-Id": "mine"}
             await fetch(http, "POST", f"{url}/v1/responses", json=body, headers=wrong)
             await fetch(http, "GET", f"{url}/v1/responses/resp_private", **ask)
-            await fetch(http, "GET", f"{url}/private/path?private=query", **ask)
+            await fetch(http, "GET", URL(url + ODD + "?private=query", encoded=True), **ask)
             await fetch(http, "GET", f"{url}/health")
 
     async with simulated("chat") as (endpoint,):
@@ -81,7 +84,7 @@ async def test_one_line_per_request_and_nothing_private(tmp_path: Path) -> None:
         ("/v1/responses/{id}", 404, "refused"),
         ("other", 404, "refused"),
     ]
-    whole, stream, unknown, _, refused, *_ = lines
+    whole, stream, unknown, _, refused, _, nowhere = lines
     for line in (whole, stream):
         assert line["caller"] == "team-a"
         assert (line["model"], line["endpoint"], line["attempts"]) == ("sim-chat", "one", 1)
@@ -93,7 +96,14 @@ async def test_one_line_per_request_and_nothing_private(tmp_path: Path) -> None:
     assert 0 < stream["first_output_ms"] <= stream["ms"]
     assert (unknown["model"], unknown["error"]) == ("unknown", "model_not_found")
     assert refused["request_id"] == "mine"
-    assert refused["caller"] == "default"
+    assert "caller" not in refused
+    assert refused["refused_key"] == hashlib.sha256(WRONG_KEY.encode()).hexdigest()[:8]
+    assert not any("refused_key" in line for line in lines if line is not refused)
+    assert nowhere["path"] == ODD[:200]
+    assert not any("path" in line for line in lines if line is not nowhere)
+    for line in lines:
+        assert line["client"] == "127.0.0.1"
+        assert re.fullmatch(r"Python/[0-9.]+", line["agent"])
     private = re.compile(r"private|hush|sk-", re.I)
     for line in log:
         assert not private.search(orjson.dumps(line).decode()), line
@@ -114,6 +124,22 @@ def test_what_is_not_known_is_left_out_and_long_names_are_cut() -> None:
     assert not {"model", "endpoint", "error", "input_tokens", "first_output_ms"} & set(first)
     assert (first["ms"], first["outcome"]) == (0.0, None)
     assert (len(second["model"]), second["outcome"]) == (200, "cancelled")
+
+
+async def test_without_a_key_there_is_no_fingerprint_and_without_an_agent_no_product() -> None:
+    keys = {"keys": [{"name": "a", "key": "sk-a"}]}
+    async with (
+        simulated("chat") as endpoints,
+        routed(*endpoints, auth=keys, logging={"access": True}) as url,
+        http_client() as client,
+    ):
+        with capture_logs() as lines:
+            for agent in ("", "(odd) one", "OpenAI/Python 1.2.3 (x)", "curl/8.1.2", "a" * 500):
+                await fetch(client, "GET", f"{url}/v1/models", headers={"User-Agent": agent})
+    found = [line for line in lines if line["event"] == "request"]
+    assert not any({"caller", "refused_key"} & set(line) for line in found)
+    agents = [line.get("agent") for line in found]
+    assert agents == [None, None, "OpenAI/Python", "curl/8.1.2", "a" * 64]
 
 
 async def test_a_refusal_names_the_limit_or_the_budget() -> None:

@@ -138,6 +138,20 @@ def test_console_lines_are_for_people_and_cannot_be_forged() -> None:
     assert "\x1b" not in lines[0]
 
 
+def test_a_request_on_the_console_begins_with_what_people_look_for() -> None:
+    code = """
+access = get_logger("access")
+fields = {"request_id": "r", "caller": "a b", "method": "GET", "route": "/v1/x", "status": 200}
+access.info("request", **fields, ms=1.5, model="m 404\\n", endpoint="one", stream=False)
+access.info("request", **fields, ms=0.0, limit=None)
+"""
+    first, second = (line.split(" ", 1) for line in logged(f"exec({code!r})", "console"))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", first[0])
+    rest = " request_id=r caller='a b'"
+    assert first[1] == "200 GET /v1/x 'm 404\\\\n' one 1.5 ms" + rest + " stream=False"
+    assert second[1] == "200 GET /v1/x - - 0.0 ms" + rest
+
+
 def test_what_cannot_be_written_as_json_is_shown_somehow() -> None:
     (line,) = logged('log.info("x", path=__import__("pathlib").Path("/etc"), keys={1: 2})')
     found = orjson.loads(line)
