@@ -5,7 +5,7 @@ SHELL := /bin/sh
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP = $(BIN)/python -m pip --disable-pip-version-check
 PORT ?= 8080
 
 # Tests start hundreds of processes, each of which would compile everything anew.
@@ -55,11 +55,11 @@ $(BIN)/python:
 
 # The order-only prerequisite: a newer time stamp of the interpreter is no reason to install again.
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	@echo "Installing Switchyard"
+	@echo "Installing Switchyard and what it needs, by pip: a minute or two, once"
 	@$(PIP) install --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	@echo "Installing Switchyard and what its tests need"
+	@echo "Installing Switchyard and what its tests need, by pip: some minutes, once"
 	@$(PIP) install --editable '.[dev,clients]'
 	@touch $@ $(VENV)/.installed

@@ -5,7 +5,8 @@ Exit status: 0 all is well; 1 the settings, the address or the database cannot b
 command line, an endpoint or a database that did not answer ``check``, a router that did not answer
 ``endpoints``, a model that ``probe`` could not ask, a name or field of ``keys`` that cannot be, or
 stored state in which ``state`` found
-something broken; 130 interrupted. A mistake of the user is one line per mistake on stderr, never a
+something broken; 130 interrupted; 141 whoever read the output has left.
+A mistake of the user is one line per mistake on stderr, never a
 traceback. Each command imports what it needs when it runs.
 """
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _MODELS_SHOWN = 50
+_READER_LEFT = 141  # what a shell shows for a process that SIGPIPE ended
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -52,6 +54,21 @@ class _UserError(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (default: the process's own) and return its exit status."""
+    try:
+        try:
+            return _run(argv)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer would be written, and fail again, when Python ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return _READER_LEFT
+
+
+def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     try:
         status: int = args.run(args)

@@ -31,7 +31,8 @@ _SECONDS: Final = 10.0
 _MAX_BYTES: Final = 64 * 1024 * 1024
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where it listens: how to get there
 _HEADINGS: Final = (
-    "ENDPOINT", "STATE", "CONNECTION", "MODEL", "GRADE", "SLOTS", "BREAKER", "MEMORY", "TTFT", "P95"
+    "ENDPOINT", "STATE", "CONNECTION", "MODEL", "GRADE", "SLOTS", "BREAKER", "MEMORY",
+    "TTFT-RECENT", "TTFT-P95",
 )  # fmt: skip
 _NO_MODEL: Final = ("-",) * 7
 

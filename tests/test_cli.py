@@ -1,6 +1,7 @@
 """The command line: exit status and what a user reads, with real processes and sockets."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -347,3 +348,28 @@ def test_simulate_takes_its_time_to_load() -> None:
         request = Request(f"{base}/api/chat", body)
         with urlopen(request, timeout=DEADLINE) as answer:
             assert json.loads(answer.read())["load_duration"] >= 50_000_000
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "check --config FILE"])
+def test_a_reader_that_leaves_is_no_reason_for_a_traceback(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "switchyard.yaml"
+    file.write_text(
+        f"endpoints: [{{name: one, url: 'http://127.0.0.1:1/v1', dialect: chat}}]\n"
+        f"state: {{url: 'sqlite:///{tmp_path}/state.db'}}\n"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "router", *command.replace("FILE", str(file)).split()],
+            cwd=ROOT,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert ended.stderr == b""
+    # argparse itself passes over what it cannot write of its help.
+    assert ended.returncode in ((0, 141) if command == "--help" else (141,))

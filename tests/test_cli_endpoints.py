@@ -355,3 +355,21 @@ async def test_the_key_goes_past_a_proxy(
 def test_a_file_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["endpoints", "--config", str(tmp_path / "nope.yaml")]) == 1
     assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("with_key")
+async def test_models_that_have_vanished_are_forgotten(command: Command) -> None:
+    async with Upstream(default=whole(CHAT.whole), models=("m", "gone")) as upstream:
+        settings = endpoint(upstream, "chat")
+        del settings["models"]
+        async with routing(settings, admin=ADMIN, idle=False) as router:
+            assert (await router.ask()).status == 200
+            assert (await router.ask(model="gone")).status == 200
+            said = await command("--url", router.url)
+            assert [row[3] for row in said.rows] == ["m", "gone"]
+            [serving] = router.fleet.registry.endpoints
+            serving.catalogue.update(["m"])
+            said = await command("--url", router.url)
+            assert [row[3] for row in said.rows] == ["m"]
+            heading = next(line for line in said.out.splitlines() if line.startswith("ENDPOINT"))
+            assert heading.split()[-2:] == ["TTFT-RECENT", "TTFT-P95"]

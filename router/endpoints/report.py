@@ -124,7 +124,9 @@ def endpoint_report(endpoint: Endpoint, now: float) -> EndpointReport:
         "problem": endpoint.problem,
         "connection": _breaker(endpoint.host.breaker, now),
         "in_flight": endpoint.in_flight,
-        "models": [_model(target, now) for target in endpoint.targets.values()],
+        "models": [
+            _model(target, now) for target in endpoint.targets.values() if _is_there(target)
+        ],
         "unasked": _unasked(endpoint),
     }
 
@@ -181,6 +183,14 @@ def _model(target: Target, now: float) -> ModelReport:
         "lacks": lacking(target.lacks),
         "context": target.context,
     }
+
+
+def _is_there(target: Target) -> bool:
+    """Whether it is served still, or at least worked on: endpoints drop models."""
+    if target.in_flight:
+        return True
+    catalogue = target.endpoint.catalogue
+    return target.model in catalogue.known_names() or catalogue.resolve(target.model) is not None
 
 
 def _loaded(target: Target) -> bool | None:
