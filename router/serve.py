@@ -26,7 +26,7 @@ from router.telemetry.log import configure, get_logger
 from router.telemetry.tasks import Tasks
 from router.web.front import Front
 
-__all__ = ["freeze", "new_event_loop", "run", "serve"]
+__all__ = ["freeze", "new_event_loop", "raise_file_limit", "run", "serve"]
 
 _log = get_logger("router.serve")
 _BACKLOG: Final = 4096
@@ -41,8 +41,26 @@ def run(settings: Settings, config: ConfigFile) -> int:
     ``config`` is where the settings are from, and will be from after a change.
     """
     configure(settings.logging.level, settings.logging.format)
+    raise_file_limit()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(serve(settings, config))
+
+
+def raise_file_limit() -> None:
+    """Let this process have as many file descriptors as the system allows it: every client and
+    every endpoint's connection takes one, and the usual soft limit of 1024 is for programs that
+    use ``select``.
+    """
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError) as exc:
+            _log.warning("the limit of file descriptors stays", limit=soft, reason=str(exc))
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
