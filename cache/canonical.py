@@ -125,6 +125,7 @@ class CacheRequest:
     logprobs            it asks for log probabilities
     sampled             it asks for a temperature above 0
     vectors             it asks for embeddings, and is no question at all
+    completion          it is a text to be gone on with, and no question either
     ==================  ======================================================================
 
     ``common`` is the canonical request as bytes, without that text; ``asked`` is the text.

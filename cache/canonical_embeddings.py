@@ -13,7 +13,7 @@ import orjson
 
 from cache.canonical import IGNORED, JSON, CacheRequest, Unfit, ordered, plain, written
 
-__all__ = ["VECTORS", "canonical_embeddings"]
+__all__ = ["VECTORS", "canonical_embeddings", "inputs_of"]
 
 VECTORS: Final = "vectors"
 """What sort of answer it has (see ``Entry.kind``)."""
@@ -35,7 +35,7 @@ def canonical_embeddings(body: Mapping[str, Any]) -> CacheRequest:
     }
     if settings.get("encoding_format") == "float":
         del settings["encoding_format"]
-    inputs = _inputs(body["input"])
+    inputs = inputs_of(body["input"])
     canonical: JSON = {"inputs": inputs, "settings": settings}
     try:
         model.encode()
@@ -46,8 +46,8 @@ def canonical_embeddings(body: Mapping[str, Any]) -> CacheRequest:
     return CacheRequest(VECTORS, model, canonical, None, VECTORS, common, asked)
 
 
-def _inputs(given: Any) -> list[Any]:
-    """The texts, or lists of tokens, of a batch."""
+def inputs_of(given: Any) -> list[Any]:
+    """The texts, or lists of tokens, of a batch; raises Unfit for anything else."""
     if type(given) is str:
         return [given]
     if type(given) is not list or not given:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from cache.answer import Answer
+from cache.canonical_completions import COMPLETION
 from cache.canonical_embeddings import VECTORS
 from cache.controls import Controls
 from cache.embedder import EmbedderError
@@ -44,6 +45,9 @@ _REMEMBERED: Final = 4096
 _MAX_READ: Final = 256
 _MAX_READ_BYTES: Final = 16 * 1024
 """So many answers of at most such a size are kept ready."""
+
+_AS_SENT: Final = frozenset({VECTORS, COMPLETION})
+"""Kinds of answers that are kept as they were sent."""
 
 _EMBEDDED_AT_ONCE: Final = 2
 _MAX_WAITING: Final = 10_000
@@ -249,7 +253,7 @@ class ResponseCache:
         if known is not None and known[0] == entry.created:
             self._read.move_to_end(entry.key)
             return known[1]
-        answer = (VectorAnswer if entry.kind == VECTORS else Answer).decode(entry.body)
+        answer = (VectorAnswer if entry.kind in _AS_SENT else Answer).decode(entry.body)
         if len(entry.body) <= _MAX_READ_BYTES:
             self._read[entry.key] = (entry.created, answer)
             if len(self._read) > _MAX_READ:

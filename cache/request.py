@@ -11,10 +11,18 @@ from typing import Any
 
 from cache.canonical import Bypass, CacheRequest, Unfit
 from cache.canonical_chat import canonical_chat
+from cache.canonical_completions import canonical_completions
 from cache.canonical_embeddings import canonical_embeddings
 from cache.canonical_responses import canonical_responses
 
-__all__ = ["Bypass", "CacheRequest", "from_chat", "from_embeddings", "from_responses"]
+__all__ = [
+    "Bypass",
+    "CacheRequest",
+    "from_chat",
+    "from_completions",
+    "from_embeddings",
+    "from_responses",
+]
 
 
 def from_responses(body: Mapping[str, Any]) -> CacheRequest | Bypass:
@@ -28,6 +36,11 @@ def from_responses(body: Mapping[str, Any]) -> CacheRequest | Bypass:
 def from_chat(body: Mapping[str, Any]) -> CacheRequest | Bypass:
     """The request of a Chat Completions body, or why it has none; the body may be any object."""
     return _attempt(canonical_chat, body)
+
+
+def from_completions(body: Mapping[str, Any]) -> CacheRequest | Bypass:
+    """The request of a legacy completions body, or why it has none."""
+    return _attempt(canonical_completions, body)
 
 
 def from_embeddings(body: Mapping[str, Any]) -> CacheRequest | Bypass:

@@ -1,4 +1,5 @@
-"""Embeddings as the cache keeps them: the answer itself, as it was sent, and what it cost.
+"""Embeddings and completions as the cache keeps them: the answer itself, as it was sent, and what
+it cost.
 
 Most of it is numbers, which are neither read nor written again.
 """
@@ -22,7 +23,9 @@ _MEMBERS: Final = {"v", "model", "usage", "sum"}
 
 @dataclass(frozen=True, slots=True)
 class VectorAnswer(Answer):
-    """What an embeddings request was answered with. ``body`` is a JSON object, as it was sent."""
+    """What embeddings or completions were answered with. ``body`` is a JSON object, as it was
+    sent.
+    """
 
     body: bytes = field(repr=False, default=b"")
 

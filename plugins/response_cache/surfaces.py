@@ -16,7 +16,14 @@ from typing import Any, Final, Protocol
 import orjson
 
 from cache.answer import Answer
-from cache.request import Bypass, CacheRequest, from_chat, from_embeddings, from_responses
+from cache.request import (
+    Bypass,
+    CacheRequest,
+    from_chat,
+    from_completions,
+    from_embeddings,
+    from_responses,
+)
 from cache.vectors import VectorAnswer
 from plugins.response_cache.flight import Overheard
 from router.drafts import new_draft
@@ -26,6 +33,7 @@ from router.translate.draft import Draft
 from router.translate.follow import TERMINAL, ChatFollower, ResponseFollower
 from router.translate.replay import replay
 from router.translate.replay_chat import answer_of_chat, chunks, completion
+from router.translate.replay_completions import completion_chunks, finished_completion
 from router.translate.states import State
 from router.wire.frame import Frame
 
@@ -232,6 +240,7 @@ class _Chat:
 
 
 class _ChatRendering:
+    prefix = "chatcmpl"
     draft: Draft | None = None
     final: dict[str, Any] | None = None
     hidden: Mapping[str, str] = {}
@@ -239,7 +248,7 @@ class _ChatRendering:
     def __init__(self, exchange: Exchange) -> None:
         options = exchange.body.get("stream_options") or {}
         self._wants_usage = bool(options.get("include_usage"))
-        self._id = f"chatcmpl-{os.urandom(12).hex()}"
+        self._id = f"{self.prefix}-{os.urandom(12).hex()}"
         self._follower = ChatFollower(self._id, self._wants_usage)
 
     def opening(self) -> list[Frame]:
@@ -264,6 +273,37 @@ class _ChatRendering:
 
     def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
         return [Frame("", orjson.dumps(error.envelope()))]
+
+
+class _Completions(_Chat):
+    def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
+        return from_completions(body)
+
+    def rendering(self, exchange: Exchange) -> Rendering:
+        return _CompletionRendering(exchange)
+
+    def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
+        return _CompletionRendering(exchange)
+
+    def answer(self, told: Told) -> Answer | None:
+        whole = finished_completion(told.body or [frame.data for frame in told.frames])
+        if whole is None:
+            return None
+        return VectorAnswer.of_body(whole["model"], told.usage, orjson.dumps(whole))
+
+
+class _CompletionRendering(_ChatRendering):
+    prefix = "cmpl"
+
+    def replay(self, answer: Answer) -> list[Frame]:
+        return completion_chunks(self._own(answer), include_usage=self._wants_usage)
+
+    def whole(self, answer: Answer) -> bytes:
+        return orjson.dumps(self._own(answer))
+
+    def _own(self, answer: Answer) -> dict[str, Any]:
+        assert isinstance(answer, VectorAnswer)
+        return {**orjson.loads(answer.body), "id": self._id, "created": int(time.time())}
 
 
 class _Embeddings:
@@ -329,5 +369,6 @@ def _object(value: Any) -> dict[str, Any] | None:
 SURFACES: Final[Mapping[Operation, Surface]] = {
     **dict.fromkeys(AS_RESPONSES - {Operation.RUN}, _Responses()),
     Operation.CHAT: _Chat(),
+    Operation.COMPLETIONS: _Completions(),
     **dict.fromkeys((Operation.EMBEDDINGS, Operation.OLLAMA_EMBED), _Embeddings()),
 }

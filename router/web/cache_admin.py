@@ -14,7 +14,14 @@ from cache.core import ResponseCache
 from cache.entry import EVERYTHING, Entry, Rule, RuleKind
 from cache.explain import explain
 from cache.keys import keys
-from cache.request import Bypass, CacheRequest, from_chat, from_embeddings, from_responses
+from cache.request import (
+    Bypass,
+    CacheRequest,
+    from_chat,
+    from_completions,
+    from_embeddings,
+    from_responses,
+)
 from cache.store import StoreError
 from router.errors import (
     InvalidRequest,
@@ -38,6 +45,7 @@ _SHOWN: Final = 200
 _READ: Final[Mapping[Operation, Callable[[Mapping[str, Any]], CacheRequest | Bypass]]] = {
     Operation.RESPONSES: from_responses,
     Operation.CHAT: from_chat,
+    Operation.COMPLETIONS: from_completions,
     Operation.EMBEDDINGS: from_embeddings,
 }
 _KINDS: Final[tuple[RuleKind, ...]] = get_args(RuleKind)
