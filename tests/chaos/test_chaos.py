@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from tests.chaos.report import lines
 from tests.chaos.run import play
 from tests.chaos.spread import audit_traffic
 from tests.chaos.stage import Plan
+from tests.support.seed import seed
 
 _SCENARIOS = ("killed", "stalled", "stalled-kept-alive", "failing", "flaky", "limited")
 _TRIES = 2
@@ -20,8 +20,7 @@ _TRIES = 2
 
 def plan() -> Plan:
     """Forty clients, and one thing after the other as fast as it can be seen."""
-    seed = random.SystemRandom().randrange(10**6)
-    return Plan(40, seed, pause=0.02, calm=1.0, sick=3.2, breaker={"slow_start": 2.0})
+    return Plan(40, seed(), pause=0.02, calm=1.0, sick=3.2, breaker={"slow_start": 2.0})
 
 
 async def held(scenario: str, directory: Path, reloads: int = 0) -> Evidence:

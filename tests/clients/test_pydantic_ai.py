@@ -74,7 +74,8 @@ async def test_a_tool(brain: Any) -> None:
 async def test_a_structured_output(brain: Any, way: str) -> None:
     if way == "native" and brain.system == "anthropic":
         pytest.skip(
-            "Pydantic AI knows which of Anthropic's own models can do it, and asks no other"
+            "does not apply: Pydantic AI knows which of Anthropic's own models can do it, "
+            "and asks no other"
         )
     wanted = {"tool": ai.ToolOutput, "native": ai.NativeOutput}[way](Person)
     result = await ai.Agent(brain, output_type=wanted).run("Ann is 33.")

@@ -26,6 +26,7 @@ from tests.crash.rows import broken_rows, unfinished
 from tests.crash.stage import CHAT, Stage, Watcher, watching
 from tests.support.cluster import Cluster, cluster
 from tests.support.processes import Processes, RouterProcess
+from tests.support.seed import seed
 
 TIMEOUT = 2.0
 """``state.timeout``, in seconds."""
@@ -254,9 +255,7 @@ async def check_all_refused(scene: Scene, kept: str) -> None:
     "scene", [("immediate", "fail"), ("SIGKILL", "degrade")], indirect=True, ids="-".join
 )
 async def test_killed_under_load(scene: Scene) -> None:
-    seed = random.SystemRandom().randrange(10**6)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = random.Random(seed())
     ledger = Ledger()
     back = await lose_under_load(scene, ledger, rng)
     while left := await unfinished(scene.outage.url):

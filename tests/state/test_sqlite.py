@@ -163,10 +163,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "small"
     place.mkdir()
     if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root can mount a small disk")
+        pytest.skip("does not apply: only root can mount a small disk")
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("this system lets nobody mount a small disk")
+        pytest.skip("does not apply: this system lets nobody mount a small disk")
     try:
         yield place
     finally:

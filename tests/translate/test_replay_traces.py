@@ -54,7 +54,7 @@ def recorded(name: str) -> dict[str, Any]:
     body = trace(name)
     final = parse_sse(body)[-1]["response"] if name.endswith(".txt") else orjson.loads(body)
     if final.get("status") != "completed":
-        pytest.skip(f"{name} is no finished answer")
+        pytest.skip(f"does not apply: {name} is no finished answer")
     return dict(final)
 
 
