@@ -2,8 +2,8 @@
 
 Three groups: ``make test`` runs what belongs to neither of the two groups below, ``make
 integration`` what needs other programs (agents, SDKs in environments of their own, Prometheus),
-``make soak`` what is minutes of load, kills and outages. A test is put into a group by a mark of
-its name or by ``GROUPS``.
+``make soak`` what is minutes of load, kills, outages and of random examples. A test is put into a
+group by a mark of its own or by ``GROUPS``.
 """
 
 from __future__ import annotations
@@ -30,14 +30,29 @@ GROUPS: Final = {
     ),
     "soak": (
         "tests/accounting/",
+        "tests/cache/test_guard_quality.py",
+        "tests/cache/test_minilm_wordpiece.py::test_every_character_is_as_to_the_tokenizer",
+        "tests/cache/test_minilm_wordpiece.py::test_pieces_are_those_of_the_tokenizer",
+        "tests/endpoints/test_selector_properties.py::test_any_interleaving",
         "tests/books/test_ledger.py::test_killed_while_it_writes",
+        "tests/cache/test_index_graph.py",
+        "tests/cache/test_index_model.py",
+        "tests/cache/test_minilm.py::test_vectors_are_those_of_the_float_model",
         "tests/chaos/test_chaos.py",
         "tests/crash/test_database_down.py",
         "tests/crash/test_kill.py",
         "tests/crash/test_two_routers.py",
         "tests/description/test_served.py",
         "tests/simulation/test_policies_compared.py",
+        "tests/runs/test_recovery.py::test_random_lives",
+        "tests/state/test_model.py",
+        "tests/telemetry/test_scanners.py::test_ten_thousand_random_paths_and_models_add_no_series",
         "tests/test_cli_state.py::test_beside_a_router_under_load",
+        "tests/test_hedging.py::test_whenever_anything_happens",
+        "tests/test_reload.py::test_reloads_under_load_lose_nothing",
+        "tests/translate/anthropic/test_messages_fuzz.py",
+        "tests/translate/test_fuzz.py",
+        "tests/turns/test_any_moment.py",
     ),
 }
 """By how their ids begin."""

@@ -180,7 +180,7 @@ class _Clients:
         body = {"model": f"{play}-chat", "input": f"play:{play} {PROMPT} aside", "background": True}
         status, text = await self.send("POST", "/v1/responses", json=body)
         assert status == 200, text
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while '"queued"' in text or '"in_progress"' in text:
                 await asyncio.sleep(0.02)
                 ident = orjson.loads(text)["id"]

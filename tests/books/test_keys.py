@@ -193,7 +193,7 @@ async def test_of_two_that_rotate_at_once_nobody_gets_a_dead_secret(database: Da
         async def _usable(self, name: str) -> KeyRow:
             row = await super()._usable(name)
             if row.digest == first:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     await both_have_read.wait()
             return row
 

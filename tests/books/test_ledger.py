@@ -273,7 +273,7 @@ async def test_retention(database: Database, monkeypatch: pytest.MonkeyPatch) ->
     assert await stored_ids(database) == ["kept"]
     monkeypatch.setattr(ledger_module, "_SWEEP_SECONDS", 0.01)
     async with ledger_of(database, None, retention_days=1.0):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await stored_ids(database):  # noqa: ASYNC110 (a database has no event)
                 await asyncio.sleep(0.01)
 

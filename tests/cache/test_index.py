@@ -269,7 +269,7 @@ async def test_it_follows_a_store(index: VectorIndex) -> None:
     feed.put([Change(reset=True), added("a", X)])
     task = asyncio.create_task(index.follow(feed))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await until(lambda: index.row("a") is not None)
             assert not index.ready.is_set()
             feed.put([])

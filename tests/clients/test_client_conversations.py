@@ -40,7 +40,7 @@ async def answer_in(client: AsyncOpenAI, how: str, conversation: Any, **request:
         return await client.responses.create(**request)
     if how == "background":
         response = await client.responses.create(background=True, **request)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while response.status in PENDING:
                 await asyncio.sleep(0.02)
                 response = await client.responses.retrieve(response.id)

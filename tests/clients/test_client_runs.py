@@ -37,7 +37,7 @@ def asked(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 async def polled(client: AsyncOpenAI, response: Response) -> Response:
     """The response once it is finished."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while response.status in PENDING:
             await asyncio.sleep(0.02)
             response = await client.responses.retrieve(response.id)
@@ -113,7 +113,7 @@ async def test_cancelled_twice_and_for_good(keeper: AsyncOpenAI, model: str) -> 
     cancelled = await keeper.responses.cancel(ident)
     assert (cancelled.status, cancelled.error) == ("cancelled", None)
     assert (await keeper.responses.cancel(ident)).to_dict() == cancelled.to_dict()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         events = await following
     # The stream just ends: there is no event for this.
     assert as_sent(events[: len(seen)]) == as_sent(seen)

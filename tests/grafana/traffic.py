@@ -145,7 +145,7 @@ class Traffic:
         self.sent += 3
         made = (await self.router.ask(background=True, input=self._new())).json
         url = f"{self.router.url}/v1/responses/{made['id']}"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await fetch(self.router.http, "GET", url)).json["status"] != "completed":
                 self.sent += 1
                 await asyncio.sleep(0.01)

@@ -200,7 +200,7 @@ async def test_the_connections_end(url: str, operator: asyncpg.Connection) -> No
         await asyncio.gather(*[database.read(ALL) for _ in range(50)])
         await asyncio.gather(*[database.write(add(f"{n}")) for n in range(50)])
         assert 2 <= await operator.fetchval(count) <= 5
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await operator.fetchval(count):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

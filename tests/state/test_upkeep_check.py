@@ -363,7 +363,7 @@ async def test_where_there_can_be_no_database(tmp_path: Path) -> None:
         await check(state_settings(f"sqlite:///{tmp_path}/none/state.db"))
     with pytest.raises(StateError, match="memory"):
         await check(state_settings("sqlite:///:memory:"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with pytest.raises(StateError, match="PostgreSQL"):
             await check(state_settings("postgresql://me:secret@127.0.0.1:1/none"))
 

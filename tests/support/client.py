@@ -54,7 +54,7 @@ class Client:
 
     async def take(self, size: int) -> bytes:
         """Read ``size`` bytes at most; nothing at the end."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             data = await self._reader.read(size)
         self.received += data
         return data

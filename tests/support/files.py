@@ -51,7 +51,7 @@ class Files:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a number of requests under way."""
-        async with asyncio.timeout(10), self.changed:
+        async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(condition)
 
 

@@ -24,9 +24,9 @@ import pytest
 
 __all__ = ["node_packages", "python_packages", "said_by"]
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds until a program that has not ended counts as hanging."""
-INSTALLING = 240
+INSTALLING = 900
 """Seconds that an installation may take."""
 
 _HOME = Path(sys.prefix) / "guests"

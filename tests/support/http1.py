@@ -75,5 +75,5 @@ def bytes_of(*pieces: bytes, pause: float = 0.0) -> Script:
 
 async def soon(wire: Wire) -> None:
     """Wait until the upstream has noticed that the connection is gone."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await wire.gone.wait()

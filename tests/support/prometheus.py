@@ -22,7 +22,7 @@ __all__ = ["CONFIG", "ROOT", "Prometheus", "binary", "prometheus"]
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config" / "prometheus.yml"
-_PATIENCE = 30.0
+_PATIENCE = 90.0
 
 
 def binary(name: str) -> str:

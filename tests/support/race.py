@@ -75,7 +75,7 @@ class Scene:
 
     async def gone(self, number: int) -> None:
         """Wait until an endpoint's connection is cut."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await self.upstreams[number].requests[0].wire.gone.wait()
 
     async def free(self, number: int) -> None:

@@ -22,7 +22,7 @@ from tests.support.processes import free_port
 __all__ = ["REDIS_URL", "RedisServer", "redis_prefix", "redis_server"]
 
 REDIS_URL = os.environ.get("TEST_REDIS_URL", "redis://127.0.0.1:6379")
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 
 
 @asynccontextmanager

@@ -44,12 +44,13 @@ API_KEY = "sk-upstream-secret"
 HELD = 15.0
 """Seconds that a stream waits for output before it is opened: a busy machine must not decide."""
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds until something that must happen counts as not happening."""
 
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = tuple(str(_ROOT / name) for name in ("router", "plugins", "cache"))
-_TIMEOUTS = {"connect": 0.5, "first_byte": 0.4, "idle": 0.4, "total": 8.0}
+_TIMEOUTS = {"connect": 30.0, "first_byte": 60.0, "idle": 60.0, "total": 120.0}
+"""So long that none of them ends a test on a busy machine: tests of silence set their own."""
 
 
 def endpoint(

@@ -59,11 +59,11 @@ async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         serve(config.load(), config, on_ready=ready.set_result, stop=stop)
     )
     try:
-        served.url = await asyncio.wait_for(ready, 20)
+        served.url = await asyncio.wait_for(ready, 60)
         yield served
     finally:
         stop.set()
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, 60)
         gc.unfreeze()
 
 

@@ -8,21 +8,25 @@ from router.app import FRONT
 from tests.support.client import Client
 from tests.support.router import endpoint, eventually, routing
 from tests.support.speech import SPEECH
-from tests.support.upstream import Upstream, Wire, paced, silent, streamed, whole
+from tests.support.upstream import Upstream, Wire, silent, streamed, whole
 
 CHAT = SPEECH["chat"]
 
 
 async def test_what_was_admitted_before_gets_its_time() -> None:
     """A request whose body was still on its way when the draining began is a running one."""
-    go_on = asyncio.Event()
+    go_first, go_on = asyncio.Event(), asyncio.Event()
+
+    async def initial(wire: Wire) -> None:
+        await go_first.wait()
+        await whole(CHAT.whole)(wire)
 
     async def last(wire: Wire) -> None:
         await go_on.wait()
         await whole(CHAT.whole)(wire)
 
     async with (
-        Upstream(paced(whole(CHAT.whole), 0.2), last) as upstream,
+        Upstream(initial, last) as upstream,
         routing(endpoint(upstream, "chat")) as router,
     ):
         first = asyncio.create_task(router.ask())
@@ -33,9 +37,10 @@ async def test_what_was_admitted_before_gets_its_time() -> None:
             b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 29\r\n\r\n{"
         )
         await asyncio.sleep(0.05)
-        draining = asyncio.create_task(router.app[FRONT].drain(5))
+        draining = asyncio.create_task(router.app[FRONT].drain(60))
         await asyncio.sleep(0)
         second.send(body[1:])
+        go_first.set()
         assert (await first).status == 200
         await asyncio.sleep(0.1)
         go_on.set()

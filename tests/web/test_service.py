@@ -87,7 +87,7 @@ async def test_health(router: Router) -> None:
 
 async def test_ready_follows_the_endpoints() -> None:
     async def ready(status: int) -> dict[str, Any]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 async with http.get(f"{url}/ready") as answer:
                     if answer.status == status:

@@ -125,7 +125,7 @@ async def test_those_who_ask_at_once_share_a_call() -> None:
         slow = {"first_byte": 20.0, "idle": 20.0, "total": 20.0}
         async with routing(endpoint(upstream, "chat", timeouts=slow), cache=ALWAYS) as router:
             first = asyncio.create_task(post(router, EMBEDDING))
-            await asyncio.wait_for(asked.wait(), 10)
+            await asyncio.wait_for(asked.wait(), 60)
             others = [asyncio.create_task(post(router, EMBEDDING, user=str(i))) for i in range(5)]
             await eventually(lambda: router.running == 6)
             await asyncio.sleep(0.05)

@@ -104,7 +104,7 @@ async def test_an_answer_that_lacks_something_is_not_kept_where_its_head_left_be
     }
     async with Upstream(default=silent) as one, answering("chat") as two:
         endpoints = [
-            endpoint(one, "responses", "one", priority=1),
+            endpoint(one, "responses", "one", priority=1, timeouts={"first_byte": 1.0}),
             endpoint(two, "chat", "two", priority=2),
         ]
         sections: dict[str, Any] = {"cache": ALWAYS, "server": {"open_after": 0.05}}

@@ -142,7 +142,7 @@ async def test_the_last_that_leaves_ends_the_call(dialect: Dialect, speech: Spee
             await asyncio.sleep(0.05)
             assert not request.wire.gone.is_set()
             second.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await request.wire.gone.wait()
         await eventually(lambda: not router.taken)
         go.set()
@@ -283,7 +283,7 @@ async def _joined(router: Router) -> Reply:
 async def _until(response: Any, text: str) -> bytes:
     """What a stream has sent, once this is in it."""
     read = b""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while text.encode() not in read:
             read += await response.content.readany()
     return read

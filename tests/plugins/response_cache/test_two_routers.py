@@ -120,7 +120,7 @@ async def test_a_redis_that_hangs_holds_nobody_up() -> None:
         ):
             assert await told(router) == "MISS"
             server.freeze(True)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 for _ in range(50):
                     assert await told(router) == "BYPASS"
             server.freeze(False)
