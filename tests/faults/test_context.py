@@ -105,7 +105,7 @@ async def test_cut_refused_and_explained_alike(source: str) -> None:
 async def test_what_is_learned_by_a_request_serves_the_same_request(dialect: Dialect) -> None:
     """It is cut to the context that the refusal states, and sent once more."""
     if dialect == "responses":
-        pytest.skip("it cuts by itself")
+        pytest.skip("does not apply: it cuts by itself")
     async with (
         Upstream(TOO_LONG, default=whole(SPEECH[dialect].whole)) as upstream,
         routing(endpoint(upstream, dialect)) as router,

@@ -81,7 +81,7 @@ async def test_it_keeps_its_status_type_code_and_message(
     dialect: Dialect, stream: bool, status: int, error: dict[str, Any]
 ) -> None:
     if dialect == "ollama" and error is not CONNECTOR and status in (401, 403, 404):
-        pytest.skip("Ollama's errors have no field that says what they are about")
+        pytest.skip("does not apply: Ollama's errors have no field that says what they are about")
     body = error_of(dialect, error)
     async with pair(*[whole(body, status)] * 6, dialect=dialect) as (router, one, two):
         for _ in range(6):
@@ -157,7 +157,7 @@ async def test_an_event_of_a_stream_is_an_error_like_any_other(
     param: str | None,
 ) -> None:
     if dialect == "ollama" and error is not OVERFLOW:
-        pytest.skip("Ollama's events have no field that says what they are about")
+        pytest.skip("does not apply: Ollama's events have no field that says what they are about")
     script = streamed(*events(dialect, error), kind=SPEECH[dialect].kind)
     async with pair(*[script] * 6, dialect=dialect, max_attempts=1) as (router, one, two):
         for _ in range(6):
