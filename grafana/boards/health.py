@@ -95,10 +95,15 @@ BOARD = Board(
                     [Query(total("requests_open", "instance"), HERE)],
                 ),
                 Panel(
-                    "Open files", "Sockets included, and how many there may be.", "short",
+                    "Open files",
+                    "Sockets included, and how many there may be; and how many times a second "
+                    "none could be opened.",
+                    "short",
                     [
                         Query(total("process_open_fds", "instance"), HERE),
                         Query(total("process_max_fds", "instance"), "{{instance}} at most"),
+                        Query(rate("file_descriptors_exhausted_total", "instance"),
+                              "{{instance}} refused, per second"),
                     ],
                 ),
                 Panel(
