@@ -22,6 +22,8 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from grafana.promql import CHOSEN
+
 __all__ = ["Board", "Panel", "Query", "Row", "as_json"]
 
 Kind = Literal["lines", "stacked", "stat", "bars", "heatmap"]
@@ -107,18 +109,12 @@ def _dashboard(board: Board) -> dashboard.Dashboard:
         .with_variable(
             dashboard.DatasourceVariable("datasource").label("Source").type("prometheus")
         )
-        .with_variable(
-            dashboard.QueryVariable("instance")
-            .label("Router")
-            .query("label_values(switchyard_build_info, instance)")
-            .datasource(_SOURCE)
-            .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
-            .multi(True)
-            .include_all(True)
-            .all_value(".*")
-            .current(models.VariableOption(selected=True, text="All", value="$__all"))
-        )
+        .with_variable(_choice("instance", "Router", "switchyard_build_info"))
     )
+    used = " ".join(query.expr for panel in board.panels for query in panel.queries)
+    for label, metric in CHOSEN.items():
+        if f'"${label}"' in used:
+            made.with_variable(_choice(label, label.capitalize(), metric))
     number = 0
     for row in board.rows:
         number += 1
@@ -127,6 +123,21 @@ def _dashboard(board: Board) -> dashboard.Dashboard:
             number += 1
             made.with_panel(_panel(panel, number))
     return made
+
+
+def _choice(label: str, shown: str, metric: str) -> dashboard.QueryVariable:
+    """A variable for the values of a label; several may be chosen, and at first all are."""
+    return (
+        dashboard.QueryVariable(label)
+        .label(shown)
+        .query(f"label_values({metric}, {label})")
+        .datasource(_SOURCE)
+        .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .multi(True)
+        .include_all(True)
+        .all_value(".*")
+        .current(models.VariableOption(selected=True, text="All", value="$__all"))
+    )
 
 
 _Made = timeseries.Panel | stat.Panel | bargauge.Panel | heatmap.Panel

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-__all__ = ["INSTANCE", "WINDOW", "average", "quantile", "rate", "ratio", "total", "value"]
+import re
+from functools import cache
+
+from grafana.table import declared
+
+__all__ = [
+    "CHOSEN", "INSTANCE", "WINDOW", "average", "increase", "quantile", "rate", "ratio", "total",
+    "value",
+]  # fmt: skip
 
 INSTANCE = 'instance=~"$instance"'
+CHOSEN = {
+    "endpoint": "switchyard_endpoint_up",
+    "model": "switchyard_requests_total",
+    "key": "switchyard_key_tokens_total",
+}
+"""Labels that a dashboard has a variable for, and the metric whose values can be chosen from."""
+
 WINDOW = "$__rate_interval"
 
 
 def value(metric: str, where: str = "") -> str:
-    """A metric, of the chosen instances. ``where`` are further matchers."""
-    matchers = ", ".join(part for part in (INSTANCE, where) if part)
+    """A metric, of the chosen instances, endpoints, models and keys, as far as it has these labels.
+    ``where`` are further matchers.
+    """
+    labels = _labels().get(re.sub(r"_(bucket|sum|count)$", "", metric), ())
+    chosen = [f'{label}=~"${label}"' for label in CHOSEN if label in labels]
+    matchers = ", ".join(part for part in (INSTANCE, *chosen, where) if part)
     return f"switchyard_{metric}{{{matchers}}}"
+
+
+@cache
+def _labels() -> dict[str, tuple[str, ...]]:
+    return {one.name.removeprefix("switchyard_"): one.labels for one in declared()}
 
 
 def total(metric: str, by: str = "", where: str = "") -> str:
@@ -22,6 +46,11 @@ def total(metric: str, by: str = "", where: str = "") -> str:
 def rate(metric: str, by: str = "", where: str = "", window: str = WINDOW) -> str:
     """How much a counter grows in a second."""
     return f"{_sum(by)} (rate({value(metric, where)}[{window}]))"
+
+
+def increase(metric: str, by: str = "", where: str = "") -> str:
+    """How much a counter has grown in the range of the page."""
+    return f"{_sum(by)} (increase({value(metric, where)}[$__range]))"
 
 
 def ratio(part: str, whole: str) -> str:

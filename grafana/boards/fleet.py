@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana.panels import Board, Panel, Query, Row
 from grafana.promql import quantile, rate, ratio, total, value
 
-OURS = 'fault=~"router|upstream"'
+FAILED = 'outcome="failed"'
 HITS = 'result="hit"'
 
 BOARD = Board(
@@ -25,7 +25,7 @@ BOARD = Board(
                     "The share of requests that fail for no fault of their own: an endpoint's, or "
                     "the router's.",
                     "percentunit",
-                    [Query(ratio(f'({rate("errors_total", where=OURS)} or vector(0))',
+                    [Query(ratio(f'({rate("requests_total", where=FAILED)} or vector(0))',
                                  rate("requests_total")))],
                     "stat", 4, 4, ((None, "green"), (0.005, "orange"), (0.05, "red")),
                 ),

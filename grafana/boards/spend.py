@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from grafana.panels import Board, Panel, Query, Row
-from grafana.promql import INSTANCE, rate, value
+from grafana.promql import increase, rate, value
 
 BUDGET = "{{owner}} per {{period}} ({{unit}})"
-
-
-def _spent(by: str) -> str:
-    """What was spent in the range of the page."""
-    return f"sum by ({by}) (increase(switchyard_cost_usd_total{{{INSTANCE}}}[$__range]))"
 
 
 BOARD = Board(
@@ -36,11 +31,12 @@ BOARD = Board(
                 ),
                 Panel(
                     "Spent by key", "In the range of this page.", "currencyUSD",
-                    [Query(f"topk(20, {_spent('key')})", "{{key}}")], "bars",
+                    [Query(f"topk(20, {increase('cost_usd_total', 'key')})", "{{key}}")], "bars",
                 ),
                 Panel(
                     "Spent by model", "In the range of this page.", "currencyUSD",
-                    [Query(f"topk(20, {_spent('model')})", "{{model}}")], "bars",
+                    [Query(f"topk(20, {increase('cost_usd_total', 'model')})", "{{model}}")],
+                    "bars",
                 ),
                 Panel(
                     "Without a price",

@@ -25,7 +25,7 @@ pytest.importorskip("numpy", reason="the extra 'semantic' is not installed")
 
 _DASHBOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
 _RULES = sorted((ROOT / "grafana" / "rules").glob("*.yml"))
-_VARIABLES = {"$instance": ".*", "$__rate_interval": "5m", "$__range": "5m"}
+_BUILT_IN = {"$__rate_interval": "5m", "$__range": "5m"}
 
 _BOOKED = Statement(
     "SELECT sum(input), sum(cached), sum(output), sum(reasoning), sum(cost), count(*) "
@@ -41,13 +41,31 @@ RIGHTLY_EMPTY: dict[str, str] = {
 def dashboard_queries() -> Iterator[tuple[str, str]]:
     """Where a query stands, and the query."""
     for path in _DASHBOARDS:
-        for panel in orjson.loads(path.read_bytes())["panels"]:
+        made = orjson.loads(path.read_bytes())
+        chosen = {f"${name}": one["allValue"] for name, one in choices(made).items()}
+        for panel in made["panels"]:
             for target in panel.get("targets", ()):
                 expr = target["expr"]
-                for name, value in _VARIABLES.items():
+                for name, value in {**_BUILT_IN, **chosen}.items():
                     expr = expr.replace(name, value)
                 assert "$" not in expr, expr
                 yield f"{path.stem}: {panel['title']}", expr
+
+
+def choices(made: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The variables of a dashboard that are filled by a query."""
+    listed = made["templating"]["list"]
+    return {one["name"]: one for one in listed if one["type"] == "query"}
+
+
+def variable_queries() -> Iterator[tuple[str, str]]:
+    """What the variables of the dashboards can be chosen from, as a query."""
+    for path in _DASHBOARDS:
+        for name, one in choices(orjson.loads(path.read_bytes())).items():
+            asked = re.fullmatch(r"label_values\((\w+), (\w+)\)", one["query"])
+            assert asked, one["query"]
+            assert asked[2] == name
+            yield f"{path.stem}: ${name}", f'count by ({name}) ({asked[1]}{{{name}!=""}})'
 
 
 def rule_queries() -> Iterator[tuple[str, str]]:
@@ -79,7 +97,7 @@ async def test_every_query_finds_something(tmp_path: Path, monkeypatch: pytest.M
             await clients.round()
             await prom.scraped_since(time.time())
         empty: dict[str, str] = {}
-        for where, expr in [*dashboard_queries(), *rule_queries()]:
+        for where, expr in [*dashboard_queries(), *variable_queries(), *rule_queries()]:
             found = await prom.query(expr)
             excused = metrics_in(expr) & RIGHTLY_EMPTY.keys()
             if not found and not excused:

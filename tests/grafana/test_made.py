@@ -20,7 +20,7 @@ from grafana.make import main, stale
 from grafana.panels import Board
 from grafana.promql import INSTANCE
 from grafana.table import declared, with_table
-from tests.grafana.test_live import dashboard_queries, metrics_in, rule_queries
+from tests.grafana.test_live import choices, dashboard_queries, metrics_in, rule_queries
 from tests.support.prometheus import CONFIG, ROOT, binary
 
 GRAFANA = ROOT / "grafana"
@@ -65,6 +65,22 @@ def test_every_query_follows_the_chosen_routers() -> None:
             for query in panel.queries:
                 metrics = re.findall(r"switchyard_\w+", query.expr)
                 assert len(metrics) == query.expr.count(INSTANCE), query.expr
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_every_query_follows_the_chosen_endpoints_models_and_keys(board: Board) -> None:
+    labels = {one.name: set(one.labels) & {"endpoint", "model", "key"} for one in declared()}
+    used: set[str] = set()
+    for query in (query for panel in board.panels for query in panel.queries):
+        for name, matchers in re.findall(r"(switchyard_\w+)\{(.*?)\}", query.expr):
+            [metric] = metrics_in(name)
+            followed = set(re.findall(r'(?:^|, )(\w+)=~"\$\1"', matchers)) - {"instance"}
+            assert followed == labels[metric], query.expr
+            used |= followed
+    made = orjson.loads((GRAFANA / "dashboards" / f"{board.uid}.json").read_bytes())
+    offered = choices(made)
+    assert offered.keys() == used | {"instance"}
+    assert all(one["multi"] and one["includeAll"] for one in offered.values())
 
 
 def test_dashboards_differ() -> None:
