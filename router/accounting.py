@@ -23,6 +23,7 @@ from router.books.virtual_keys import VirtualKeys
 from router.endpoints.registry import Registry
 from router.errors import LimitsUnavailable
 from router.exchange import Exchange
+from router.fetch.address import on_own_host
 from router.settings.accounts import Accounts
 from router.settings.document import Mistake, SettingsError
 from router.settings.schema import Settings
@@ -72,6 +73,7 @@ class Accounting:
         self.listen(self.ledger.book)
         self.listen(metrics.accounts.booked)
         metrics.accounts.known_model = registry.known_model
+        metrics.accounts.price_expected = _sellers(settings).__contains__
         meter = self.meter
         metrics.accounts.watch_limits(
             lambda: meter.up, lambda: meter.uncounted, lambda: meter.unbudgeted
@@ -103,6 +105,7 @@ class Accounting:
     def configure(self, settings: Settings) -> None:
         """Go on with these settings."""
         self.prices.configure(settings.accounts)
+        self._metrics.price_expected = _sellers(settings).__contains__
         self.meter.tags = tag_budgets(settings.accounts.tags)
         self._ring = self.ring(settings)
         self._ring.warn()
@@ -196,3 +199,11 @@ class Accounting:
                     self._metrics.budget(
                         standing.owner, budget.period, budget.unit, left, standing.resets
                     )
+
+
+def _sellers(settings: Settings) -> frozenset[str]:
+    """The names of the endpoints at which a model without a price is an oversight."""
+    everywhere = settings.accounts.report_unpriced == "all"
+    return frozenset(
+        one.name for one in settings.endpoints if everywhere or not on_own_host(one.url)
+    )

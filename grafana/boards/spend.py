@@ -41,7 +41,8 @@ BOARD = Board(
                 Panel(
                     "Without a price",
                     "Attempts whose cost is unknown: it is not in any of the sums. Configure "
-                    "accounts.prices.",
+                    "accounts.prices. Hosts of one's own are here with "
+                    "accounts.report_unpriced: all only.",
                     "reqps",
                     [Query(rate("unpriced_attempts_total", "endpoint, model"),
                            "{{endpoint}} {{model}}")],

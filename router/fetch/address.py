@@ -1,4 +1,4 @@
-"""Which addresses a client may have the router connect to. Pure.
+"""Which addresses a client may have the router connect to, and which hosts are one's own. Pure.
 
 Decided by the IANA registries of special-purpose addresses (RFC 6890 and its updates), not by
 ``ipaddress.is_global``, whose tables differ between releases of Python. What carries an IPv4
@@ -8,10 +8,19 @@ say.
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
-__all__ = ["is_public"]
+__all__ = ["is_public", "on_own_host"]
+
+_PRIVATE: Final = frozenset({"corp", "home", "internal", "lan", "local", "localhost", "test"})
+"""Top-level domains that are not in the public DNS: RFC 6761, RFC 6762 and its appendix G, and
+``internal``, which ICANN has reserved.
+"""
+
+_HOME: Final = ".home.arpa"
+"""The end of names in home networks (RFC 8375)."""
 
 _NO_HOSTS: Final = tuple(
     IPv4Network(block)
@@ -59,3 +68,14 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
     if address.scope_id is not None or address not in _UNICAST:
         return False
     return not any(address in block for block in _NO_HOSTS_6)
+
+
+def on_own_host(url: str) -> bool:
+    """Whether the host of a URL is, by its address or its name alone, not on the public Internet.
+    Names are not resolved: a public name for a private address counts as public.
+    """
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    try:
+        return not is_public(ip_address(host))
+    except ValueError:
+        return "." not in host or host.rpartition(".")[2] in _PRIVATE or host.endswith(_HOME)

@@ -210,7 +210,8 @@ class Accounts(Section):
     the directory that rows are in until the database has them; left out, it is beside the SQLite
     database, or in the data directory. ``prices`` are by the endpoint's own name for a model, by
     ``endpoint/model``, or by pattern, and go before the list prices; of several that match, the
-    last one counts.
+    last one counts. A model without any price counts as unpriced, and is alerted about, at
+    endpoints on ``public`` hosts only, or at ``all``.
     """
 
     retention_days: DaysOrForever = 365.0
@@ -218,6 +219,7 @@ class Accounts(Section):
     daily_after_days: DaysOrForever = None
     journal: Text | None = None
     list_prices: bool = True
+    report_unpriced: Literal["public", "all"] = "public"
     prices: dict[Text, PriceSettings] = Field(default_factory=dict)
     tags: dict[Name, TagSettings] = Field(default_factory=dict)
     limits: LimitsStore = LimitsStore()

@@ -31,6 +31,7 @@ class AccountMetrics:
     """The metrics of what is used, and of what may be.
 
     ``known_model`` says whether a name may be a label; until it is set, every name may.
+    ``price_expected`` says, by an endpoint's name, whether its models are expected to have a price.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class AccountMetrics:
     ) -> None:
         cap = cap or Cap(registry)
         self.known_model: Callable[[str], bool] = lambda model: True
+        self.price_expected: Callable[[str], bool] = lambda endpoint: True
 
         def counter(name: str, help: str, *labels: str) -> Series[Counter]:
             return Series(Counter(name, help, labels, registry=registry), cap, fold=_FOLD)
@@ -71,7 +73,8 @@ class AccountMetrics:
         )  # fmt: skip
         self._unpriced = counter(
             "switchyard_unpriced_attempts",
-            "Attempts that used tokens for which no price is known: their cost is not in the sums.",
+            "Attempts that used tokens for which no price is known: their cost is not in the sums. "
+            "At endpoints on hosts of one's own with accounts.report_unpriced: all only.",
             "endpoint", "model",
         )  # fmt: skip
         self._saved = counter(
@@ -129,7 +132,7 @@ class AccountMetrics:
             if bound.cost is None:
                 bound.cost = self._cost.labels(row.endpoint, model, row.key)
             bound.cost.inc(row.cost / NANO)
-        elif row.tokens.total:
+        elif row.tokens.total and self.price_expected(row.endpoint):
             self._unpriced.labels(row.endpoint, model).inc()
         for kind, count in zip(Tokens._fields, row.tokens, strict=True):
             if count:

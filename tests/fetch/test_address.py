@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.fetch.address import is_public
+from router.fetch.address import is_public, on_own_host
 
 PUBLIC = [
     "1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "93.184.216.34", "100.63.255.255",
@@ -65,3 +65,28 @@ def test_nothing_that_python_knows_to_be_special_is_public(
     if is_public(address):
         special = ("private", "loopback", "link_local", "multicast", "reserved", "unspecified")
         assert not [name for name in special if getattr(address, f"is_{name}")]
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("127.0.0.1:8000", True),
+        ("10.0.0.7", True),
+        ("100.64.0.9", True),
+        ("[::1]:8080", True),
+        ("[fd00::1]", True),
+        ("localhost:11434", True),
+        ("gpu1:8000", True),
+        ("gpu1.lan", True),
+        ("GPU1.Local.", True),
+        ("vllm.models.svc.cluster.local", True),
+        ("box.home.arpa", True),
+        ("api.openai.com", False),
+        ("internal.example.com", False),
+        ("home.arpa.example.com", False),
+        ("1.1.1.1", False),
+        ("[2606:4700::1111]", False),
+    ],
+)
+def test_hosts_of_ones_own(host: str, own: bool) -> None:
+    assert on_own_host(f"http://{host}/v1") is own

@@ -231,7 +231,10 @@ async def traffic(**sections: Any) -> AsyncIterator[Traffic]:
                     "self_check": {"share": 1},
                 },
             },
-            "accounts": {"prices": {"m": {"input": 1, "output": 2}}},
+            "accounts": {
+                "prices": {"m": {"input": 1, "output": 2}},
+                "report_unpriced": "all",
+            },
             **sections,
         }
         router = await enter(routing(*endpoints, idle=False, **sections))

@@ -76,6 +76,16 @@ def test_an_unknown_price_is_counted_and_no_cost_of_zero() -> None:
     assert told.series("cost_usd_total") == 1
 
 
+def test_a_missing_price_counts_only_where_one_is_expected() -> None:
+    told = Told()
+    told.metrics.price_expected = lambda endpoint: endpoint == "one"
+    told.metrics.booked(a_row(cost=None, endpoint="box"))
+    assert told.series("unpriced_attempts_total") == 0
+    told.metrics.booked(a_row(cost=None))
+    assert told.value("unpriced_attempts_total", endpoint="one") == 1
+    assert told.value("tokens_total", endpoint="box") == told.value("tokens_total", endpoint="one")
+
+
 def test_an_answer_from_the_cache_is_money_saved_and_no_attempt() -> None:
     told = Told()
     cached: dict[str, Any] = {
