@@ -4,8 +4,9 @@ Events pass as they came. What is changed: response ids are the router's, the mo
 that the client asked for, the fields that say what
 the client asked (``store``, ``previous_response_id``, ``metadata`` …) echo the client, sequence
 numbers go on where another endpoint's events came before, encrypted content is marked with the
-account that issued it or, where the client did not ask for it, taken out, and the endpoint's own
-keep-alive events are left out. An event that needs none of this is passed on byte by byte.
+account that issued it or, where the client did not ask for it, taken out, indexes that an endpoint
+leaves out are filled in, and the endpoint's own keep-alive events are left out. An event that needs
+none of this is passed on byte by byte.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamR
 from router.translate import usage as tokens
 from router.translate.draft import Draft, output_text
 from router.translate.partial import DELTAS, PartialOutput
+from router.translate.places import BEGINNINGS, Places
 from router.translate.reader import load_object, not_a_stream, reported_failure, upstream_message
 from router.translate.states import State
 from router.wire.echo import without_credentials
@@ -114,6 +116,7 @@ class NativeReader:
         self._decoder = SSEDecoder()
         self._snapshot = b""  # as bytes: a third of the size, for as long as the stream lasts
         self._output = PartialOutput()
+        self._places = Places()
         self._has_output = False
 
     @property
@@ -310,14 +313,17 @@ class NativeReader:
         if field is not None:
             self._has_output = True
             self._output.delta(field, event)
-            return False
+            return self._places.missing and self._places.fill(kind, event)
         response = event.get("response")
         if isinstance(response, dict):
             self._lifecycle(kind, event, response)
             return True
         self._has_output = True
+        placed = False
+        if kind in BEGINNINGS or (self._places.missing and ("item_id" in event or "item" in event)):
+            placed = self._places.fill(kind, event)
         self._output.follow(kind, event)
-        return self._seal(event.get("item"), done=kind != "response.output_item.added")
+        return self._seal(event.get("item"), done=kind != "response.output_item.added") or placed
 
     def _raise_if_endpoints_fault(self, response: dict[str, Any]) -> None:
         """An answer that failed at the endpoint before any output may succeed at another; one
