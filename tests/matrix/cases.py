@@ -127,6 +127,7 @@ async def outcome(stand: Stand, surface: str, feature: str, *, stream: bool) -> 
     if reply.status != 200:
         return trouble(reply)
     said = read(surface, reply, stream=stream)
+    assert not said.cut
     if unsent := reply.headers.get(UNSENT):
         assert said.text, said
         return f"ignored: {unsent}"

@@ -21,7 +21,7 @@ Call = tuple[str, dict[str, Any]]
 class Said:
     """``usage`` are the tokens of input and output, ``thought`` how many of them were reasoning,
     where the API tells. ``logprobs`` are tokens, each with how many alternatives it has.
-    ``pieces`` is in how many the text came.
+    ``pieces`` is in how many the text came. ``cut``: it ended at the limit of its length.
     """
 
     text: str = ""
@@ -31,6 +31,7 @@ class Said:
     thought: int | None = None
     logprobs: list[tuple[str, int]] = field(default_factory=list)
     pieces: int = 0
+    cut: bool = False
 
 
 def read(surface: str, reply: Reply, *, stream: bool) -> Said:
@@ -60,8 +61,12 @@ def trouble(reply: Reply) -> str:
 
 
 def _response(response: dict[str, Any]) -> Said:
-    assert (response["object"], response["status"]) == ("response", "completed"), response
-    said = Said(pieces=1)
+    assert response["object"] == "response", response
+    said = Said(pieces=1, cut=response["status"] == "incomplete")
+    if said.cut:
+        assert response["incomplete_details"] == {"reason": "max_output_tokens"}, response
+    else:
+        assert response["status"] == "completed", response
     for item in response["output"]:
         if item["type"] == "function_call":
             said.calls.append((item["name"], orjson.loads(item["arguments"])))
@@ -71,7 +76,7 @@ def _response(response: dict[str, Any]) -> Said:
         else:
             for part in item["content"]:
                 said.text += part["text"]
-                said.logprobs += _entries(part["logprobs"])
+                said.logprobs += _entries(part.get("logprobs"))
     usage = response["usage"]
     said.usage = (usage["input_tokens"], usage["output_tokens"])
     said.thought = usage["output_tokens_details"]["reasoning_tokens"]
@@ -83,7 +88,7 @@ def _response_stream(reply: Reply) -> Said:
     said = _response(check_responses_stream(events))
     deltas = [event.json for event in events if event.type == "response.output_text.delta"]
     assert text_of(events) == said.text
-    assert [entry for delta in deltas for entry in _entries(delta["logprobs"])] == said.logprobs
+    assert [entry for delta in deltas for entry in _entries(delta.get("logprobs"))] == said.logprobs
     said.pieces = len(deltas)
     return said
 
@@ -100,7 +105,8 @@ def _chat(answer: dict[str, Any]) -> Said:
     said.reasoning = _thoughts(message)
     calls = [call["function"] for call in message.get("tool_calls") or ()]
     said.calls = [(call["name"], orjson.loads(call["arguments"])) for call in calls]
-    assert choice["finish_reason"] == ("tool_calls" if calls else "stop")
+    said.cut = choice["finish_reason"] == "length"
+    assert said.cut or choice["finish_reason"] == ("tool_calls" if calls else "stop")
     said.logprobs = _entries((choice.get("logprobs") or {}).get("content"))
     _count_chat(said, answer["usage"])
     return said
@@ -121,6 +127,7 @@ def _chat_stream(reply: Reply) -> Said:
         if chunk.get("usage"):
             _count_chat(said, chunk["usage"])
         for choice in chunk["choices"]:
+            said.cut |= choice.get("finish_reason") == "length"
             delta = choice["delta"]
             said.pieces += bool(delta.get("content"))
             said.text += delta.get("content") or ""
@@ -158,6 +165,7 @@ def _completion_stream(reply: Reply) -> Said:
 
 def _add_completion(said: Said, answer: dict[str, Any]) -> None:
     for choice in answer["choices"]:
+        said.cut |= choice["finish_reason"] == "length"
         said.text += choice["text"]
         sure = choice["logprobs"] or {"tokens": [], "top_logprobs": []}
         tops = map(len, sure["top_logprobs"])
@@ -168,7 +176,7 @@ def _add_completion(said: Said, answer: dict[str, Any]) -> None:
 
 def _message(message: dict[str, Any]) -> Said:
     check_message(message)
-    said = Said(pieces=1)
+    said = Said(pieces=1, cut=message["stop_reason"] == "max_tokens")
     for block in message["content"]:
         if block["type"] == "tool_use":
             said.calls.append((block["name"], block["input"]))
@@ -200,7 +208,7 @@ def _lines_stream(reply: Reply) -> Said:
 
 def _ollama(lines: list[dict[str, Any]]) -> Said:
     assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
-    said = Said()
+    said = Said(cut=lines[-1]["done_reason"] == "length")
     for line in lines:
         message = line.get("message") or line
         text = message["content"] if "message" in line else line["response"]
