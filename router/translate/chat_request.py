@@ -16,6 +16,7 @@ __all__ = ["PRIVATE_FIELDS", "RESPONSES_FIELDS", "chat_body", "wants_logprobs"]
 RESPONSES_FIELDS: Final = frozenset(
     {
         "background",
+        "client_metadata",
         "context_management",
         "conversation",
         "include",

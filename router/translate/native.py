@@ -273,7 +273,10 @@ class NativeReader:
     def _ours(self, response: dict[str, Any]) -> dict[str, Any]:
         """An endpoint's Response object as the router's own."""
         draft = self.draft
-        merged = {**draft.snapshot("in_progress"), **response, **draft.shown}
+        merged = draft.snapshot("in_progress")
+        # An endpoint that says nothing of a field has not contradicted the request.
+        merged |= {k: v for k, v in response.items() if v is not None or merged.get(k) is None}
+        merged |= draft.shown
         merged["id"] = draft.id
         merged["created_at"] = draft.created_at
         merged["model"] = draft.echo["model"]

@@ -12,6 +12,7 @@ where the field is the router's affair, who sees to it whatever the endpoint spe
 ``stream``, ``stream_options``             the stream is written here
 ``include``                                what there is of it is there; what has none includes none
 ``prompt_cache_key``                       a hint to where a prompt is in a cache
+``client_metadata``                        says who asks, in OpenAI's own words
 ``user``, ``safety_identifier``            say who asks; keys and limits are kept here
 ``max_tool_calls``                         bounds hosted tools, which are named themselves
 ``reasoning.summary``                      the reasoning itself is told, where there is any
@@ -36,6 +37,7 @@ ROUTERS: Final = frozenset(
     {
         "background",
         "cache",
+        "client_metadata",
         "conversation",
         "include",
         "max_tool_calls",

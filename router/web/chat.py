@@ -8,6 +8,7 @@ from aiohttp import web
 
 from router.exchange import Exchange
 from router.generations import proceed
+from router.translate.misspelt import without_misspelt
 from router.web.front import Front
 from router.wire.chat import check_chat
 from router.wire.responses import parse_object
@@ -24,7 +25,7 @@ class ChatApi:
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /chat/completions. What a field means is for the endpoint to judge."""
         body = await self._front.read(request, exchange, _decoded)
-        exchange.body = body
+        exchange.body, exchange.unsent = without_misspelt(body)
         exchange.model = body["model"]
         exchange.stream = bool(body.get("stream"))
         return await self._front.run(request, exchange, proceed)

@@ -12,6 +12,7 @@ from router.errors import InvalidRequest
 from router.exchange import Exchange
 from router.plugin import Proceed
 from router.state.prompts import Prompts
+from router.translate.misspelt import without_misspelt
 from router.turns.turns import Turns, is_durable
 from router.web.front import Front
 from router.web.prompts import no_prompt
@@ -74,7 +75,7 @@ class ResponsesApi:
     async def _run(
         self, request: web.Request, exchange: Exchange, body: dict[str, Any], answer: Proceed
     ) -> web.StreamResponse:
-        exchange.body = body
+        exchange.body, exchange.unsent = without_misspelt(body)
         exchange.model = body["model"]
         if exchange.key is not None:
             check_model(exchange.key, body["model"])  # before a run of it is accepted

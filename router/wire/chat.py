@@ -29,7 +29,7 @@ from router.wire.checks import (
 from router.wire.plain import MOST_ANSWERS
 from router.wire.responses import check_metadata
 
-__all__ = ["check_chat", "check_fields", "kind_of", "needed"]
+__all__ = ["CHAT_FIELDS", "check_chat", "check_fields", "kind_of", "needed"]
 
 _MODES: Final = ("none", "auto", "required")
 _TOOLS: Final = ("function", "custom")
@@ -190,3 +190,21 @@ _FIELDS: Final[Mapping[str, Check]] = {
     "user": string,
     "verbosity": one_of("low", "medium", "high"),
 }
+
+CHAT_FIELDS: Final = frozenset(_FIELDS) | {
+    "audio",
+    "function_call",
+    "functions",
+    "logit_bias",
+    "messages",
+    "model",
+    "moderation",
+    "prediction",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "store",
+    "stream",
+    "stream_options",
+    "web_search_options",
+}
+"""The request fields of Chat Completions; any other belongs to the endpoint."""

@@ -20,11 +20,13 @@ _TOOL_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 _PLAIN: Final[Mapping[str, Any]] = {
     "background": False,
+    "frequency_penalty": 0,
     "instructions": None,
     "max_output_tokens": None,
     "max_tool_calls": None,
     "model": None,
     "parallel_tool_calls": True,
+    "presence_penalty": 0,
     "previous_response_id": None,
     "prompt_cache_key": None,
     "reasoning": None,
@@ -41,7 +43,7 @@ _PLAIN: Final[Mapping[str, Any]] = {
     "user": None,
     "metadata": None,
 }
-"""Every echoed field, in the order of OpenAI's answers, with its default."""
+"""Every echoed field with its default. The penalties are required by OpenResponses."""
 
 
 def echo_fields(body: Mapping[str, Any], *, model: str) -> dict[str, Any]:

@@ -174,13 +174,13 @@ def _check_input(value: Any, param: str) -> None:
 
 def _check_conversation(value: Any, param: str) -> None:
     if type(value) is str:
-        _check_id(value, param)
+        _check_conversation_id(value, param)
         return
     if type(value) is not dict:
         raise wrong_type(param, "a string or an object", value)
     if value.get("id") is None:
         raise missing(f"{param}.id")
-    _check_id(value["id"], f"{param}.id")
+    _check_conversation_id(value["id"], f"{param}.id")
 
 
 def _check_id(value: Any, param: str) -> None:
@@ -189,6 +189,16 @@ def _check_id(value: Any, param: str) -> None:
         raise InvalidRequest(
             f"Invalid '{param}': empty string. Leave it out, or send null.",
             code="empty_string",
+            param=param,
+        )
+
+
+def _check_conversation_id(value: Any, param: str) -> None:
+    _check_id(value, param)
+    if not value.startswith("conv_"):
+        raise InvalidRequest(
+            f"Invalid '{param}': expected an ID that begins with 'conv_'.",
+            code="invalid_value",
             param=param,
         )
 
@@ -264,7 +274,9 @@ _FIELDS: Final[Mapping[str, Check]] = {
     "tool_choice": check_tool_choice,
     "parallel_tool_calls": boolean,
     "max_output_tokens": integer(1),
-    "max_tool_calls": integer(0),
+    "max_tool_calls": integer(1),
+    "presence_penalty": decimal(-2, 2),
+    "frequency_penalty": decimal(-2, 2),
     "top_logprobs": integer(0, 20),
     "temperature": decimal(0, 2),
     "top_p": decimal(0, 1),

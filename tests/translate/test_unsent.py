@@ -17,6 +17,7 @@ FUNCTION = {"type": "function", "name": "f"}
 FIELDS: dict[str, tuple[Any, str, str]] = {
     # field: (a value that asks for something, what becomes of it for chat, and for Ollama)
     "background": (True, "router", "router"),
+    "client_metadata": ({"thread": "t"}, "router", "router"),
     "context_management": ([{"type": "compaction"}], "unsent", "unsent"),
     "conversation": ("conv_1", "router", "router"),
     "include": (["message.output_text.logprobs"], "sent", "sent"),

@@ -94,6 +94,59 @@ async def test_responses(dialect: Dialect, fields: dict[str, Any], unsent: str |
         assert reply.error["param"] == unsent.split(", ")[0]
 
 
+@pytest.mark.parametrize("name", ["temprature", "temperatrue", "tempereture", "maxOutputTokens"])
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize("dialect", ["responses", "chat", "ollama"])
+async def test_a_field_that_is_nearly_a_known_one(dialect: Dialect, chat: bool, name: str) -> None:
+    spoken: Dialect = "chat" if chat and dialect == "responses" else dialect
+    async with (
+        speaking(spoken) as upstream,
+        routing(endpoint(upstream, dialect)) as lenient,
+        routing(endpoint(upstream, dialect), **STRICT) as strict,
+    ):
+        field: dict[str, Any] = {name: 1}
+        reply = await lenient.ask(chat=chat, **field)
+        assert (reply.status, reply.headers[UNSENT]) == (200, name)
+        assert name not in upstream.requests[0].json
+        reply = await strict.ask(chat=chat, **field)
+        assert (reply.status, reply.error["code"]) == (400, "unsupported_parameter")
+        assert reply.error["param"] == name
+        assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize("chat", [False, True])
+async def test_fields_of_engines_pass_and_openais_own_do_not(chat: bool) -> None:
+    engines: dict[str, Any] = {
+        "top_k": 5,
+        "min_p": 0.1,
+        "guided_json": {},
+        "min_tokens": 1,
+        "models": ["m"],
+    }
+    own: dict[str, Any] = {} if chat else {"client_metadata": {"thread": "t"}}
+    async with (
+        speaking("chat") as upstream,
+        routing(endpoint(upstream, "chat"), **STRICT) as router,
+    ):
+        reply = await router.ask(chat=chat, **engines, **own)
+        assert (reply.status, reply.headers.get(UNSENT)) == (200, None)
+        sent = upstream.requests[0].json
+        assert engines.items() <= sent.items()
+        assert "client_metadata" not in sent
+
+
+@pytest.mark.parametrize("dialect", ["responses", "chat", "ollama"])
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [({"max_tool_calls": 0}, "max_tool_calls"), ({"conversation": "invalid"}, "conversation")],
+)
+async def test_what_no_dialect_takes(dialect: Dialect, fields: dict[str, Any], param: str) -> None:
+    async with speaking(dialect) as upstream, routing(endpoint(upstream, dialect)) as router:
+        reply = await router.ask(**fields)
+        assert (reply.status, reply.error["param"]) == (400, param)
+        assert upstream.requests == []
+
+
 def test_a_clients_names_are_made_fit_for_a_header() -> None:
     assert unsent_note([]) == {}
     assert unsent_note(["a", "b", "a"]) == {UNSENT: "a, b"}

@@ -30,11 +30,13 @@ def body(**changes: Any) -> dict[str, Any]:
 def test_defaults_are_openais() -> None:
     assert echo_fields({"model": "small", "input": "x"}, model="gpt") == {
         "background": False,
+        "frequency_penalty": 0,
         "instructions": None,
         "max_output_tokens": None,
         "max_tool_calls": None,
         "model": "gpt",
         "parallel_tool_calls": True,
+        "presence_penalty": 0,
         "previous_response_id": None,
         "prompt_cache_key": None,
         "reasoning": {"effort": None, "summary": None},
@@ -196,6 +198,8 @@ def test_the_echo_is_that_of_recorded_answers() -> None:
         for mine, theirs in zip(echo["tools"], recorded["tools"], strict=True):
             assert mine.keys() == theirs.keys()
             mine["parameters"] = theirs["parameters"]
+        for name in ("frequency_penalty", "presence_penalty"):  # OpenResponses' only
+            assert echo.pop(name) == recorded.pop(name, 0)
         for name, value in echo.items():
             assert recorded[name] == value, f"{folder.name}: {name}"
         compared += 1

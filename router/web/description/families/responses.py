@@ -64,7 +64,8 @@ _REASONING: Final = asked(
     {},
     {"effort": enum(*EFFORTS), "summary": _SUMMARY, "generate_summary": _SUMMARY},
 )
-_CONVERSATION: Final = any_of(string(minLength=1), asked({"id": string(minLength=1)}))
+_CONVERSATION_ID: Final = string(pattern="^conv_")
+_CONVERSATION: Final = any_of(_CONVERSATION_ID, asked({"id": _CONVERSATION_ID}))
 
 FIELDS: Final[Mapping[str, Schema]] = {
     "model": string("A name from `/v1/models`. Needed, unless `prompt` has one."),
@@ -74,7 +75,9 @@ FIELDS: Final[Mapping[str, Schema]] = {
     "tool_choice": ref("ToolChoice"),
     "parallel_tool_calls": boolean(),
     "max_output_tokens": integer(1),
-    "max_tool_calls": integer(0),
+    "max_tool_calls": integer(1),
+    "presence_penalty": number(-2, 2),
+    "frequency_penalty": number(-2, 2),
     "top_logprobs": integer(0, 20),
     "temperature": number(0, 2),
     "top_p": number(0, 1),

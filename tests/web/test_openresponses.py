@@ -1,0 +1,142 @@
+"""What OpenResponses (openresponses.org) asks of every Response, on every dialect.
+
+The cases are those of its compliance suite that are asked by HTTP, the required fields those of its
+schema's ``ResponseResource``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from router.settings.schema import Dialect
+from tests.support.router import endpoint, routing
+from tests.support.speech import DIALECTS, SPEECH
+from tests.support.sse import check_responses_stream
+from tests.support.upstream import Upstream, streamed, whole
+
+JSON = dict[str, Any]
+
+NUMBERS = {"frequency_penalty", "presence_penalty", "temperature", "top_p"}
+INTEGERS = {"created_at", "top_logprobs"}
+OBJECTS = {"metadata", "text"}
+LISTS = {"output", "tools"}
+FLAGS = {"background", "parallel_tool_calls", "store"}
+TEXTS = {"id", "model", "object", "service_tier", "status", "truncation"}
+MAY_BE_NULL = {
+    "completed_at",
+    "error",
+    "incomplete_details",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "usage",
+    "user",
+}
+KINDS: list[tuple[set[str], type | tuple[type, ...]]] = [
+    (NUMBERS, (int, float)),
+    (INTEGERS, int),
+    (OBJECTS, dict),
+    (LISTS, list),
+    (FLAGS, bool),
+    (TEXTS, str),
+]
+
+IMAGE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6k"
+    "gAAAABJRU5ErkJggg=="
+)
+WEATHER = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "The weather at a place",
+    "parameters": {"type": "object", "properties": {"place": {"type": "string"}}},
+}
+
+
+def said(role: str, content: Any) -> JSON:
+    return {"type": "message", "role": role, "content": content}
+
+
+CASES: dict[str, JSON] = {
+    "text": {"input": [said("user", "Say hello.")]},
+    "system prompt": {"input": [said("system", "Be a pirate."), said("user", "Say hello.")]},
+    "tools": {"input": [said("user", "How is the weather?")], "tools": [WEATHER]},
+    "image": {
+        "input": [
+            said(
+                "user",
+                [
+                    {"type": "input_text", "text": "What is it?"},
+                    {"type": "input_image", "image_url": IMAGE},
+                ],
+            )
+        ]
+    },
+    "several turns": {
+        "input": [
+            said("user", "My name is Alice."),
+            said("assistant", "Hello Alice!"),
+            said("user", "What is my name?"),
+        ]
+    },
+}
+
+
+def check(response: JSON, *, finished: bool) -> None:
+    """What the schema says of a Response."""
+    for names, kind in KINDS:
+        for name in names:
+            assert isinstance(response[name], kind), (name, response[name])
+    assert response.keys() >= MAY_BE_NULL
+    assert isinstance(response["text"]["format"], dict)
+    assert response["tool_choice"] in ("auto", "none", "required")
+    if finished:
+        assert (response["status"], type(response["completed_at"])) == ("completed", int)
+        assert [item["type"] for item in response["output"]] == ["message"]
+        assert type(response["usage"]["output_tokens_details"]["reasoning_tokens"]) is int
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_response(dialect: Dialect, case: str) -> None:
+    speech = SPEECH[dialect]
+    async with (
+        Upstream(default=whole(speech.whole)) as upstream,
+        routing(endpoint(upstream, dialect)) as router,
+    ):
+        reply = await router.ask(**CASES[case])
+        assert reply.status == 200, reply.body
+        check(reply.json, finished=True)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_stream(dialect: Dialect, case: str) -> None:
+    speech = SPEECH[dialect]
+    async with (
+        Upstream(default=streamed(*speech.pieces, kind=speech.kind)) as upstream,
+        routing(endpoint(upstream, dialect)) as router,
+    ):
+        reply = await router.ask(stream=True, **CASES[case])
+        check(check_responses_stream(reply.events), finished=True)
+        for event in reply.events[:2]:
+            check(event.response, finished=False)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_penalties_that_were_asked_for(dialect: Dialect) -> None:
+    speech = SPEECH[dialect]
+    async with (
+        Upstream(default=whole(speech.whole)) as upstream,
+        routing(endpoint(upstream, dialect)) as router,
+    ):
+        reply = await router.ask(presence_penalty=0.5, frequency_penalty=-1)
+        assert reply.status == 200
+        assert reply.json["presence_penalty"] == 0.5
+        assert reply.json["frequency_penalty"] == -1
