@@ -18,6 +18,7 @@ from router.web.asked import check_body, operation_of
 from router.web.front import Front, json_response
 from router.web.query import is_true
 from router.web.responses import check_durable
+from router.wire.checks import missing
 from router.wire.frame import Frame
 from router.wire.input_items import item_type
 from router.wire.responses import parse_object
@@ -47,6 +48,8 @@ class ExplainApi:
         if operation is Operation.RESPONSES and is_true(request.query.get("stream")):
             body["stream"] = True
         check_body(operation, body)
+        if body.get("model") is None:  # a stored prompt might name it, and is not looked up
+            raise missing("model")
         notes = ["Plugins are not asked: they may refuse a request, answer or change it."]
         if operation is Operation.RESPONSES:
             check_durable(body)

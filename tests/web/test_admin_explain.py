@@ -121,6 +121,14 @@ async def test_what_is_wrong_is_told_like_there(odd: str) -> None:
         assert not upstream.requests
 
 
+async def test_the_model_of_a_prompt_is_not_looked_up() -> None:
+    async with fleet({}) as (router, _):
+        reply = await call_admin(router, "POST", "/explain", {"prompt": {"id": "pmpt_1"}})
+        assert reply.status == 400
+        assert reply.error["param"] == "model"
+        assert reply.error["code"] == "missing_required_parameter"
+
+
 async def test_a_body_that_is_too_large() -> None:
     async with fleet({}, server={"max_body_mb": 1 / 1024}) as (router, _):
         reply = await call_admin(router, "POST", "/explain", {"model": "m", "input": "x" * 2000})
