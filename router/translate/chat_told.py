@@ -201,7 +201,7 @@ class ChatTold:
 
     def _begin_call(self, told: _Told, item: dict[str, Any]) -> None:
         if not is_sound({**item, CALLS[item["type"]][1]: ""}):
-            raise _malformed()
+            raise ValueError("a call without an id or a name")
         told.call, told.kind = self._calls, item["type"]
         self._calls += 1
         self._out.call(told.call, item)
