@@ -40,6 +40,7 @@ from router.settings.accounts import Accounts, ApiKey, unknown_endpoints
 from router.settings.cache import Cache
 from router.settings.fallbacks import Fallback
 from router.settings.fetch import Fetch
+from router.settings.metrics import Metrics
 from router.settings.section import Section
 from router.settings.tracing import Tracing
 from router.settings.values import (
@@ -312,28 +313,6 @@ class Logging(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "json", "console"] = "auto"
     access: bool = True
-
-
-class Metrics(Section):
-    """Who may read /metrics: everybody, whoever has a client's key (``require_key``), or whoever
-    has ``key``, which opens nothing else.
-    """
-
-    require_key: bool = False
-    key: Secret | None = None
-
-    @property
-    def opened_by(self) -> Literal["none", "client", "metrics"]:
-        """Whose key it asks for."""
-        if self.key is not None:
-            return "metrics"
-        return "client" if self.require_key else "none"
-
-    @model_validator(mode="after")
-    def _one_or_the_other(self) -> Self:
-        if self.key is not None and self.require_key:
-            fail_at("Metrics", [(("require_key",), "must be false where metrics.key is set")])
-        return self
 
 
 class Admin(Section):
