@@ -26,9 +26,10 @@ from router.turns.resolve import Resolver, conversation_id, ids_of, refers, with
 __all__ = ["Turns", "is_durable"]
 
 _TURN_SECONDS: Final = 60.0
+"""So long a request waits for the turn before it in its conversation."""
+
 _LONG_HISTORY: Final = 500
 """Items; what is done with more takes long."""
-"""So long a request waits for the turn before it in its conversation."""
 
 
 class Turns:
