@@ -24,7 +24,7 @@ from router.plugin import Chain, Plugin
 from router.reload import Reloader
 from router.runs.manager import Runs
 from router.settings.load import Mistake, SettingsError
-from router.settings.schema import EndpointSettings, Settings, State
+from router.settings.schema import Settings, State
 from router.state.connect import open_database
 from router.state.conversations import Conversations
 from router.state.database import Database
@@ -39,9 +39,7 @@ from router.telemetry.metrics import Metrics
 from router.turns.execute import Executor
 from router.turns.resolve import Resolver
 from router.turns.turns import Turns
-from router.upstream.adapters import make_adapter
-from router.upstream.contract import Adapter, Transport
-from router.upstream.http1 import HttpTransport
+from router.upstream.adapters import connect
 from router.web.admin import AdminApi
 from router.web.browsers import BrowserRules
 from router.web.chat import ChatApi
@@ -109,7 +107,7 @@ def create_app(config: Settings) -> web.Application:
     noticed within a second. Raises SettingsError for plugins, and a cache, that cannot be made.
     """
     metrics = Metrics(package_version())
-    fleet = Fleet(config, _connect, metrics)
+    fleet = Fleet(config, connect, metrics)
     registry = fleet.registry
     cache = make_cache(config.cache, metrics.cache, registry.named)
     database = MeasuredDatabase(open_database(config.state), metrics.state.operated)
@@ -280,10 +278,6 @@ class Stateful:
             await self._presence.stop()
         except StateUnavailable:
             _log.warning("left without a word: the database does not answer")
-
-
-def _connect(settings: EndpointSettings) -> tuple[Adapter, Transport]:
-    return make_adapter(settings), HttpTransport(settings)
 
 
 def load_plugins(config: Settings) -> list[Plugin]:

@@ -8,19 +8,17 @@ from typing import Final
 
 import orjson
 
-from router.endpoints.beside import beside, hint, is_a_slip
+from router.endpoints.beside import HINT_SECONDS, beside, hint, is_a_slip
 from router.endpoints.listing import list_models
 from router.errors import UpstreamError, UpstreamModelMissing, UpstreamRejected
 from router.settings.schema import EndpointSettings
-from router.upstream.adapters import make_adapter
-from router.upstream.contract import Adapter, Transport, UpstreamRequest
+from router.upstream.adapters import connect, make_adapter
+from router.upstream.contract import UpstreamRequest
 from router.upstream.http1 import HttpTransport
 
 __all__ = ["ProbeResult", "probe"]
 
 _PATHS: Final = {"responses": "/responses", "chat": "/chat/completions", "ollama": "/api/chat"}
-
-_HINT_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ async def probe(endpoint: EndpointSettings) -> ProbeResult:
             speaks = tuple([name for name in _PATHS if await _takes(transport, _PATHS[name])])
         error = listing.error
         if error is not None and is_a_slip(listing):
-            error = f"{error}; {await hint(endpoint, _connect, min(seconds, _HINT_SECONDS))}"
+            error = f"{error}; {await hint(endpoint, connect)}"
         said = ""
         if listing.answered and not speaks:
             said = await _spoken_beside(endpoint)
@@ -60,17 +58,13 @@ async def probe(endpoint: EndpointSettings) -> ProbeResult:
         await transport.close()
 
 
-def _connect(endpoint: EndpointSettings) -> tuple[Adapter, Transport]:
-    return make_adapter(endpoint), HttpTransport(endpoint)
-
-
 async def _spoken_beside(endpoint: EndpointSettings) -> str:
     """Whether the dialect is spoken at the URL with, or without, its ``/v1``."""
     path = _PATHS[endpoint.dialect]
     url = beside(endpoint.url)
     transport = HttpTransport(endpoint.model_copy(update={"url": url}))
     try:
-        async with asyncio.timeout(_HINT_SECONDS):
+        async with asyncio.timeout(HINT_SECONDS):
             takes = await _takes(transport, path)
     except TimeoutError:
         takes = False

@@ -34,8 +34,8 @@ from router.errors import (
 from router.exchange import Exchange, Operation
 from router.settings.schema import EndpointSettings
 from router.translate.reader import Reader, upstream_message
-from router.upstream.adapters import make_adapter
-from router.upstream.contract import Adapter, Call, LoadRequest, Transport, redacted
+from router.upstream.adapters import connect, make_adapter
+from router.upstream.contract import Call, LoadRequest, redacted
 from router.upstream.http1 import HttpTransport
 
 __all__ = ["MAX_MODELS", "Limits", "probe_endpoint"]
@@ -47,7 +47,6 @@ T = TypeVar("T")
 
 _REFUSALS: Final = (UpstreamRejected, UpstreamModelMissing, InvalidRequest, NotSupported)
 _LIST_SECONDS: Final = 10.0
-_HINT_SECONDS: Final = 2.0
 _TIME_IS_UP: Final = "the time for the whole probe is up"
 
 
@@ -96,9 +95,7 @@ class _Probe:
         listing = await list_models(self._adapter, self._transport, _LIST_SECONDS)
         names, problem, note = _chosen(self._endpoint, listing, wanted)
         if is_a_slip(listing):
-            note = "; ".join(
-                filter(None, [note, await hint(self._endpoint, _connect, _HINT_SECONDS)])
-            )
+            note = "; ".join(filter(None, [note, await hint(self._endpoint, connect)]))
         contexts = {model.name: model.context_length for model in listing.models}
         reports: list[ModelReport] = []
         for model in names:
@@ -237,10 +234,6 @@ class _Probe:
 
     def _words(self, error: RouterError) -> str:
         return redacted(self._endpoint, error.message)
-
-
-def _connect(endpoint: EndpointSettings) -> tuple[Adapter, Transport]:
-    return make_adapter(endpoint), HttpTransport(endpoint)
 
 
 def _chosen(

@@ -16,9 +16,12 @@ from router.errors import UpstreamError
 from router.settings.schema import EndpointSettings
 from router.upstream.contract import Adapter, Transport
 
-__all__ = ["beside", "hint", "is_a_slip"]
+__all__ = ["HINT_SECONDS", "beside", "hint", "is_a_slip"]
 
 Connect = Callable[[EndpointSettings], tuple[Adapter, Transport]]
+
+HINT_SECONDS: Final = 2.0
+"""What the search for a hint may take."""
 
 _VERSION: Final = "/v1"
 _NOT_THERE: Final = frozenset({404, 405})
@@ -34,7 +37,7 @@ def beside(url: str) -> str:
     return url.removesuffix(_VERSION) if url.endswith(_VERSION) else url + _VERSION
 
 
-async def hint(endpoint: EndpointSettings, connect: Connect, seconds: float) -> str:
+async def hint(endpoint: EndpointSettings, connect: Connect, seconds: float = HINT_SECONDS) -> str:
     """What was tried beside an endpoint's URL, and what answered, within ``seconds`` in all."""
     others = list(_others(endpoint))
     found = await asyncio.gather(*(_answers(other, connect, seconds) for other in others))

@@ -22,7 +22,6 @@ __all__ = ["Prober"]
 
 _log = get_logger("router.prober")
 
-_HINT_SECONDS: Final = 2.0
 _BREATH: Final = 1.0
 """However often somebody wants to know, an endpoint is asked again after so many seconds."""
 
@@ -138,7 +137,7 @@ class Prober:
         """Find out, once for its settings, what would have answered beside an endpoint's URL."""
         if self._hints.get(endpoint, (None, ""))[0] is settings:
             return
-        said = await hint(settings, self._registry.connect, _HINT_SECONDS)
+        said = await hint(settings, self._registry.connect)
         if endpoint.settings is settings:
             self._hints[endpoint] = (settings, said)
             if endpoint.problem is not None:

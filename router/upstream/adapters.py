@@ -1,4 +1,4 @@
-"""Picks the adapter for a dialect."""
+"""Picks what an endpoint is spoken to with."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Final
 
 from router.settings.schema import Dialect, EndpointSettings
 from router.upstream.chat import ChatAdapter
-from router.upstream.contract import Adapter
+from router.upstream.contract import Adapter, Transport
+from router.upstream.http1 import HttpTransport
 from router.upstream.ollama import OllamaAdapter
 from router.upstream.responses import ResponsesAdapter
 
-__all__ = ["make_adapter"]
+__all__ = ["connect", "make_adapter"]
 
 _ADAPTERS: Final[
     dict[Dialect, type[ChatAdapter] | type[OllamaAdapter] | type[ResponsesAdapter]]
@@ -24,3 +25,10 @@ _ADAPTERS: Final[
 def make_adapter(endpoint: EndpointSettings) -> Adapter:
     """The adapter for the endpoint's dialect."""
     return _ADAPTERS[endpoint.dialect](endpoint)
+
+
+def connect(endpoint: EndpointSettings) -> tuple[Adapter, Transport]:
+    """The adapter for the endpoint's dialect, and a transport to its URL, which connects when it
+    is first used. Raises SettingsError where the transport cannot be made.
+    """
+    return make_adapter(endpoint), HttpTransport(endpoint)

@@ -15,8 +15,7 @@ from router.capabilities.probe import Limits, probe_endpoint
 from router.endpoints import beside as beside_module
 from router.endpoints.beside import beside, hint
 from router.probe import probe
-from router.upstream.adapters import make_adapter
-from router.upstream.http1 import HttpTransport
+from router.upstream.adapters import connect
 from tests.support.fleet import listening
 from tests.support.router import eventually
 from tests.support.watched import one, watched
@@ -121,7 +120,7 @@ async def test_what_does_not_answer_is_not_waited_for() -> None:
     app.router.add_route("*", "/{path:.*}", handle)
     async with listening(app) as url:
         settings = one(url, "chat")
-        said = await hint(settings, lambda s: (make_adapter(s), HttpTransport(s)), 0.05)
+        said = await hint(settings, connect, 0.05)
         assert said.startswith("nor does anything at")
 
 
