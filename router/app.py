@@ -6,7 +6,9 @@ import importlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
 from typing import Final
 
 from aiohttp import web
@@ -94,7 +96,7 @@ RELOADER: Final = web.AppKey("reloader", Reloader)
 def package_version() -> str:
     """The installed version."""
     try:
-        return version("llm-switchyard")
+        return installed_version("llm-switchyard")
     except PackageNotFoundError:
         return "unknown"
 
@@ -106,7 +108,8 @@ def create_app(config: Settings) -> web.Application:
     (``AppRunner(app, handler_cancellation=True)``); where that is not possible a disconnect is
     noticed within a second. Raises SettingsError for plugins, and a cache, that cannot be made.
     """
-    metrics = Metrics(package_version())
+    version = package_version()
+    metrics = Metrics(version)
     fleet = Fleet(config, connect, metrics)
     registry = fleet.registry
     cache = make_cache(config.cache, metrics.cache, registry.named)
@@ -147,7 +150,7 @@ def create_app(config: Settings) -> web.Application:
     add_routes(
         app,
         front,
-        _apis(parts, config),
+        _apis(parts, config, version),
         Service(front, registry, metrics, database, accounting.meter, config.metrics.key),
         metrics_opened_by=config.metrics.opened_by,
     )
@@ -176,7 +179,7 @@ class _Parts:
     reloader: Reloader
 
 
-def _apis(parts: _Parts, config: Settings) -> Apis:
+def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
     """The handlers of everything that is served."""
     front, stateful, registry = parts.front, parts.stateful, parts.fleet.registry
     usage = UsageApi(stateful.database, parts.accounting.meter)
@@ -198,10 +201,10 @@ def _apis(parts: _Parts, config: Settings) -> Apis:
         admin,
         usage,
         OllamaApi(front, OllamaMoves(front, parts.fleet, admin)),
-        OllamaModels(front, registry, described, package_version()),
+        OllamaModels(front, registry, described, version),
         OllamaManage(front, registry, described, admin),
         DescriptionApi(
-            document(version=package_version(), metrics_opened_by=config.metrics.opened_by)
+            partial(document, version=version, metrics_opened_by=config.metrics.opened_by)
         ),
     )
 

@@ -7,11 +7,14 @@ import hashlib
 import re
 from collections.abc import AsyncIterator
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 import orjson
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
+from router.web.description.api import DescriptionApi
 from tests.support.router import Router, routing
 
 PATHS: Final = ("/openapi.json", "/docs")
@@ -68,6 +71,24 @@ async def test_the_document_is_json(router: Router) -> None:
         described = orjson.loads(await response.read())
     assert described["openapi"].startswith("3.1")
     assert described["info"]["version"]
+
+
+async def test_it_is_made_for_the_first_who_asks() -> None:
+    made = 0
+
+    def describe() -> dict[str, Any]:
+        nonlocal made
+        made += 1
+        return {"openapi": "3.1.0"}
+
+    api = DescriptionApi(describe)
+    assert made == 0
+    request = make_mocked_request("GET", "/openapi.json")
+    for _ in range(2):
+        answer = await api.openapi(request)
+        assert isinstance(answer, web.Response)
+        assert answer.body == b'{"openapi":"3.1.0"}'
+    assert made == 1
 
 
 async def test_nothing_but_what_is_in_the_page_runs_in_it(router: Router) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Callable
+from functools import cached_property
 from importlib import resources
 from typing import Any, Final
 
@@ -41,15 +43,22 @@ class _Document:
 
 
 class DescriptionApi:
-    """Handlers for both; whoever may connect may read them."""
+    """Handlers for both; whoever may connect may read them.
 
-    def __init__(self, described: dict[str, Any]) -> None:
-        self._json = _Document(
-            orjson.dumps(described), "application/json", {"Access-Control-Allow-Origin": "*"}
-        )
+    ``describe`` is called once, for the first who asks: that takes some milliseconds, a good part
+    of what it takes to make an application, and most applications are never asked.
+    """
+
+    def __init__(self, describe: Callable[[], dict[str, Any]]) -> None:
+        self._describe = describe
         page = resources.files(__package__).joinpath(_PAGE).read_bytes()
         policy = {"Content-Security-Policy": _policy(page), "Referrer-Policy": "no-referrer"}
         self._page = _Document(page, "text/html; charset=utf-8", policy)
+
+    @cached_property
+    def _json(self) -> _Document:
+        headers = {"Access-Control-Allow-Origin": "*"}
+        return _Document(orjson.dumps(self._describe()), "application/json", headers)
 
     async def openapi(self, request: web.Request) -> web.StreamResponse:
         """GET /openapi.json."""
