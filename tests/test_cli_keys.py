@@ -14,7 +14,7 @@ import pytest
 from router.books.keys import looks_like_ours
 from router.cli_keys import add_arguments
 from router.cli_keys_shown import table
-from tests.support.commands import Ended, switchyard
+from tests.support.commands import Ended, switchyard, switchyard_process
 from tests.support.keys import here
 from tests.support.state import database_url, opened
 
@@ -158,6 +158,17 @@ def test_what_a_command_line_says() -> None:
     assert timedelta(0) <= moment - before - timedelta(hours=1.5) < timedelta(minutes=1)
     cleared = vars(parsed("--all-models", "--all-endpoints", "--no-tags", "--no-budgets"))
     assert [cleared[name] for name in ("models", "endpoints", "tags", "budgets")] == [None] * 4
+
+
+async def test_processes_of_their_own(tmp_path: Path) -> None:
+    """The secret is all that standard output has, also where it is a pipe."""
+    config = str(written(tmp_path, f"sqlite:///{tmp_path / 'state.db'}", "cfg"))
+    made = await switchyard_process("keys", "create", "ann", "--config", config)
+    assert made.status == 0
+    assert looks_like_ours(made.out.removesuffix("\n"))
+    found = await switchyard_process("keys", "list", "--json", "--config", config)
+    assert (found.status, found.err) == (0, "")
+    assert [key["name"] for key in json.loads(found.out)] == ["cfg", "ann"]
 
 
 async def test_where_no_key_can_be_made(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest_asyncio
 
 from router.cli import main
 from router.state.responses import Responses
-from tests.support.commands import Ended, switchyard
+from tests.support.commands import Ended, switchyard, switchyard_process
 from tests.support.damage import executed
 from tests.support.processes import Processes, RouterProcess
 from tests.support.state import database_url, opened
@@ -260,20 +260,23 @@ async def live(tmp_path: Path, database_url: str) -> AsyncIterator[Live]:
 
 
 async def test_beside_a_router_under_load(live: Live) -> None:
-    config = live.router.config
+    async def beside(command: str, *options: str) -> Ended:
+        config = str(live.router.config)
+        return await switchyard_process("state", command, "--config", config, *options)
+
     end = time.monotonic() + DEADLINE
     done = False
     async with asyncio.TaskGroup() as group:
         for _ in range(4):
             group.create_task(live.load(lambda: done or time.monotonic() > end))
         for _ in range(3):
-            checked = json.loads((await state(config, "check", "--json")).out)
+            checked = json.loads((await beside("check", "--json")).out)
             assert checked["problems"] == []
             assert checked["counts"]["routers"] == 1
-            vacuumed = await state(config, "vacuum")
+            vacuumed = await beside("vacuum")
             assert (vacuumed.status, vacuumed.err) == (0, "")
             before = set(live.acknowledged)
-            exported = await state(config, "export", "--owner", "default")
+            exported = await beside("export", "--owner", "default")
             assert exported.status == 0
             lines = [json.loads(line) for line in exported.out.splitlines()]
             there = {line["id"] for line in lines if line["type"] == "response"}
