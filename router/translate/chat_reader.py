@@ -8,6 +8,7 @@ import orjson
 
 from router.errors import UpstreamError, UpstreamFailure
 from router.translate import usage as tokens
+from router.translate.call_keys import CallKeys
 from router.translate.machine import ResponseMachine
 from router.translate.reader import arguments_text, check_reported, load_object
 from router.wire.frame import Frame
@@ -22,7 +23,7 @@ class ChatReader(ResponseMachine):
     """Reads ``chat.completion.chunk`` events, or one ``chat.completion``."""
 
     _decoder: SSEDecoder
-    _calls: _CallKeys
+    _calls: CallKeys
 
     def feed(self, data: bytes) -> list[Frame]:
         """See ``Reader.feed``."""
@@ -58,7 +59,7 @@ class ChatReader(ResponseMachine):
     def start(self) -> None:
         """See ``ResponseMachine.start``."""
         self._decoder = SSEDecoder()
-        self._calls = _CallKeys()
+        self._calls = CallKeys()
 
     def _event(self, event: bytes) -> None:
         if event.strip() == _DONE:
@@ -116,93 +117,10 @@ class ChatReader(ResponseMachine):
                 raise UpstreamFailure("The endpoint sent a tool call without a function.")
             call_id, name = text_or_none(call.get("id")), text_or_none(function.get("name"))
             fragment = arguments_text(function.get("arguments", function.get("input")))
-            index = call.get("index")
-            if not isinstance(index, int):
-                key = self._calls.unnumbered(call_id, name)
-            elif self._begins_anew(index, call_id, name, fragment):
-                key = self._calls.new(index, call_id)
-            else:
-                key = self._calls.numbered(index, call_id, name)
+            key = self._calls.key(call.get("index"), call_id, name, fragment, self.call_is_whole)
             if self._calls.is_anothers(call_id, key):
                 call_id = None  # one of our own takes its place
             self.call(key, call_id, name, fragment)
-
-    def _begins_anew(
-        self, index: int, call_id: str | None, name: str | None, fragment: str
-    ) -> bool:
-        """Whether another call comes under the same index, with no id to tell: a name again,
-        and arguments again, after whole arguments.
-        """
-        if call_id is not None or name is None or not fragment.strip():
-            return False
-        return self.call_is_whole(self._calls.at(index))
-
-
-class _CallKeys:
-    """Tells which call a fragment belongs to.
-
-    Usually that is its ``index``; some servers leave it out, or give every parallel call the
-    index 0 and tell them apart by their ids. Calls are numbered anew, in order of appearance.
-    """
-
-    __slots__ = ("_by_id", "_by_index", "_count", "_last", "whole")
-
-    def __init__(self) -> None:
-        self.whole = False  # then every entry is a call, and not a fragment of one
-        self._count = 0
-        self._last: int | None = None
-        self._by_id: dict[str, int] = {}
-        self._by_index: dict[int, tuple[int, str | None]] = {}
-
-    def at(self, index: int) -> int:
-        """The call that last had this index; -1 where there is none."""
-        return self._by_index.get(index, (-1, None))[0]
-
-    def is_anothers(self, call_id: str | None, key: int) -> bool:
-        """Whether a call came with this id before this one did."""
-        return call_id is not None and self._by_id.get(call_id, key) != key
-
-    def new(self, index: int | None, call_id: str | None) -> int:
-        """The key of a call that begins here."""
-        key = self._last = self._count
-        self._count += 1
-        if call_id is not None:
-            self._by_id.setdefault(call_id, key)
-        if index is not None:
-            self._by_index[index] = (key, call_id)
-        return key
-
-    def numbered(self, index: int, call_id: str | None, name: str | None) -> int:
-        """The key of a call with an index.
-
-        Another id under the same index is another call only where a name comes with it: some
-        servers invent a new id for every fragment.
-        """
-        known = self._by_index.get(index)
-        if known is None:
-            return self.new(index, call_id)
-        key, known_id = known
-        if call_id is not None and known_id is None:
-            self._by_index[index] = (key, call_id)
-            self._by_id.setdefault(call_id, key)
-        elif call_id is not None and call_id != known_id:
-            if call_id in self._by_id:
-                key = self._by_id[call_id]
-                self._by_index[index] = (key, call_id)
-            elif name is not None:
-                return self.new(index, call_id)
-        self._last = key
-        return key
-
-    def unnumbered(self, call_id: str | None, name: str | None) -> int:
-        """The key of a call without an index: by its id, or else the one begun last."""
-        if self.whole:
-            return self.new(None, call_id)
-        if call_id is not None and call_id in self._by_id:
-            self._last = self._by_id[call_id]
-        elif call_id is not None or name is not None or self._last is None:
-            return self.new(None, call_id)
-        return self._last
 
 
 def text_or_none(value: Any) -> str | None:

@@ -22,19 +22,17 @@ from router.translate.chat_stream import (
     finish_reason,
 )
 from router.translate.draft import Draft
+from router.translate.joined_chunks import JoinedChunks
 from router.translate.machine import MachineOptions
 from router.translate.messages import reasoning_text
 from router.translate.pieces import pieces, with_logprobs
-from router.translate.usage import from_chat
 from router.wire.frame import Frame
 
 __all__ = ["answer_of_chat", "chunks", "completion"]
 
 Item = dict[str, Any]
 
-_DONE: Final = b"[DONE]"
 _COMPLETE: Final = ("stop", "tool_calls")
-_SAID: Final = ("content", "reasoning", "reasoning_content", "refusal")
 _NOT_KEPT: Final = ("annotations", "audio", "function_call")
 """Of a message: what would be lost on the way to an answer and back."""
 
@@ -103,7 +101,7 @@ def answer_of_chat(
     ``usage`` is the Responses usage where the answer itself has none.
     """
     try:
-        whole = orjson.loads(sent) if isinstance(sent, bytes) else _Merged(sent).completion()
+        whole = orjson.loads(sent) if isinstance(sent, bytes) else _joined_chunks(sent)
         (choice,) = whole["choices"]
         inputs = _custom_inputs(choice)
         model = whole["model"]
@@ -168,67 +166,14 @@ def _is_sound(item: Item) -> bool:
     return True
 
 
-class _Merged:
-    """The completion that the events of a stream amount to. Raises ValueError, TypeError,
-    AttributeError or LookupError for what is none.
+def _joined_chunks(events: Iterable[bytes]) -> dict[str, Any]:
+    """The completion that the events of a stream amount to; raises like ``JoinedChunks``, and
+    ValueError where clients may tell its calls apart in another way.
     """
-
-    def __init__(self, events: Iterable[bytes]) -> None:
-        self._whole: dict[str, Any] = {"model": None}
-        self._said: dict[str, list[str]] = {name: [] for name in _SAID}
-        self._entries: list[Item] = []
-        self._calls: dict[int, Item] = {}
-        self._finish: Any = None
-        for data in events:
-            if data != _DONE:
-                self._take(orjson.loads(data))
-
-    def completion(self) -> dict[str, Any]:
-        """The whole of it."""
-        message = {name: "".join(texts) for name, texts in self._said.items()}
-        choice = {
-            "message": {**message, "tool_calls": list(self._calls.values())},
-            "logprobs": {"content": self._entries},
-            "finish_reason": self._finish,
-        }
-        return {**self._whole, "choices": [choice]}
-
-    def _take(self, chunk: dict[str, Any]) -> None:
-        if chunk.get("error") or chunk.get("object") == "error":
-            raise ValueError
-        if not self._whole["model"]:
-            self._whole["model"] = chunk.get("model")
-        if (usage := chunk.get("usage")) and from_chat(usage):
-            self._whole["usage"] = usage
-        for choice in chunk.get("choices") or ():
-            if choice.get("index") not in (0, None):
-                raise ValueError
-            for name, value in (choice.get("delta") or {}).items():
-                if value:
-                    self._part(name, value)
-            if logprobs := choice.get("logprobs"):
-                self._entries.extend(logprobs.get("content") or ())
-            self._finish = choice.get("finish_reason") or self._finish
-
-    def _part(self, name: str, value: Any) -> None:
-        if name in self._said:
-            self._said[name].append(value)
-        elif name == "tool_calls":
-            for call in value:
-                self._call(call)
-        elif name in _NOT_KEPT:
-            raise ValueError
-
-    def _call(self, fragment: Item) -> None:
-        name, field = CALLS["custom_tool_call" if "custom" in fragment else "function_call"]
-        call = self._calls.setdefault(fragment["index"], {"id": None, name: {}})
-        if fragment.get("id") not in (None, "", call["id"]):
-            if call["id"] is not None:  # another call under the same index
-                raise ValueError
-            call["id"] = fragment["id"]
-        of, more = call[name], fragment.get(name) or {}
-        of["name"] = of.get("name") or more.get("name")
-        of[field] = of.get(field, "") + (more.get(field) or "")
+    joined = JoinedChunks.of(events)
+    if not joined.by_index:
+        raise ValueError
+    return joined.whole()
 
 
 def _read(whole: bytes) -> dict[str, Any] | None:

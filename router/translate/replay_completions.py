@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.translate.joined_chunks import JoinedChunks
 from router.translate.pieces import pieces
 from router.wire.frame import Frame
 
@@ -15,7 +16,6 @@ __all__ = ["completion_chunks", "finished_completion"]
 JSON = dict[str, Any]
 
 _DONE: Final = b"[DONE]"
-_LISTS: Final = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
 
 
 def finished_completion(sent: bytes | Sequence[bytes]) -> JSON | None:
@@ -24,7 +24,7 @@ def finished_completion(sent: bytes | Sequence[bytes]) -> JSON | None:
     None for what is not complete (each choice has to end with ``stop``), or says nothing.
     """
     try:
-        whole = orjson.loads(sent) if isinstance(sent, bytes) else _merged(sent)
+        whole = orjson.loads(sent) if isinstance(sent, bytes) else JoinedChunks.of(sent).whole()
         choices = whole["choices"]
         complete = all(choice["finish_reason"] == "stop" for choice in choices)
         says = "".join(choice["text"] for choice in choices)
@@ -50,30 +50,3 @@ def completion_chunks(whole: JSON, *, include_usage: bool) -> list[Frame]:
     if include_usage and (usage := whole.get("usage")) is not None:
         frames.append(Frame("", orjson.dumps({**head, "choices": [], "usage": usage})))
     return [*frames, Frame("", _DONE)]
-
-
-def _merged(events: Sequence[bytes]) -> JSON:
-    """What the events amount to. Raises ValueError, TypeError, AttributeError or LookupError."""
-    whole: JSON = {}
-    choices: dict[int, JSON] = {}
-    for data in events:
-        if data == _DONE:
-            continue
-        chunk = orjson.loads(data)
-        if chunk.get("error") or chunk.get("object") == "error":
-            raise ValueError
-        usage = chunk.get("usage") or whole.get("usage")
-        whole = {**chunk, **whole, **({"usage": usage} if usage else {})}
-        for part in chunk["choices"]:
-            choice = choices.get(part["index"])
-            choices[part["index"]] = dict(part) if choice is None else _joined(choice, part)
-    return {**whole, "choices": [choices[index] for index in sorted(choices)]}
-
-
-def _joined(choice: JSON, part: JSON) -> JSON:
-    said = {name: value for name, value in part.items() if value is not None}
-    logprobs = choice.get("logprobs")
-    if logprobs and (more := part.get("logprobs")):
-        lists = {n: [*(logprobs.get(n) or ()), *(more.get(n) or ())] for n in _LISTS if n in more}
-        said["logprobs"] = {**logprobs, **lists}
-    return {**choice, **said, "text": choice["text"] + (part.get("text") or "")}
