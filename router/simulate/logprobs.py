@@ -29,10 +29,12 @@ def entries(text: str, top: int) -> list[dict[str, Any]]:
     return made
 
 
-def legacy(said: list[str], top: int) -> dict[str, Any]:
-    """The same for these pieces, in the form of legacy completions."""
+def legacy(said: list[str], top: int, start: int = 0) -> dict[str, Any]:
+    """The same for these pieces, in the form of legacy completions; ``start`` is how many
+    characters came before them.
+    """
     found = [(piece, entries(piece, top)) for piece in said]
-    starts = [len("".join(said[:place])) for place in range(len(said))]
+    starts = [start + len("".join(said[:place])) for place in range(len(said))]
     return {
         "tokens": said,
         "token_logprobs": [sum(entry["logprob"] for entry in given) for _, given in found],

@@ -162,15 +162,17 @@ class _Told:
         ]
         return {**self._head, "choices": choices, "usage": self._usage}
 
-    def _sure(self, said: list[str]) -> dict[str, Any] | None:
-        return None if self._top is None else legacy(said, self._top)
+    def _sure(self, said: list[str], start: int = 0) -> dict[str, Any] | None:
+        return None if self._top is None else legacy(said, self._top, start)
 
     def chunks(self, with_usage: bool) -> Iterator[dict[str, Any]]:
         """The same piece by piece; the last has the usage where it was asked for."""
         head = {**self._head, "usage": None} if with_usage else self._head
         for index, (said, finish) in enumerate(self._choices):
+            start = 0
             for piece in said:
-                yield {**head, "choices": [_choice(index, piece, None, self._sure([piece]))]}
+                yield {**head, "choices": [_choice(index, piece, None, self._sure([piece], start))]}
+                start += len(piece)
             yield {**head, "choices": [_choice(index, "", finish)]}
         if with_usage:
             yield {**head, "choices": [], "usage": self._usage}

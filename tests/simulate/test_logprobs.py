@@ -28,6 +28,7 @@ def test_the_legacy_form_has_a_place_for_each_piece() -> None:
     assert made["tokens"] == ["one", ", ", "two"]
     assert made["text_offset"] == [0, 3, 5]
     assert {len(value) for value in made.values()} == {3}
+    assert legacy(["two"], 1, 5)["text_offset"] == [5]
 
 
 @pytest.mark.parametrize("top", [0, 2])
