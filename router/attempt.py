@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import replace
 from typing import Final
@@ -49,6 +50,7 @@ class Attempt:
 
     __slots__ = (
         "_answer",
+        "_assembles",
         "_booked",
         "_booking",
         "_exchange",
@@ -85,6 +87,7 @@ class Attempt:
         self._answer: Answer | None = None
         self._reader: Reader | None = None
         self._received = 0
+        self._assembles = False
         self._booking = booking
         self._booked = False
         self.kind = kind
@@ -116,6 +119,7 @@ class Attempt:
             self.error = error
             raise
         self.answered = True
+        self._assembles = call.assembles
         return call.reader
 
     def _prepared(self) -> Call:
@@ -158,18 +162,38 @@ class Attempt:
 
     async def whole(self) -> bytes:
         """The client's body for an answer in one piece; raises UpstreamError."""
-        answer, reader = self._under_way()
         try:
-            body = await answer.body()
-            if len(body) > _LARGE:
-                body = await asyncio.to_thread(reader.whole, body)
-            else:
-                body = reader.whole(body)
+            body = await (self._assembled() if self._assembles else self._in_one_piece())
         except UpstreamError as error:
             self.error = error
             raise
         self.book()
         return body
+
+    async def _in_one_piece(self) -> bytes:
+        answer, reader = self._under_way()
+        body = await answer.body()
+        if len(body) > _LARGE:
+            return await asyncio.to_thread(reader.whole, body)
+        return reader.whole(body)
+
+    async def _assembled(self) -> bytes:
+        """What a stream amounts to; who was asked for one need not have sent one."""
+        reader = self._under_way()[1]
+        if self._is_json():
+            return await self._in_one_piece()
+        while not reader.ended:
+            await self._read()
+            if reader.error is not None:
+                raise reader.error
+        if self._received > _LARGE:
+            return await asyncio.to_thread(reader.assembled)
+        return reader.assembled()
+
+    def _is_json(self) -> bool:
+        """Whether the answer is one piece of JSON."""
+        answer, _ = self._under_way()
+        return answer.headers.get("Content-Type", "").startswith("application/json")
 
     async def read(self) -> list[Frame]:
         """The frames made by the next read; ``reader.error`` says when there will be no more.
@@ -186,9 +210,7 @@ class Attempt:
 
     async def _read(self) -> list[Frame]:
         answer, reader = self._under_way()
-        if not self._received and answer.headers.get("Content-Type", "").startswith(
-            "application/json"
-        ):
+        if not self._received and self._is_json():
             return reader.whole_as_stream(await answer.body())
         try:
             data = await answer.read()
@@ -203,9 +225,13 @@ class Attempt:
         return reader.feed(data) if data else reader.finish()
 
     async def settle(self) -> None:
-        """Wait a moment for the end of an answer whose content is complete."""
+        """Wait a moment for the end of an answer whose content is complete.
+
+        The client has it: who is cancelled from here on has nothing to undo or to tell.
+        """
         answer, _ = self._under_way()
-        await answer.settle()
+        with contextlib.suppress(asyncio.CancelledError):
+            await answer.settle()
 
     def book(self) -> None:
         """Its answer is complete: have it booked, before the end of it leaves."""

@@ -360,6 +360,7 @@ class _Run:
         self._selector.answered(attempt.reservation, None)
         body = await self._keep_whole(body)
         self._sink.finish(200, body, answer_headers(self._exchange, self._delivery.notes))
+        await attempt.settle()
 
     async def _stream(self, attempt: Attempt, frames: list[Frame] | None = None) -> None:
         """Deliver what an attempt reads, after the ``frames`` it has read."""
@@ -374,9 +375,7 @@ class _Run:
                 await self._sink.resumed()
         self._exchange.usage = reader.usage
         self._sink.end()
-        # The answer is complete: who is cancelled from here on has nothing to undo or to tell.
-        with contextlib.suppress(asyncio.CancelledError):
-            await attempt.settle()
+        await attempt.settle()
 
     async def _deliver(self, frames: list[Frame], reader: Reader) -> None:
         """Push a batch; its frames are not kept beyond it."""

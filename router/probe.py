@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 
 from router.endpoints.beside import HINT_SECONDS, beside, hint, is_a_slip
-from router.endpoints.listing import list_models
+from router.endpoints.listing import Listing, list_models
 from router.errors import UpstreamError, UpstreamModelMissing, UpstreamRejected
 from router.settings.schema import EndpointSettings
 from router.upstream.adapters import connect, make_adapter
@@ -21,13 +21,19 @@ __all__ = ["ProbeResult", "probe"]
 _PATHS: Final = {"responses": "/responses", "chat": "/chat/completions", "ollama": "/api/chat"}
 
 
+_STREAM: Final = (
+    "llama.cpp writes whole answers to their end although their clients have left; "
+    "with stream_whole_answers: true it stops"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
     """What an endpoint answered.
 
     ``speaks`` are the dialects it was seen to take at this URL (empty when it does not let itself
     be asked), ``error`` why it cannot serve, ``latency`` in seconds that of its list of models.
-    ``hint`` is where its dialect is spoken instead.
+    ``hint`` is what to change in its settings.
     """
 
     speaks: tuple[str, ...]
@@ -53,9 +59,18 @@ async def probe(endpoint: EndpointSettings) -> ProbeResult:
         said = ""
         if listing.answered and not speaks:
             said = await _spoken_beside(endpoint)
+        elif _should_stream(endpoint, listing):
+            said = _STREAM
         return ProbeResult(speaks, listing.names, error, listing.latency, said)
     finally:
         await transport.close()
+
+
+def _should_stream(endpoint: EndpointSettings, listing: Listing) -> bool:
+    """Whether it writes answers for clients that have left, and nobody has decided that it may."""
+    if "stream_whole_answers" in endpoint.model_fields_set:
+        return False
+    return any(model.outlives_clients for model in listing.models)
 
 
 async def _spoken_beside(endpoint: EndpointSettings) -> str:

@@ -129,3 +129,30 @@ async def test_nobody_there() -> None:
     assert (result.speaks, result.models) == ((), ())
     assert result.error is not None
     assert result.error.startswith("No connection to endpoint 'one'")
+
+
+@pytest.mark.parametrize(
+    ("owner", "fields", "advised"),
+    [
+        ("llamacpp", {}, True),
+        ("llamacpp", {"stream_whole_answers": False}, False),
+        ("llamacpp", {"stream_whole_answers": True}, False),
+        ("vllm", {}, False),
+    ],
+)
+async def test_an_engine_that_outlives_its_clients_is_named(
+    owner: str, fields: dict[str, Any], advised: bool
+) -> None:
+    async def models(_: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "m", "owned_by": owner}]})
+
+    async def refuse(_: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": "'messages' is missing"}}, status=400)
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    app.router.add_post("/v1/chat/completions", refuse)
+    async with listening(app) as url:
+        result = await probed(f"{url}/v1", **fields)
+    assert result.models == ("m",)
+    assert ("stream_whole_answers: true" in result.hint) == advised

@@ -10,6 +10,7 @@ import orjson
 
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.translate import usage as tokens
+from router.translate.joined_chunks import JoinedChunks
 from router.translate.model_name import ModelName
 from router.translate.reader import check_reported, load_object, not_a_stream
 from router.wire.frame import Frame
@@ -23,13 +24,13 @@ _TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
 
 class ChatPassthrough:
     """A ``Reader`` that changes nothing but the name of the model to ``model``, and leaves out the
-    usage chunk nobody asked for.
+    usage chunk nobody asked for. ``assembles``: a stream is not passed on, but put together.
     """
 
     what = "a chat completion"
     """What errors call an answer."""
 
-    def __init__(self, *, model: str, wants_usage: bool) -> None:
+    def __init__(self, *, model: str, wants_usage: bool, assembles: bool = False) -> None:
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
         self.hidden: dict[str, str] = {}
@@ -38,6 +39,7 @@ class ChatPassthrough:
         self.said = 0
         self._model = ModelName(model)
         self._wants_usage = wants_usage
+        self._joined = JoinedChunks() if assembles else None
         self._decoder = SSEDecoder()
         self._has_output = False
         self._unfinished: set[int] = set()
@@ -96,6 +98,11 @@ class ChatPassthrough:
             self.said = sum([self.chars(one) for one in choices if isinstance(one, dict)])
         return self._model.put(body, completion)
 
+    def assembled(self) -> bytes:
+        """See ``Reader.assembled``."""
+        assert self._joined is not None
+        return self.whole(orjson.dumps(self._joined.whole()))
+
     def whole_as_stream(self, body: bytes) -> list[Frame]:
         """See ``Reader.whole_as_stream``."""
         raise not_a_stream()
@@ -119,16 +126,29 @@ class ChatPassthrough:
         if choices:
             self._follow(choices)
             self._has_output = self._has_output or any(map(self.says_something, choices))
-        elif chunk.get("usage") and not self._wants_usage:
+        if self._joined is not None:
+            self._join(chunk)
+            return
+        if not choices and chunk.get("usage") and not self._wants_usage:
             return
         # An event that came in several data lines goes out in one: in JSON a line feed is blank.
         frames.append(Frame("", self._model.put(data.replace(b"\n", b" "), chunk), chunk))
 
+    def _join(self, chunk: dict[str, Any]) -> None:
+        assert self._joined is not None
+        try:
+            self._joined.add(chunk)
+        except (ValueError, TypeError, AttributeError) as exc:
+            raise self._malformed() from exc
+
+    def _malformed(self) -> UpstreamFailure:
+        return UpstreamFailure(
+            f"The endpoint sent a chunk of {self.what} whose choices are malformed."
+        )
+
     def _follow(self, choices: Any) -> None:
         if not isinstance(choices, list):
-            raise UpstreamFailure(
-                f"The endpoint sent a chunk of {self.what} whose choices are malformed."
-            )
+            raise self._malformed()
         for choice in choices:
             if isinstance(choice, dict):
                 self.said += self.chars(choice)

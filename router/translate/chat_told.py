@@ -66,11 +66,12 @@ class ChatTold:
     """A ``Reader`` that tells a client of Chat Completions what ``inner`` reads.
 
     The draft of ``inner`` is its own, and names the completion. ``wants_usage``: a stream ends
-    with a chunk of its usage. ``has_output`` is whether the client has been told anything: silent
-    reasoning is nothing that another endpoint could not do again.
+    with a chunk of its usage; ``muted``: the answer is wanted in one piece, and no chunk is
+    written. ``has_output`` is whether the client has been told anything: silent reasoning is
+    nothing that another endpoint could not do again.
     """
 
-    def __init__(self, inner: Reader, *, wants_usage: bool) -> None:
+    def __init__(self, inner: Reader, *, wants_usage: bool, muted: bool = False) -> None:
         self.error: UpstreamError | None = None
         self.failure: str | None = None
         self.usage: dict[str, Any] | None = None
@@ -78,6 +79,7 @@ class ChatTold:
         self.hidden: dict[str, str] = {}
         self._inner = inner
         self._wants_usage = wants_usage
+        self._muted = muted
         self._stream: ChatStream | None = None
         self._items: dict[int | str, _Told] = {}
         self._calls = 0
@@ -121,6 +123,15 @@ class ChatTold:
     def whole(self, body: bytes) -> bytes:
         """See ``Reader.whole``."""
         self._inner.whole(body)
+        return self._completion()
+
+    def assembled(self) -> bytes:
+        """See ``Reader.assembled``."""
+        self._inner.assembled()
+        return self._completion()
+
+    def _completion(self) -> bytes:
+        """The completion that the final response of ``inner`` is told as; raises UpstreamError."""
         final = self._inner.final
         assert final is not None
         self.usage = self._inner.usage
@@ -147,7 +158,7 @@ class ChatTold:
             return []
         frames = read(*data)
         try:
-            for frame in frames:
+            for frame in () if self._muted else frames:
                 self._event(frame)
             self.usage = self._inner.usage
         except _MALFORMED:
@@ -155,6 +166,8 @@ class ChatTold:
         except UpstreamError as exc:
             self.error = exc
             self.usage = self._inner.usage
+        if self._muted:
+            self._ended = self._inner.ended
         if not self._ended:
             self.error = self.error or self._inner.error
         return self._stream.take() if self._stream is not None else []

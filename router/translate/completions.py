@@ -18,13 +18,15 @@ class CompletionPassthrough(ChatPassthrough):
     asked for.
 
     ``body`` is the request: each of its prompts has ``n`` choices, which may come one after the
-    other.
+    other. ``assembles`` is as for ``ChatPassthrough``.
     """
 
     what = "a completion"
 
-    def __init__(self, body: dict[str, Any], *, model: str, wants_usage: bool) -> None:
-        super().__init__(model=model, wants_usage=wants_usage)
+    def __init__(
+        self, body: dict[str, Any], *, model: str, wants_usage: bool, assembles: bool = False
+    ) -> None:
+        super().__init__(model=model, wants_usage=wants_usage, assembles=assembles)
         n = body.get("n")
         choices = prompts(body) * (n if type(n) is int and n > 0 else 1)
         self._choices = min(choices, _MOST_CHOICES)

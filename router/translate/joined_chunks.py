@@ -118,7 +118,7 @@ class _Choice:
             self.message = {"role": "assistant"}
         others = {}
         for name, value in delta.items():
-            if name in _TEXTS:
+            if name in _TEXTS and not isinstance(value, list):
                 self._text(name, value)
             elif name == "tool_calls":
                 for fragment in value or ():
@@ -156,7 +156,11 @@ class _Choice:
         for name, text in texts.items():
             # A null is what servers send before the first piece, and instead of all of them.
             texts[name] = text or None
-        if "content" in texts and not (self.calls or texts.get("refusal")):
+        parts = self.message.get("content")
+        if isinstance(parts, list):
+            text = texts.get("content")
+            texts["content"] = [*parts, {"type": "text", "text": text}] if text else parts
+        elif "content" in texts and not (self.calls or texts.get("refusal")):
             texts["content"] = texts["content"] or ""
         message = {**self.message, **texts}
         if self.calls:

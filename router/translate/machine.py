@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import orjson
+
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.translate import usage as tokens
 from router.translate.draft import Draft
@@ -168,6 +170,10 @@ class ResponseMachine:
     def whole(self, body: bytes) -> bytes:
         """See ``Reader.whole``."""
         raise NotImplementedError
+
+    def assembled(self) -> bytes:
+        """See ``Reader.assembled``."""
+        return orjson.dumps(self.final)
 
     def fail(self, error: RouterError) -> list[Frame]:
         """See ``Reader.fail``: ``response.failed`` with the output so far."""

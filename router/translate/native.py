@@ -176,6 +176,14 @@ class NativeReader:
             self._raise_if_endpoints_fault(response)
         return orjson.dumps(self._finish_with(response, status))
 
+    def assembled(self) -> bytes:
+        """See ``Reader.assembled``: the terminal event has all of it."""
+        final = self.final
+        assert final is not None
+        if final["status"] == "failed":
+            self._raise_if_endpoints_fault(final)
+        return orjson.dumps(final)
+
     def whole_as_stream(self, body: bytes) -> list[Frame]:
         """See ``Reader.whole_as_stream``."""
         raise not_a_stream()
@@ -210,6 +218,8 @@ class NativeReader:
         if draft.state is State.NEW:
             frames.extend(draft.open())
         changed = self._follow(kind, event)
+        if draft.muted:
+            return
         if event.get("sequence_number") != draft.sequence:
             event["sequence_number"] = draft.sequence
             changed = True
@@ -229,7 +239,8 @@ class NativeReader:
         """
         draft = self.draft
         created_at = unix_seconds(response.get("created_at"))
-        if created_at is not None and not draft.dated:
+        # An answer in one piece is dated by the router, however it came.
+        if created_at is not None and not (draft.dated or draft.muted):
             draft.created_at = created_at
         snapshot = self._ours({**response, **_BLANK})
         # Copied: what orjson returns keeps the whole buffer it was written into.

@@ -100,6 +100,7 @@ def native_chat_body(
     if later_system is not None and isinstance(sent.get("messages"), list):
         sent["messages"] = rearranged(sent["messages"], later_system)
     if stream:
+        sent["stream"] = True  # which need not be the client's wish
         sent["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
     return sent
 

@@ -53,6 +53,10 @@ class WholeReader:
         """See ``Reader.whole``."""
         raise NotImplementedError
 
+    def assembled(self) -> bytes:
+        """See ``Reader.assembled``."""
+        raise not_a_stream()
+
     def whole_as_stream(self, body: bytes) -> list[Frame]:
         """See ``Reader.whole_as_stream``."""
         raise not_a_stream()

@@ -81,6 +81,12 @@ class Reader(Protocol):
         """The client's body for an answer in one piece; raises UpstreamError."""
         ...
 
+    def assembled(self) -> bytes:
+        """The client's body for an answer that is wanted in one piece, and was read as a stream
+        until it ``ended``; raises UpstreamError.
+        """
+        ...
+
     def whole_as_stream(self, body: bytes) -> list[Frame]:
         """The events for an answer that came in one piece although a stream was asked for.
 

@@ -18,7 +18,7 @@ from router.translate.draft import Draft
 from router.upstream.contract import Call, UpstreamRequest, cannot_compact
 from router.upstream.learned import ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
-from router.upstream.options import dropped_note, machine_options, within_context
+from router.upstream.options import assembles, dropped_note, machine_options, within_context
 from router.upstream.plain import Lacking, PlainCalls, either
 
 __all__ = ["ChatAdapter"]
@@ -43,6 +43,7 @@ class ChatAdapter(OpenAIModels, PlainCalls):
 
     def __init__(self, endpoint: EndpointSettings) -> None:
         super().__init__()
+        self._endpoint = endpoint
         self._lacking = Lacking()
         self._capabilities = endpoint.capabilities
         self._later_system = endpoint.system_messages
@@ -53,25 +54,31 @@ class ChatAdapter(OpenAIModels, PlainCalls):
     ) -> Call:
         """See ``Adapter.respond``."""
         given, notes = within_context(exchange.body, context)
+        asks, assembled = self._streams(exchange, model)
         body, unsent = chat_body(
             given,
             model=model,
-            stream=exchange.stream,
+            stream=exchange.stream or assembled,
             later_system=self._later_system or "merge",
         )
-        asks = exchange.stream and self._has_usage(model)
         if not asks:
             body.pop("stream_options", None)
         request = UpstreamRequest("/chat/completions", orjson.dumps(body), exchange.stream)
         reader = ChatReader(draft, machine_options(given))
         notes = {**dropped_note(given), **notes}
-        return Call(request, reader, notes, self._retry(model) if asks else None, unsent)
+        retry = self._retry(model) if asks else None
+        return Call(request, reader, notes, retry, unsent, assembled)
 
     def chat(self, exchange: Exchange, model: str, context: int | None = None) -> Call:
         """See ``Adapter.chat``."""
-        asks = exchange.stream and self._has_usage(model)
+        asks, assembled = self._streams(exchange, model)
         call = chat_passthrough(
-            exchange, model, "/chat/completions", usage=asks, later_system=self._later_system
+            exchange,
+            model,
+            "/chat/completions",
+            usage=asks,
+            later_system=self._later_system,
+            assembles=assembled,
         )
         options = exchange.body.get("stream_options") or {}
         if asks and not options.keys() - {"include_usage"}:  # else the client's may be at fault
@@ -80,8 +87,8 @@ class ChatAdapter(OpenAIModels, PlainCalls):
 
     def completions(self, exchange: Exchange, model: str) -> Call:
         """See ``Adapter.completions``."""
-        asks = exchange.stream and self._has_usage(model)
-        call = self._complete(exchange, model, usage=asks)
+        asks, assembled = self._streams(exchange, model)
+        call = self._complete(exchange, model, usage=asks, assembled=assembled)
         options = exchange.body.get("stream_options") or {}
         if asks and not options.keys() - {"include_usage"}:
             call.retry = either(self._retry(model), call.retry)
@@ -94,6 +101,15 @@ class ChatAdapter(OpenAIModels, PlainCalls):
     def compact(self, exchange: Exchange, model: str, draft: Draft) -> Call:
         """See ``Adapter.compact``: the dialect cannot."""
         raise cannot_compact(exchange.model or model)
+
+    def _streams(self, exchange: Exchange, model: str) -> tuple[bool, bool]:
+        """Whether the endpoint is asked for the token counts of a stream, and whether that stream
+        is put together here. Where it has no counts, whole answers are asked for as such: those
+        have them.
+        """
+        has_usage = self._has_usage(model)
+        assembled = has_usage and assembles(exchange, self._endpoint)
+        return (exchange.stream or assembled) and has_usage, assembled
 
     def _has_usage(self, model: str) -> bool:
         """Whether a stream of this model may be asked for its usage."""

@@ -81,8 +81,9 @@ class Patience:
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
     """A POST to an endpoint, or with ``method`` another request. ``path`` is relative to the
-    endpoint's URL; ``headers`` are more than those that every request has. ``patience`` takes the
-    place of the endpoint's ``timeouts``.
+    endpoint's URL; ``headers`` are more than those that every request has. ``stream``: its first
+    byte is waited for until ``timeouts.first_byte``, and not for as long as a whole answer takes.
+    ``patience`` takes the place of the endpoint's ``timeouts``.
     """
 
     path: str
@@ -115,13 +116,15 @@ class Listed:
     """A model as an endpoint lists it.
 
     ``loaded`` is whether it is in memory, None where the list does not tell; ``loading`` whether
-    it is on its way there. ``context_length`` is in tokens, input and output.
+    it is on its way there. ``context_length`` is in tokens, input and output. ``outlives_clients``
+    is whether its server goes on with an answer in one piece when its client has left.
     """
 
     name: str
     loaded: bool | None = None
     context_length: int | None = None
     loading: bool = False
+    outlives_clients: bool = False
 
 
 class Answer(Protocol):
@@ -210,6 +213,9 @@ class Call:
     unsent: tuple[str, ...] = ()
     """The fields, and types of tools, that the endpoint's dialect cannot carry: they are named in
     the answer, or refused."""
+    assembles: bool = False
+    """The answer comes as a stream, but is wanted in one piece; see
+    ``EndpointSettings.stream_whole_answers``."""
     named: Callable[[str], str] | None = None
     """What the client calls a field that the endpoint complains of; None: the same."""
 

@@ -24,7 +24,7 @@ from router.upstream.contract import (
     leaves_memory,
 )
 from router.upstream.openai import chat_passthrough
-from router.upstream.options import dropped_note, machine_options, within_context
+from router.upstream.options import assembles, dropped_note, machine_options, within_context
 from router.upstream.plain import Lacking, PlainCalls, cannot
 from router.upstream.translated import as_chat
 
@@ -37,6 +37,7 @@ class OllamaAdapter(PlainCalls):
     _completions_path = "/v1/completions"
 
     def __init__(self, endpoint: EndpointSettings) -> None:
+        self._endpoint = endpoint
         self._lacking = Lacking()
         self._num_ctx = endpoint.num_ctx
         self._keep_alive = endpoint.keep_alive
@@ -55,7 +56,11 @@ class OllamaAdapter(PlainCalls):
         """
         if self._passes_chat:
             return chat_passthrough(
-                exchange, model, "/v1/chat/completions", later_system=self._later_system
+                exchange,
+                model,
+                "/v1/chat/completions",
+                later_system=self._later_system,
+                assembles=assembles(exchange, self._endpoint),
             )
 
         def respond(body: dict[str, Any], draft: Draft) -> Call:
@@ -77,22 +82,23 @@ class OllamaAdapter(PlainCalls):
         draft: Draft,
         context: int | None,
     ) -> Call:
-        stream = exchange.stream
+        assembled = assembles(exchange, self._endpoint)
         given, notes = within_context(body, context)
         sent, mode = ollama_body(
             given,
             model=model,
-            stream=stream,
+            stream=exchange.stream or assembled,
             num_ctx=self._num_ctx,
             later_system=self._later_system or "merge",
             images=exchange.images,
         )
         if self._keep_alive is not None:
             sent["keep_alive"] = self._keep_alive
-        request = UpstreamRequest("/api/chat", orjson.dumps(sent), stream)
+        request = UpstreamRequest("/api/chat", orjson.dumps(sent), exchange.stream)
         options = machine_options(given, forced_call=mode.forced)
         notes = {**dropped_note(given), **notes}
-        return Call(request, OllamaReader(draft, options), notes, unsent=mode.unsent)
+        reader = OllamaReader(draft, options)
+        return Call(request, reader, notes, unsent=mode.unsent, assembles=assembled)
 
     def embed(self, exchange: Exchange, model: str) -> Call:
         """See ``Adapter.embed``."""

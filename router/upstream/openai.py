@@ -44,12 +44,13 @@ def chat_passthrough(
     *,
     usage: bool = True,
     later_system: SystemMessages | None = None,
+    assembles: bool = False,
 ) -> Call:
     """Pass a Chat Completions request on to ``path``; ``usage`` is whether the model has token
-    counts for a stream, ``later_system`` as for ``native_chat_body``.
+    counts for a stream, ``later_system`` as for ``native_chat_body``, ``assembles`` as in ``Call``.
     """
     body = native_chat_body(
-        exchange.body, model=model, stream=exchange.stream, later_system=later_system
+        exchange.body, model=model, stream=exchange.stream or assembles, later_system=later_system
     )
     options = exchange.body.get("stream_options") or {}
     wants_usage = bool(options.get("include_usage"))
@@ -58,9 +59,11 @@ def chat_passthrough(
         del body["stream_options"]
         if wants_usage:
             unsent = ("stream_options",)
-    reader = ChatPassthrough(model=exchange.shown_model, wants_usage=wants_usage)
+    reader = ChatPassthrough(
+        model=exchange.shown_model, wants_usage=wants_usage, assembles=assembles
+    )
     request = UpstreamRequest(path, orjson.dumps(body), exchange.stream)
-    return Call(request, reader, unsent=unsent)
+    return Call(request, reader, unsent=unsent, assembles=assembles)
 
 
 class OpenAIModels:
@@ -86,13 +89,11 @@ class OpenAIModels:
         if not isinstance(data, list):
             raise UpstreamFailure("The list of models has no 'data'.")
         entries = [m for m in data if isinstance(m, dict) and isinstance(m.get("id"), str)]
-        self._is_llamacpp = any(
-            entry.get("owned_by") == "llamacpp" and _status(entry) for entry in entries
-        )
+        self._is_llamacpp = any(_of_llamacpp(entry) and _status(entry) for entry in entries)
         listed = [_listed(entry) for entry in entries]
         self._untold = (
             len(listed) == 1
-            and entries[0].get("owned_by") == "llamacpp"
+            and _of_llamacpp(entries[0])
             and not self._is_llamacpp
             and listed[0].context_length is None
         )
@@ -141,10 +142,16 @@ def _listed(entry: dict[str, Any]) -> Listed:
     stated.append(meta.get("n_ctx") if isinstance(meta, dict) else None)
     context = next((n for value in stated if (n := _count(value))), None)
     state = _status(entry) or _LM_STUDIO.get(_text(entry.get("state")))
+    outlives = _of_llamacpp(entry)
     if state is not None:
-        return Listed(entry["id"], state == "loaded", context, state == "loading")
+        return Listed(entry["id"], state == "loaded", context, state == "loading", outlives)
     runs = _count(entry.get("max_model_len")) is not None
-    return Listed(entry["id"], True if runs else None, context)
+    return Listed(entry["id"], True if runs else None, context, outlives_clients=outlives)
+
+
+def _of_llamacpp(entry: dict[str, Any]) -> bool:
+    """Whether llama.cpp's server runs it, which looks for its client only while it streams."""
+    return entry.get("owned_by") == "llamacpp"
 
 
 def _status(entry: dict[str, Any]) -> str | None:

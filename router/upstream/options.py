@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from router.exchange import Exchange
+from router.settings.schema import EndpointSettings
 from router.translate.chat_request import wants_logprobs
 from router.translate.machine import MachineOptions
 from router.translate.tools import custom_tool_names
 from router.translate.truncation import fit
-from router.translate.usage import estimate_tokens, prompt_chars
+from router.translate.usage import answers, estimate_tokens, prompt_chars
 from router.upstream.contract import REASONING_DROPPED
 
-__all__ = ["dropped_note", "machine_options", "within_context"]
+__all__ = ["assembles", "dropped_note", "machine_options", "within_context"]
 
 _FRAME_TOKENS: Final = 4
 """What an item costs beside its text: its role and its ends."""
 
 _RESERVED_PART: Final = 4
 """One part in so many is kept free for an answer of unknown length."""
+
+
+def assembles(exchange: Exchange, endpoint: EndpointSettings) -> bool:
+    """Whether the endpoint is asked for a stream of an answer that is wanted in one piece.
+
+    Not of several answers at once, whose streams servers cut in ways of their own (llama.cpp has
+    events of ``null`` between them), and not of speech, which is encoded otherwise in streams.
+    """
+    if exchange.stream or not endpoint.stream_whole_answers:
+        return False
+    body = exchange.body
+    return answers(body) == 1 and "audio" not in (body.get("modalities") or ())
 
 
 def machine_options(body: dict[str, Any], *, forced_call: bool = False) -> MachineOptions:

@@ -14,12 +14,14 @@ import orjson
 
 from router.errors import NotSupported, UpstreamError, UpstreamRouteMissing
 from router.exchange import Exchange, Operation
+from router.settings.schema import EndpointSettings
 from router.translate.chat_request import PRIVATE_FIELDS
 from router.translate.completions import CompletionPassthrough
 from router.translate.embeddings import OLLAMA_FIELDS, EmbeddingsReader
 from router.translate.native_request import native_chat_body
 from router.translate.rerank import RerankReader
 from router.upstream.contract import Call, UpstreamRequest
+from router.upstream.options import assembles
 
 __all__ = ["Lacking", "PlainCalls", "cannot", "either"]
 
@@ -74,6 +76,7 @@ def cannot(operation: Operation, exchange: Exchange, model: str) -> NotSupported
 class PlainCalls:
     """That part of ``Adapter`` as OpenAI, vLLM and their like have it."""
 
+    _endpoint: EndpointSettings
     _lacking: Lacking
     _completions_path: ClassVar[str] = "/completions"
 
@@ -83,12 +86,17 @@ class PlainCalls:
 
     def completions(self, exchange: Exchange, model: str) -> Call:
         """See ``Adapter.completions``."""
-        return self._complete(exchange, model)
+        return self._complete(exchange, model, assembled=assembles(exchange, self._endpoint))
 
-    def _complete(self, exchange: Exchange, model: str, *, usage: bool = True) -> Call:
-        """The call; ``usage`` is whether the model has token counts for a stream."""
+    def _complete(
+        self, exchange: Exchange, model: str, *, usage: bool = True, assembled: bool = False
+    ) -> Call:
+        """The call; ``usage`` is whether the model has token counts for a stream, ``assembled``
+        as ``Call.assembles``.
+        """
         self._lacking.check(Operation.COMPLETIONS, exchange, model)
-        body = native_chat_body(exchange.body, model=model, stream=exchange.stream)
+        stream = exchange.stream or assembled
+        body = native_chat_body(exchange.body, model=model, stream=stream)
         wants_usage = bool((exchange.body.get("stream_options") or {}).get("include_usage"))
         unsent: tuple[str, ...] = ()
         if exchange.stream and not usage:
@@ -97,10 +105,14 @@ class PlainCalls:
         return Call(
             UpstreamRequest(self._completions_path, orjson.dumps(body), exchange.stream),
             CompletionPassthrough(
-                exchange.body, model=exchange.shown_model, wants_usage=wants_usage
+                exchange.body,
+                model=exchange.shown_model,
+                wants_usage=wants_usage,
+                assembles=assembled,
             ),
             retry=self._lacking.retry(Operation.COMPLETIONS, model),
             unsent=unsent,
+            assembles=assembled,
         )
 
     def embed(self, exchange: Exchange, model: str) -> Call:

@@ -29,6 +29,7 @@ from router.translate.native_request import (
 from router.upstream.contract import REASONING_DROPPED, Call, UpstreamRequest, account_of, redacted
 from router.upstream.learned import ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
+from router.upstream.options import assembles
 from router.upstream.plain import Lacking, PlainCalls
 from router.upstream.translated import as_chat
 
@@ -70,7 +71,7 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
             given, unsent = known_fields(given)
         shown = asks_for_encrypted(given)
         adds = exchange.record is not None and not shown and model not in self._without_encrypted
-        call = self._call(given, exchange.stream, model, draft, encrypted=adds)
+        call = self._call(exchange, given, model, draft, encrypted=adds)
         others = len(given.get("include") or ())
 
         def retry(error: UpstreamError) -> bool:
@@ -85,20 +86,22 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
 
     def _call(
         self,
+        exchange: Exchange,
         given: dict[str, Any],
-        stream: bool,
         model: str,
         draft: Draft,
         *,
         encrypted: bool = False,
     ) -> Call:
+        assembled = assembles(exchange, self._endpoint)
+        stream = exchange.stream or assembled
         body, dropped = native_body(
             given, model=model, stream=stream, account=self._account, encrypted=encrypted
         )
-        request = UpstreamRequest("/responses", orjson.dumps(body), stream)
+        request = UpstreamRequest("/responses", orjson.dumps(body), exchange.stream)
         hide = not asks_for_encrypted(given)
         reader = NativeReader(draft, self._account, self._redact, hide=hide)
-        return Call(request, reader, _dropped_note(dropped))
+        return Call(request, reader, _dropped_note(dropped), assembles=assembled)
 
     def _redact(self, text: str) -> str:
         return redacted(self._endpoint, text)
@@ -111,12 +114,12 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
         """
         learns = self._chat == "auto"
         if self._translates(model):
-            call = as_chat(
-                exchange, partial(self._respond, exchange.stream, model), reasoning=False
-            )
+            call = as_chat(exchange, partial(self._respond, exchange, model), reasoning=False)
             call.retry = partial(self._unlearn, model) if learns else None
             return call
-        call = chat_passthrough(exchange, model, "/chat/completions")
+        call = chat_passthrough(
+            exchange, model, "/chat/completions", assembles=assembles(exchange, self._endpoint)
+        )
         call.retry = partial(self._learn, model) if learns else None
         return call
 
@@ -124,9 +127,9 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
         learned = not self._has_chat or model in self._without_chat
         return self._chat == "translated" or (learned and self._chat == "auto")
 
-    def _respond(self, stream: bool, model: str, body: dict[str, Any], draft: Draft) -> Call:
+    def _respond(self, exchange: Exchange, model: str, body: dict[str, Any], draft: Draft) -> Call:
         given, unsent = known_fields(body)
-        call = self._call(given, stream, model, draft)
+        call = self._call(exchange, given, model, draft)
         call.unsent = unsent
         return call
 

@@ -32,7 +32,9 @@ def as_chat(
         error.param = error.param and given.named(error.param)
         raise
     options = exchange.body.get("stream_options") or {}
-    call.reader = ChatTold(call.reader, wants_usage=bool(options.get("include_usage")))
+    call.reader = ChatTold(
+        call.reader, wants_usage=bool(options.get("include_usage")), muted=not exchange.stream
+    )
     call.unsent = (*given.unsent, *map(given.named, call.unsent))
     call.named = given.named
     return call

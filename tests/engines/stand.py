@@ -150,7 +150,12 @@ def body_for(surface: str, ask: Ask, most: int) -> dict[str, Any]:
 
 @asynccontextmanager
 async def in_front_of(
-    engine: Engine, dialect: Dialect, *, models: list[str] | None = None, **sections: Any
+    engine: Engine,
+    dialect: Dialect,
+    *,
+    models: list[str] | None = None,
+    stream_whole_answers: bool = False,
+    **sections: Any,
 ) -> AsyncIterator[Behind]:
     """A router in front of the engine, which finds its models out unless they are given."""
     endpoint = {
@@ -158,6 +163,7 @@ async def in_front_of(
         "url": engine.url + "/v1",
         "dialect": dialect,
         "aliases": {"small": engine.model},
+        "stream_whole_answers": stream_whole_answers,
         "timeouts": {"connect": 10, "first_byte": PATIENCE, "idle": PATIENCE, "total": PATIENCE},
     }
     if models is not None:

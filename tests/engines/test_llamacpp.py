@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from router.settings.schema import Dialect
 from tests.engines.stand import Engine, Own, body_for, in_front_of
 from tests.matrix.asking import PATHS, Ask
+from tests.matrix.said import timeless
 
 pytestmark = pytest.mark.integration
 
@@ -42,6 +44,22 @@ async def test_every_api_says_what_the_engine_says(
     assert said.usage == own.usage
     # Its own Responses API says "completed" of answers that it has cut.
     assert said.cut == (dialect == "chat" or surface == "Chat Completions")
+
+
+@pytest.mark.parametrize("most", [MOST, 1])
+@pytest.mark.parametrize("surface", PATHS)
+async def test_what_is_put_together_of_a_stream_is_the_whole_answer(
+    llama: Engine, dialect: Dialect, surface: str, most: int
+) -> None:
+    # Its own Responses API has no log probabilities.
+    body = body_for(surface, replace(QUESTION, logprobs=dialect == "chat"), most)
+    answers = []
+    for put_together in (False, True):
+        async with in_front_of(llama, dialect, stream_whole_answers=put_together) as behind:
+            reply = await behind.post(PATHS[surface], body)
+            assert reply.status == 200, reply.body
+            answers.append(timeless(reply.json))
+    assert answers[0] == answers[1]
 
 
 @STREAMED

@@ -18,9 +18,9 @@ ENDLESS = 900
 STORY = "Count from one to a thousand"
 
 
-def going_on(surface: str) -> dict[str, Any]:
-    """The body of a stream that goes on for a long time."""
-    body = body_for(surface, Ask(STORY, stream=True), ENDLESS)
+def going_on(surface: str, *, stream: bool = True) -> dict[str, Any]:
+    """The body of a request whose answer goes on for a long time."""
+    body = body_for(surface, Ask(STORY, stream=stream), ENDLESS)
     return body | {"ignore_eos": True}  # an extension of the engine's
 
 
@@ -47,6 +47,18 @@ async def test_the_engine_stops_when_the_client_of_a_stream_leaves(
             await answer.content.readany()
             await at_work(llama, 1)
             answer.close()
+        assert await at_work(llama, 0) < ENDLESS / 2
+        await behind.router.idle()
+
+
+@pytest.mark.parametrize("surface", ["Responses", "Chat Completions", "Completions"])
+async def test_the_engine_stops_when_the_client_of_a_whole_answer_leaves(
+    llama: Engine, dialect: Dialect, surface: str
+) -> None:
+    async with in_front_of(llama, dialect, stream_whole_answers=True) as behind:
+        asking = asyncio.create_task(behind.post(PATHS[surface], going_on(surface, stream=False)))
+        await at_work(llama, 1)
+        asking.cancel()
         assert await at_work(llama, 0) < ENDLESS / 2
         await behind.router.idle()
 

@@ -12,9 +12,12 @@ from tests.support.anthropic import bodies_of, check_message, check_stream
 from tests.support.router import Reply
 from tests.support.sse import check_responses_stream, text_of
 
-__all__ = ["Said", "read", "reported", "trouble"]
+__all__ = ["Said", "read", "reported", "timeless", "trouble"]
 
 Call = tuple[str, dict[str, Any]]
+
+_EACH_TIME: Final = frozenset({"id", "call_id", "created", "timings"})
+_MOMENTS: Final = ("_at", "_duration")
 
 
 @dataclass
@@ -40,6 +43,19 @@ def read(surface: str, reply: Reply, *, stream: bool) -> Said:
     if not stream:
         assert reply.headers["Content-Type"].startswith("application/json"), reply.headers
     return streamed(reply) if stream else whole(reply.json)
+
+
+def timeless(answer: Any) -> Any:
+    """An answer without what is another each time: ids, moments and durations."""
+    if isinstance(answer, list):
+        return [timeless(value) for value in answer]
+    if not isinstance(answer, dict):
+        return answer
+    return {
+        name: timeless(value)
+        for name, value in answer.items()
+        if name not in _EACH_TIME and not name.endswith(_MOMENTS)
+    }
 
 
 def reported(path: str, answer: dict[str, Any]) -> tuple[int, int]:

@@ -88,8 +88,12 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(column: str, *, cached: bool = False, **settings: Any) -> AsyncIterator[Stand]:
-    """A router in front of an endpoint of this kind; ``settings`` are sections of its own."""
+async def standing(
+    column: str, *, cached: bool = False, fields: dict[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[Stand]:
+    """A router in front of an endpoint of this kind, which may have more ``fields``; ``settings``
+    are sections of its own.
+    """
     if cached:
         settings["cache"] = {"mode": "always", "semantic": {"enabled": False}}
     received: list[tuple[str, dict[str, Any]]] = []
@@ -104,7 +108,7 @@ async def standing(column: str, *, cached: bool = False, **settings: Any) -> Asy
 
     app = create_backend(COLUMNS[column], (MODEL, EMBEDDER), pace=0)
     app.middlewares.append(remember)
-    endpoint = {"name": "one", "dialect": COLUMNS[column]}
+    endpoint = {"name": "one", "dialect": COLUMNS[column], **(fields or {})}
     async with (
         backend_listening(app) as address,
         routed({**endpoint, "url": address}, **settings) as url,
