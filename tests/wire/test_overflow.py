@@ -284,3 +284,22 @@ def test_other_limits_are_not_the_context(status: int, body: dict[str, object]) 
 def test_not_with_a_status_that_says_otherwise(status: int) -> None:
     body = {"error": {"message": "prompt is too long: 213462 tokens > 200000 maximum"}}
     assert rejection(reported(body, status), "nothing was said") is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"code": "context_length_exceeded", "param": "messages"},
+        {"code": "context_length_exceeded", "type": "invalid_request_error", "param": "x"},
+        {"type": "exceed_context_size_error"},
+        {"code": "model_context_window_exceeded"},
+    ],
+)
+@pytest.mark.parametrize("status", [None, 400, 413])
+def test_the_code_alone_says_it(status: int | None, error: dict[str, str]) -> None:
+    """In words that are not known, or in another language."""
+    body = {"error": {**error, "message": "Trop long."}, "status": 400}
+    rejected = rejection(reported(body, status), "nothing was said")
+    assert rejected is not None
+    assert (rejected.status, rejected.code) == (400, "context_length_exceeded")
+    assert rejected.message == "Trop long."
