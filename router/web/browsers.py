@@ -59,6 +59,9 @@ class BrowserRules:
         host = headers.get(hdrs.HOST)
         if host is not None and host not in self._known:
             self._check_host(host)
+        if not request.raw_path.startswith("/"):
+            # A whole URL, which counts for more than Host (RFC 9112, section 3.2.2).
+            self._check_host(request.raw_path.partition("://")[2].partition("/")[0])
         if hdrs.ORIGIN in headers or "Sec-Fetch-Site" in headers:
             self._check_page(request)
 
@@ -75,7 +78,8 @@ class BrowserRules:
     def _check_page(self, request: web.Request) -> None:
         """For a request that a browser made, or says it did."""
         headers = request.headers
-        origin = headers.get(hdrs.ORIGIN)
+        # A browser sends one; several are judged as the list that they are, which is no origin.
+        origin = ", ".join(headers.getall(hdrs.ORIGIN, ())) if hdrs.ORIGIN in headers else None
         elsewhere = headers.get("Sec-Fetch-Site") == "cross-site"
         if origin is not None:
             if not (self._may_read(origin) or self._is_local(origin, headers.get(hdrs.HOST))):

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.support.client import Client
 from tests.support.fetch import fetch
 from tests.support.reloading import keys, reload, with_key
 from tests.support.router import Reply, Router, endpoint, routing
@@ -121,6 +122,35 @@ async def test_what_looks_local_is_not(upstream: Upstream, host: str) -> None:
     async with open_router(upstream) as router:
         assert (await chat(router, Host=host)).status == 403
         assert (await chat(router, Origin=f"http://{host}")).status == 403
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "status"),
+    [
+        ("", "Host: localhost\n", 200),
+        ("http://localhost", "Host: localhost\n", 200),
+        ("http://evil.com", "Host: localhost\n", 403),
+        ("http://localhost@evil.com", "Host: localhost\n", 403),
+        ("http://localhost", "Host: evil.com\n", 403),
+        ("", "Host: localhost\nOrigin: http://localhost\n", 200),
+        ("", "Host: localhost\nOrigin: http://localhost\nOrigin: http://evil.com\n", 403),
+        ("", "Host: localhost\nOrigin: http://localhost http://evil.com\n", 403),
+    ],
+)
+async def test_every_host_and_origin_of_a_request_counts(
+    upstream: Upstream, target: str, headers: str, status: int
+) -> None:
+    """The target may be a whole URL, and Origin may be given twice."""
+    async with open_router(upstream) as router:
+        client = await Client.open(router.url)
+        try:
+            head = f"GET {target}/v1/models HTTP/1.1\n{headers}Connection: close\n\n"
+            client.send(head.replace("\n", "\r\n").encode())
+            while await client.take(4096):
+                pass
+        finally:
+            client.leave("close")
+        assert client.received.split()[1] == str(status).encode()
 
 
 async def test_configured_hosts_are_answered_to(upstream: Upstream) -> None:
