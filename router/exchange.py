@@ -215,6 +215,7 @@ _OF_THE_REQUEST: Final = (
     "started",
     "stream",
     "trace",
+    "truncates_chat",
 )
 """What is true of every exchange that is made for the same request: ``Exchange.derive`` copies it.
 
@@ -267,7 +268,8 @@ class Exchange:
     fields of a foreign API's request that a Responses request cannot carry. ``partial`` says that
     the endpoint which answers was not sent everything that was asked. ``images`` are those that
     were fetched for endpoints that take no URLs: base64 by URL. ``large``: what is done with all of
-    its body takes long (see ``compute``). ``path`` is what was asked for where that is no route.
+    body takes long (see ``compute``). ``path`` is what was asked for where that is no route.
+    ``truncates_chat`` is ``server.chat_truncation`` for a request to Chat Completions.
     """
 
     __slots__ = (*_OF_THE_REQUEST, *_OF_THE_ANSWER)
@@ -324,6 +326,7 @@ class Exchange:
         self.images: Mapping[str, str] = {}
         self.large = False
         self.path: str | None = None
+        self.truncates_chat = False
 
     async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """What ``work`` returns, or raises; for a large request it is done by another thread, so
@@ -333,6 +336,16 @@ class Exchange:
             return work(*args, **kwargs)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(_LARGE_REQUESTS, partial(work, *args, **kwargs))
+
+    @property
+    def truncates(self) -> bool:
+        """Whether the oldest turns are left out where they do not fit into the model's context.
+
+        Chat Completions has no field for that: it is a setting there.
+        """
+        if self.operation is Operation.CHAT:
+            return self.truncates_chat
+        return self.body.get("truncation") == "auto"
 
     @property
     def shown_model(self) -> str:

@@ -180,7 +180,9 @@ class Failover:
                     attempts -= 1  # it was not tried yet
                 else:
                     learned = self.judge(reservation, exchange, error)
-                    if work.has_output or not await self._goes_on(plan, error, attempts, learned):
+                    if work.has_output or not await self._goes_on(
+                        plan, exchange, error, attempts, learned
+                    ):
                         raise
             except (InvalidRequest, NotSupported) as error:
                 # Its dialect cannot carry the request: another one may. Nobody was asked.
@@ -241,7 +243,7 @@ class Failover:
             raise
 
     async def _goes_on(
-        self, plan: Plan, error: UpstreamError, attempts: int, learned: bool
+        self, plan: Plan, exchange: Exchange, error: UpstreamError, attempts: int, learned: bool
     ) -> bool:
         """Whether another attempt is made; marks where none is to be made any more."""
         if not (error.elsewhere or learned):
@@ -250,7 +252,9 @@ class Failover:
             return False
         if not (plan.left or learned):
             await self._selector.follow(plan)  # a reload may have put others in their place
-        if not plan.left and not (attempts == 1 and (error.again or _fits_now(plan, error))):
+        if not plan.left and not (
+            attempts == 1 and (error.again or _fits_now(plan, exchange, error))
+        ):
             return False
         # A request that reached nobody has cost nobody anything.
         if _was_sent(error) and not self._budget.withdraw(time.monotonic()):
@@ -338,13 +342,15 @@ def _taught(exchange: Exchange, error: UpstreamRejected) -> Abilities | None:
     return taught
 
 
-def _fits_now(plan: Plan, error: UpstreamError) -> bool:
+def _fits_now(plan: Plan, exchange: Exchange, error: UpstreamError) -> bool:
     """Whether a request that was too long is cut for the same endpoint the next time: its context
-    has only now become known, and the client wants the oldest turns left out.
+    has only now become known, and the oldest turns are to be left out. Native endpoints cut
+    responses themselves, chats they do not.
     """
-    if error.code != LACKS_CONTEXT or plan.body is None or plan.body.get("truncation") != "auto":
+    if error.code != LACKS_CONTEXT or not (plan.corrected and exchange.truncates):
         return False
-    return plan.corrected and plan.tried[-1].endpoint.settings.dialect != "responses"
+    native = plan.tried[-1].endpoint.settings.dialect == "responses"
+    return exchange.operation is Operation.CHAT or not native
 
 
 def _connected(error: UpstreamError) -> bool:

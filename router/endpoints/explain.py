@@ -244,17 +244,20 @@ def _left_out(
         return None
     if (error := rehearsal.cannot.get(target)) is not None:
         return {"code": "unsupported_dialect", "message": error.message}
-    return _unable(target, group, exchange.body) or _unwell(target, now)
+    return _unable(target, group, exchange) or _unwell(target, now)
 
 
-def _unable(target: Target, group: Group, body: dict[str, Any]) -> LeftOut | None:
+def _unable(target: Target, group: Group, exchange: Exchange) -> LeftOut | None:
     """What the request needs and the model does not have here."""
+    body = exchange.body
     try:
         able(Group(group.model, (target,)), body)
     except InvalidRequest as error:
         if error.code == LACKS_FEATURE:
             missing = lacking(target.lacks & needs(body, Feature(target.lacks)))
             return {"code": LACKS_FEATURE, "message": f"It has no {', no '.join(missing)}."}
+        if exchange.truncates and target in able(group, body, truncates=True):
+            return None  # it fits nowhere, and is cut
         message = f"The request does not fit into its context of {target.context} tokens."
         return {"code": str(error.code), "message": message}
     return None

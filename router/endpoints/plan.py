@@ -34,6 +34,7 @@ class Plan:
     goes to what is known to be sick where nothing else is left. ``corrected``: the last refusal
     told another context of its model than was known. ``loaded_by`` is until when the request waits
     for what endpoints load of their own accord, on the monotonic clock; None: it does not yet.
+    ``truncates`` as for ``able``.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class Plan:
         "probes",
         "targets",
         "tried",
+        "truncates",
     )
 
     def __init__(
@@ -60,8 +62,11 @@ class Plan:
         caller: str,
         body: dict[str, Any] | None = None,
         key: Key | None = None,
+        *,
+        truncates: bool = False,
     ) -> None:
         self.group = group
+        self.truncates = truncates
         self.key = key
         self.body = body
         self.targets = targets
@@ -91,7 +96,7 @@ class Plan:
     def follow(self, group: Group) -> None:
         """Others serve the model now; raises InvalidRequest where none of them can serve this."""
         if self.body is not None:
-            targets = able(group, self.body, self.key)
+            targets = able(group, self.body, self.key, truncates=self.truncates)
             self.targets = [target for target in targets if target not in self._dropped]
             self.group = group
 
@@ -106,8 +111,11 @@ def reached(group: Group, key: Key | None) -> Sequence[Target]:
     return targets
 
 
-def able(group: Group, body: dict[str, Any], key: Key | None = None) -> Sequence[Target]:
-    """Those of a group that can, and may, serve a request.
+def able(
+    group: Group, body: dict[str, Any], key: Key | None = None, *, truncates: bool = False
+) -> Sequence[Target]:
+    """Those of a group that can, and may, serve a request. One that ``truncates`` goes where it
+    fits whole, and where it fits nowhere, to any of them.
 
     Raises InvalidRequest, naming what is missing, and ModelNotFound.
     """
@@ -117,9 +125,11 @@ def able(group: Group, body: dict[str, Any], key: Key | None = None) -> Sequence
         if not targets:
             lacks = [target.lacks for target in reached(group, key)]
             raise _refusal(missing_features(body, group.model, needed, lacks), LACKS_FEATURE)
-    if group.contexts and body.get("truncation") != "auto":
+    if group.contexts:
         size = int(estimate_tokens(longest_prompt_chars(body)) * _SURE)
         fitting = [t for t in targets if t.context is None or size <= t.context]
+        if not fitting and truncates:
+            return targets
         if not fitting:
             largest = max(t.context or 0 for t in targets)
             raise _refusal(too_long(body, group.model, size, largest), LACKS_CONTEXT)

@@ -89,7 +89,9 @@ class Selector:
         """Where a request may go; raises InvalidRequest where nobody can serve it."""
         body = exchange.body
         key = exchange.key
-        plan = Plan(group, able(group, body, key), exchange.caller, body, key)
+        truncates = exchange.truncates
+        targets = able(group, body, key, truncates=truncates)
+        plan = Plan(group, targets, exchange.caller, body, key, truncates=truncates)
         if len(plan.targets) > 1:
             plan.preferred = issuers(group, body)
             if self._bound:

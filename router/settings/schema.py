@@ -95,7 +95,9 @@ class Server(Section):
     ``open_after`` seconds without any; what fails before is answered with an HTTP error. After
     SIGTERM requests are served for ``shutdown_delay`` seconds more, and those that run then get
     ``drain_timeout`` seconds. A router without keys answers to local host names and to
-    ``allowed_hosts``; ``cors`` are the origins of web pages that may use it.
+    ``allowed_hosts``; ``cors`` are the origins of web pages that may use it. With
+    ``chat_truncation: auto`` a Chat Completions request that does not fit into its model's context
+    loses its oldest turns instead of being refused.
     """
 
     host: Text = "127.0.0.1"
@@ -107,6 +109,7 @@ class Server(Section):
     shutdown_delay: SecondsOrZero = 5.0
     drain_timeout: SecondsOrZero = 30.0
     unsupported: Literal["lenient", "strict"] = "lenient"
+    chat_truncation: Literal["disabled", "auto"] = "disabled"
     allowed_hosts: tuple[HostPattern, ...] = ()
     cors: tuple[Origin, ...] = ()
 

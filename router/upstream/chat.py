@@ -53,7 +53,7 @@ class ChatAdapter(OpenAIModels, PlainCalls):
         self, exchange: Exchange, model: str, draft: Draft, context: int | None = None
     ) -> Call:
         """See ``Adapter.respond``."""
-        given, notes = within_context(exchange.body, context)
+        given, notes = within_context(exchange, exchange.body, context)
         asks, assembled = self._streams(exchange, model)
         body, unsent = chat_body(
             given,
@@ -76,6 +76,7 @@ class ChatAdapter(OpenAIModels, PlainCalls):
             exchange,
             model,
             "/chat/completions",
+            context,
             usage=asks,
             later_system=self._later_system,
             assembles=assembled,

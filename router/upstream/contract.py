@@ -228,13 +228,15 @@ class Adapter(Protocol):
     ) -> Call:
         """Translate a Responses request. Raises InvalidRequest for what cannot be expressed.
 
-        ``context`` is that of the model here, in tokens, as far as is known: what
-        ``truncation: auto`` cuts to.
+        ``context`` is that of the model here, in tokens, as far as is known: what a request that
+        ``truncates`` is cut to.
         """
         ...
 
     def chat(self, exchange: Exchange, model: str, context: int | None = None) -> Call:
-        """Pass a Chat Completions request on, or translate it like ``respond``."""
+        """Pass a Chat Completions request on, or translate it like ``respond``; ``context`` as
+        there.
+        """
         ...
 
     def completions(self, exchange: Exchange, model: str) -> Call:

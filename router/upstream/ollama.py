@@ -59,14 +59,15 @@ class OllamaAdapter(PlainCalls):
                 exchange,
                 model,
                 "/v1/chat/completions",
+                context,
                 later_system=self._later_system,
                 assembles=assembles(exchange, self._endpoint),
             )
 
         def respond(body: dict[str, Any], draft: Draft) -> Call:
-            return self._call(body, exchange, model, draft, context)
+            return self._call(body, exchange, model, draft, None)
 
-        return as_chat(exchange, respond, reasoning=True)
+        return as_chat(exchange, context, respond, reasoning=True)
 
     def takes_urls(self, exchange: Exchange) -> bool:
         """See ``Adapter.takes_urls``: Ollama fetches nothing. What is passed on to it as it came
@@ -83,7 +84,7 @@ class OllamaAdapter(PlainCalls):
         context: int | None,
     ) -> Call:
         assembled = assembles(exchange, self._endpoint)
-        given, notes = within_context(body, context)
+        given, notes = within_context(exchange, body, context)
         sent, mode = ollama_body(
             given,
             model=model,

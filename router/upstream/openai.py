@@ -20,6 +20,7 @@ from router.upstream.contract import (
     UpstreamRequest,
     leaves_memory,
 )
+from router.upstream.options import within_context
 
 __all__ = ["OpenAIModels", "chat_passthrough"]
 
@@ -41,16 +42,19 @@ def chat_passthrough(
     exchange: Exchange,
     model: str,
     path: str,
+    context: int | None,
     *,
     usage: bool = True,
     later_system: SystemMessages | None = None,
     assembles: bool = False,
 ) -> Call:
-    """Pass a Chat Completions request on to ``path``; ``usage`` is whether the model has token
-    counts for a stream, ``later_system`` as for ``native_chat_body``, ``assembles`` as in ``Call``.
+    """Pass a Chat Completions request on to ``path``, cut to ``context`` where it is to be
+    (see ``within_context``); ``usage`` is whether the model has token counts for a stream,
+    ``later_system`` as for ``native_chat_body``, ``assembles`` as in ``Call``.
     """
+    given, notes = within_context(exchange, exchange.body, context)
     body = native_chat_body(
-        exchange.body, model=model, stream=exchange.stream or assembles, later_system=later_system
+        given, model=model, stream=exchange.stream or assembles, later_system=later_system
     )
     options = exchange.body.get("stream_options") or {}
     wants_usage = bool(options.get("include_usage"))
@@ -63,7 +67,7 @@ def chat_passthrough(
         model=exchange.shown_model, wants_usage=wants_usage, assembles=assembles
     )
     request = UpstreamRequest(path, orjson.dumps(body), exchange.stream)
-    return Call(request, reader, unsent=unsent, assembles=assembles)
+    return Call(request, reader, notes, unsent=unsent, assembles=assembles)
 
 
 class OpenAIModels:

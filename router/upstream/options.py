@@ -7,6 +7,7 @@ from typing import Any, Final
 from router.exchange import Exchange
 from router.settings.schema import EndpointSettings
 from router.translate.chat_request import wants_logprobs
+from router.translate.history import match, match_messages
 from router.translate.machine import MachineOptions
 from router.translate.tools import custom_tool_names
 from router.translate.truncation import fit
@@ -17,6 +18,8 @@ __all__ = ["assembles", "dropped_note", "machine_options", "within_context"]
 
 _FRAME_TOKENS: Final = 4
 """What an item costs beside its text: its role and its ends."""
+
+_LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 
 _RESERVED_PART: Final = 4
 """One part in so many is kept free for an answer of unknown length."""
@@ -55,28 +58,36 @@ def dropped_note(body: dict[str, Any]) -> dict[str, str]:
 
 
 def within_context(
-    body: dict[str, Any], context: int | None
+    exchange: Exchange, body: dict[str, Any], context: int | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The body as it fits into a context of so many tokens, where the client wants it to be cut
-    (``truncation: auto``) and the context is known; and the header that says what was dropped.
+    """The body, of a response or of a chat, as it fits into a context of so many tokens, where it
+    is to be cut (``Exchange.truncates``) and the context is known; and the header that says how
+    many items or messages were dropped.
     """
-    items = body.get("input")
-    if context is None or body.get("truncation") != "auto" or not isinstance(items, list):
+    if context is None or not exchange.truncates:
+        return body, {}
+    field = "messages" if "messages" in body else "input"
+    items = body.get(field)
+    if not isinstance(items, list):
         return body, {}
     fixed = {name: body.get(name) for name in ("instructions", "tools")}
     budget = context - _reserve(body, context) - _tokens(fixed)
     kept, dropped = fit(
-        items, budget_tokens=budget, count=lambda item: _FRAME_TOKENS + _tokens({"input": [item]})
+        items,
+        budget_tokens=budget,
+        count=lambda item: _FRAME_TOKENS + _tokens({field: [item]}),
+        calls=(match_messages if field == "messages" else match)(items).calls,
     )
     if not dropped:
         return body, {}
-    return {**body, "input": kept}, {"X-Switchyard-Truncated": str(dropped)}
+    return {**body, field: kept}, {"X-Switchyard-Truncated": str(dropped)}
 
 
 def _reserve(body: dict[str, Any], context: int) -> int:
     """The tokens kept free for the answer. A limit that is no limit says nothing of its length."""
-    limit = body.get("max_output_tokens")
-    return limit if limit is not None and limit < context else context // _RESERVED_PART
+    limits = (body.get(name) for name in _LIMITS)
+    limit = next((most for most in limits if type(most) is int and most > 0), context)
+    return limit if limit < context else context // _RESERVED_PART
 
 
 def _tokens(fields: dict[str, Any]) -> int:

@@ -114,11 +114,17 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
         """
         learns = self._chat == "auto"
         if self._translates(model):
-            call = as_chat(exchange, partial(self._respond, exchange, model), reasoning=False)
+            call = as_chat(
+                exchange, context, partial(self._respond, exchange, model), reasoning=False
+            )
             call.retry = partial(self._unlearn, model) if learns else None
             return call
         call = chat_passthrough(
-            exchange, model, "/chat/completions", assembles=assembles(exchange, self._endpoint)
+            exchange,
+            model,
+            "/chat/completions",
+            context,
+            assembles=assembles(exchange, self._endpoint),
         )
         call.retry = partial(self._learn, model) if learns else None
         return call

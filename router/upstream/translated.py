@@ -12,25 +12,33 @@ from router.translate.chat_told import ChatTold
 from router.translate.draft import Draft
 from router.translate.from_chat import from_chat
 from router.upstream.contract import Call
+from router.upstream.options import within_context
 
 __all__ = ["as_chat"]
 
 
 def as_chat(
-    exchange: Exchange, respond: Callable[[dict[str, Any], Draft], Call], *, reasoning: bool
+    exchange: Exchange,
+    context: int | None,
+    respond: Callable[[dict[str, Any], Draft], Call],
+    *,
+    reasoning: bool,
 ) -> Call:
     """The call for a Chat Completions request, made by ``respond`` of a Responses request.
 
+    Its messages are cut to ``context`` where they are to be (see ``within_context``).
     ``reasoning`` is whether the endpoint takes that of earlier turns. Raises InvalidRequest for
     what cannot be carried, in the chat's words.
     """
-    given = from_chat(exchange.body, model=exchange.shown_model, reasoning=reasoning)
+    body, notes = within_context(exchange, exchange.body, context)
+    given = from_chat(body, model=exchange.shown_model, reasoning=reasoning)
     draft = new_draft(given.body, muted=not exchange.stream)
     try:
         call = respond(given.body, draft)
     except InvalidRequest as error:
         error.param = error.param and given.named(error.param)
         raise
+    call.notes.update(notes)
     options = exchange.body.get("stream_options") or {}
     call.reader = ChatTold(
         call.reader, wants_usage=bool(options.get("include_usage")), muted=not exchange.stream

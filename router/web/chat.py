@@ -27,6 +27,7 @@ class ChatApi:
         body = await self._front.read(request, exchange, _decoded)
         exchange.body, exchange.unsent = without_misspelt(body)
         exchange.model = body["model"]
+        exchange.truncates_chat = self._front.truncates_chat
         exchange.stream = bool(body.get("stream"))
         return await self._front.run(request, exchange, proceed)
 

@@ -56,7 +56,7 @@ class ExplainApi:
             notes += _unresolved(body)
             body = {**body, "input": _own_input(body)}
         settings = self._settings()
-        pretended = _pretended(exchange, operation, body)
+        pretended = _pretended(exchange, operation, body, settings)
         if settings.fetch.images and (remote := remote_images(body)):
             notes.append("Images are not fetched; an endpoint that takes no URLs may be left out.")
             pretended.images = dict.fromkeys(remote, _FETCHED)
@@ -93,7 +93,9 @@ def _own_input(body: Mapping[str, Any]) -> str | list[dict[str, Any]]:
     return [item for item in given if item_type(item) != "item_reference"]
 
 
-def _pretended(exchange: Exchange, operation: Operation, body: dict[str, Any]) -> Exchange:
+def _pretended(
+    exchange: Exchange, operation: Operation, body: dict[str, Any], settings: Settings
+) -> Exchange:
     """The exchange that the request would be."""
     pretended = Exchange(
         id=exchange.id,
@@ -107,6 +109,7 @@ def _pretended(exchange: Exchange, operation: Operation, body: dict[str, Any]) -
     pretended.body = body
     pretended.model = body["model"]
     pretended.stream = bool(body.get("stream"))
+    pretended.truncates_chat = settings.server.chat_truncation == "auto"
     if operation is Operation.RESPONSES and (
         body.get("store") is not False or body.get("conversation")
     ):

@@ -73,6 +73,7 @@ class Front:
         self._browsers = browsers or BrowserRules(server, keyless=False)
         self._keepalive = server.keepalive_interval
         self._strict = server.unsupported == "strict"
+        self.truncates_chat = server.chat_truncation == "auto"
         self.max_body = int(server.max_body_mb * 1024 * 1024)
         self._max_values = server.max_body_values
         self._tasks = Tasks()

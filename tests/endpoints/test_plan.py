@@ -46,7 +46,6 @@ def names(targets: Any) -> str:
         pytest.param({"input": IMAGE, "tools": TOOLS}, "ad", id="images and tools"),
         pytest.param({"input": WORDS}, "abc", id="long"),
         pytest.param({"messages": [{"role": "user", "content": WORDS}]}, "abc", id="long, chat"),
-        pytest.param({"input": WORDS, "truncation": "auto"}, "abcd", id="long, truncated"),
         pytest.param({"input": "hi", "instructions": WORDS, "tools": TOOLS}, "ac", id="both"),
     ],
 )
@@ -58,6 +57,17 @@ async def test_those_that_can_serve_it_are_asked(body: dict[str, Any], expected:
         backend("d", "m", **can(context_length=1999)),
     )
     assert names(able(group, body)) == expected
+
+
+async def test_what_may_be_cut_goes_where_it_fits_whole_and_else_anywhere() -> None:
+    body = {"input": WORDS}
+    small, large = backend("a", "m", context_length=100), backend("b", "m", context_length=2000)
+    assert names(able(await group_of(small, large), body, truncates=True)) == "b"
+    tiny = backend("c", "m", context_length=10)
+    group = await group_of(small, tiny)
+    assert names(able(group, body, truncates=True)) == "ac"
+    with pytest.raises(InvalidRequest):
+        able(group, body)
 
 
 async def test_what_cannot_be_said_for_sure_is_sent() -> None:

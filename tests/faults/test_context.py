@@ -13,9 +13,9 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.support.pair import by
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, eventually, routing
 from tests.support.speech import SPEECH
-from tests.support.upstream import Script, Upstream, whole
+from tests.support.upstream import Script, Upstream, streamed, whole
 
 CONTEXT = 700
 TURNS = [
@@ -126,3 +126,106 @@ async def test_a_cut_request_that_is_still_too_long_is_not_sent_for_ever() -> No
             reply = await router.ask(input=TURNS, truncation="auto")
             assert (reply.status, reply.error["code"]) == (400, "context_length_exceeded")
             assert len(upstream.requests) == asked
+
+
+CUT_CHATS = {"chat_truncation": "auto"}
+
+
+async def chat(router: Router, *, stream: bool = False, **fields: Any) -> Reply:
+    body = {"model": "m", "stream": stream, "messages": TURNS, **fields}
+    async with router.http.post(router.url + "/v1/chat/completions", json=body) as response:
+        return Reply(response.status, response.headers, await response.read())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_chat_is_cut_where_the_settings_say_so(dialect: Dialect, stream: bool) -> None:
+    """And refused where they do not."""
+    speech = SPEECH["chat" if dialect == "responses" else dialect]
+    script = streamed(*speech.pieces, kind=speech.kind) if stream else whole(speech.whole)
+    async with Upstream(default=script) as upstream:
+        one = endpoint(upstream, dialect, context_length=CONTEXT)
+        async with routing(one, server=CUT_CHATS) as router:
+            reply = await chat(router, stream=stream)
+            assert (reply.status, by(reply)) == (200, "one")
+            dropped = int(reply.headers["X-Switchyard-Truncated"])
+            sent = upstream.requests[-1].json
+            assert 0 < len(sent["messages"]) == len(TURNS) - dropped <= 5
+            assert sent["messages"][-1]["content"] == TURNS[-1]["content"]
+            assert "truncation" not in sent
+        async with routing(one) as router:
+            refused = await chat(router, stream=stream)
+            assert (refused.status, refused.error["code"]) == (400, "context_length_exceeded")
+            assert refused.error["param"] == "messages"
+            assert len(upstream.requests) == 1
+
+
+async def test_a_chat_is_cut_to_what_its_refusal_taught(dialect: Dialect) -> None:
+    """By native endpoints, too: they have no field for it in their Chat Completions."""
+    speech = SPEECH["chat" if dialect == "responses" else dialect]
+    async with (
+        Upstream(TOO_LONG, default=whole(speech.whole)) as upstream,
+        routing(endpoint(upstream, dialect), server=CUT_CHATS) as router,
+    ):
+        reply = await chat(router)
+        assert by(reply) == "one"
+        assert reply.headers["X-Switchyard-Attempts"] == "2"
+        first, second = (len(request.json["messages"]) for request in upstream.requests)
+        assert (first, second < first) == (len(TURNS), True)
+
+
+async def test_a_chat_goes_where_it_fits_whole() -> None:
+    script = whole(SPEECH["chat"].whole)
+    async with (
+        Upstream(default=script) as small,
+        Upstream(default=script) as large,
+        routing(
+            endpoint(small, "chat", name="small", context_length=CONTEXT),
+            endpoint(large, "chat", name="large", context_length=100 * CONTEXT),
+            server=CUT_CHATS,
+            admin={"key": ADMIN},
+        ) as router,
+    ):
+        for _ in range(4):
+            reply = await chat(router)
+            assert by(reply) == "large"
+            assert "X-Switchyard-Truncated" not in reply.headers
+        async with router.http.post(
+            router.url + "/admin/explain",
+            json={"model": "m", "messages": TURNS},
+            headers={"Authorization": f"Bearer {ADMIN}"},
+        ) as response:
+            explained = await response.json()
+        assert explained["chosen"]["endpoint"] == "large"
+        (candidates,) = (plan["candidates"] for plan in explained["plans"])
+        left_out = {one["endpoint"]: one["left_out"] for one in candidates}
+        assert left_out["small"]["code"] == "context_length_exceeded"
+        assert left_out["large"] is None
+
+
+async def test_what_is_cut_is_explained_and_not_cached() -> None:
+    async with (
+        Upstream(default=whole(SPEECH["chat"].whole)) as upstream,
+        routing(
+            endpoint(upstream, "chat", context_length=CONTEXT),
+            server=CUT_CHATS,
+            admin={"key": ADMIN},
+            cache={"mode": "always"},
+        ) as router,
+    ):
+        for asked in (1, 2):
+            reply = await chat(router, temperature=0)
+            assert reply.headers["X-Switchyard-Truncated"]
+            assert len(upstream.requests) == asked
+        async with router.http.post(
+            router.url + "/admin/explain",
+            json={"model": "m", "messages": TURNS},
+            headers={"Authorization": f"Bearer {ADMIN}"},
+        ) as response:
+            explained = await response.json()
+        headers = explained["request"]["answer_headers"]
+        assert headers["X-Switchyard-Truncated"] == reply.headers["X-Switchyard-Truncated"]
+        assert len(explained["request"]["body"]["messages"]) < len(TURNS)
+        # What fits is kept.
+        for _ in range(2):
+            reply = await chat(router, messages=TURNS[-1:], temperature=0)
+        assert len(upstream.requests) == 3

@@ -46,6 +46,10 @@ def marks(made: list[Item]) -> str:
     return " ".join(item["content"] for item in made)
 
 
+def fitted(made: list[Item], budget: int) -> tuple[list[Item], int]:
+    return fit(made, budget_tokens=budget, count=size, calls=match(made).calls)
+
+
 @pytest.mark.parametrize(
     ("given", "budget", "kept"),
     [
@@ -66,7 +70,12 @@ def marks(made: list[Item]) -> str:
         ("s d u a u", 3, "s d u"),
         ("s d u a u", 0, "s d u"),
         ("s d", 0, "s d"),
-        ("s u a s u", 2, "s u"),
+        # What is said right before a question goes and stays with it, elsewhere with its turn.
+        ("s u a s u", 2, "s s u"),
+        ("u a s d u a u", 5, "s d u a u"),
+        ("u a s d u a u", 4, "u"),
+        ("u s a u a u", 3, "u a u"),
+        ("u c1 s u o1 a u", 5, "u"),
         ("s a u a u", 3, "s u"),
         ("s a u", 2, "s u"),
         # Calls stay with their results.
@@ -91,7 +100,7 @@ def marks(made: list[Item]) -> str:
 def test_what_stays(given: str, budget: int, kept: str) -> None:
     all_items = items(given)
     before = copy.deepcopy(all_items)
-    made, dropped = fit(all_items, budget_tokens=budget, count=size)
+    made, dropped = fitted(all_items, budget)
     assert marks(made) == kept
     assert dropped == len(all_items) - len(made)
     assert all_items == before
@@ -106,14 +115,14 @@ LISTS = st.lists(MARKS, max_size=20).map(lambda made: [item(mark) for mark in ma
 @FUZZ
 @given(LISTS, st.integers(-1, 30))
 def test_whole_turns_and_no_more_than_needed(given: list[Item], budget: int) -> None:
-    kept, dropped = fit(given, budget_tokens=budget, count=size)
+    kept, dropped = fitted(given, budget)
     head = 0
     while head < len(given) and given[head].get("role") in ("system", "developer"):
         head += 1
-    # One piece is gone, right after the leading instructions, up to a user message.
+    # One piece is gone, right after the leading instructions, up to the beginning of a turn.
     assert kept == [*given[:head], *given[head + dropped :]]
     if dropped:
-        assert kept[head]["role"] == "user"
+        assert head + dropped in _cuts(given, head + 1)
     newest = [place for place, item in enumerate(given) if item.get("role") == "user"]
     assert not newest or head + dropped <= newest[-1]
     # No output lost its call.
@@ -130,9 +139,12 @@ def test_whole_turns_and_no_more_than_needed(given: list[Item], budget: int) -> 
 def _cuts(given: list[Item], start: int) -> list[int]:
     """Where a turn begins that shares no call with what is before it."""
     pairs = match(given).calls.items()
+    roles = [item.get("role") for item in given]
+    said = [place for place in range(len(given)) if roles[place] not in ("system", "developer")]
     return [
         place
         for place in range(start, len(given))
-        if given[place].get("role") == "user"
+        if place - 1 in said  # else its instructions began before
+        and next((roles[follower] for follower in said if follower >= place), None) == "user"
         and not any(call < place <= output for output, call in pairs)
     ]

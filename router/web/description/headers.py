@@ -32,7 +32,10 @@ HEADERS: Final[Mapping[str, dict[str, Any]]] = {
         "`server.unsupported: strict` such a request is refused instead.",
     ),
     "X-Switchyard-Fallback": _header(string(), "The model that answered in place of another."),
-    "X-Switchyard-Truncated": _header(_COUNT, "How many items `truncation: auto` left out."),
+    "X-Switchyard-Truncated": _header(
+        _COUNT,
+        "How many items `truncation: auto`, or messages `server.chat_truncation: auto`, left out.",
+    ),
     "X-Switchyard-Reasoning-Dropped": _header(
         _COUNT, "How many reasoning items of another account's were left out."
     ),

@@ -75,6 +75,9 @@ FAMILY: Final = Family(
             path="/chat/completions",
             id="createChatCompletion",
             summary="Create a chat completion",
+            description="Where the messages do not fit into the model's context, the request is "
+            "refused with the code `context_length_exceeded`; with `server.chat_truncation: auto` "
+            "the oldest turns are left out instead.",
             parameters=(CACHE_CONTROL,),
             body=Body(
                 ref("CreateChatCompletion"),
@@ -102,7 +105,7 @@ FAMILY: Final = Family(
                     "choices": [{"index": 0, "message": _MESSAGE, "finish_reason": "stop"}],
                     "usage": {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16},
                 },
-                headers=(*SERVED, *CACHED),
+                headers=(*SERVED, *CACHED, "X-Switchyard-Truncated"),
             ),
             errors=ASKING,
         ),
