@@ -22,16 +22,23 @@ class CompactionReader(NativeReader):
     def whole(self, body: bytes) -> bytes:
         """See ``Reader.whole``."""
         draft = self.draft
-        compaction = compacted(body, account=self._account, new_id=draft.new_id, now=draft.now)
+        compaction = compacted(
+            body,
+            model=draft.echo["model"],
+            account=self._account,
+            new_id=draft.new_id,
+            now=draft.now,
+        )
         self.usage = compaction["usage"]
         return orjson.dumps(compaction)
 
 
 def compacted(
-    body: bytes, *, account: str, new_id: IdFactory, now: Callable[[], int]
+    body: bytes, *, model: str, account: str, new_id: IdFactory, now: Callable[[], int]
 ) -> dict[str, Any]:
     """An endpoint's answer as the router's own: with an id of ours, and its content sealed.
 
+    ``model`` is the name that the client is told, where the endpoint names one; OpenAI does not.
     ``account`` is the endpoint's mark (see ``router.translate.native.seal``), ``now`` the clock in
     unix seconds. Raises UpstreamFailure for what is no such answer.
     """
@@ -44,6 +51,8 @@ def compacted(
     for item in output:
         if (blob := blob_of(item)) is not None:
             item["encrypted_content"] = seal(blob, account)
+    if theirs.get("model") is not None:
+        theirs["model"] = model
     return {
         **theirs,
         "id": new_id("resp_"),

@@ -37,7 +37,11 @@ ANSWER: dict[str, Any] = {
 
 def read(body: Any) -> dict[str, Any]:
     return compacted(
-        orjson.dumps(body), account="me", new_id=lambda prefix: f"{prefix}ours", now=lambda: NOW
+        orjson.dumps(body),
+        model="asked",
+        account="me",
+        new_id=lambda prefix: f"{prefix}ours",
+        now=lambda: NOW,
     )
 
 
@@ -46,6 +50,13 @@ def test_what_comes_back() -> None:
     sealed = {**SUMMARY, "encrypted_content": seal("a-summary", "me")}
     assert ours == {**ANSWER, "id": "resp_ours", "output": [USER, sealed]}
     assert faults("CompactResource", ours) == []
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [("/models/m.gguf", "asked"), (7, "asked"), (None, None)]
+)
+def test_the_model_has_the_name_that_was_asked_for(theirs: Any, ours: Any) -> None:
+    assert read({**ANSWER, "model": theirs})["model"] == ours
 
 
 @pytest.mark.parametrize("gone", ["id", "object", "created_at", "usage"])
@@ -78,7 +89,7 @@ def test_reasoning_is_sealed_too() -> None:
 )
 def test_a_broken_answer(body: bytes, message: str) -> None:
     with pytest.raises(UpstreamFailure, match=message):
-        compacted(body, account="me", new_id=str, now=lambda: NOW)
+        compacted(body, model="asked", account="me", new_id=str, now=lambda: NOW)
 
 
 def test_what_goes_up() -> None:

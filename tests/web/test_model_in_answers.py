@@ -93,6 +93,27 @@ async def test_text_completions(stream: bool) -> None:
         assert (reply.status, names(reply.body)) == (200, {ASKED}), reply.body
 
 
+@pytest.mark.parametrize("falls_back", [False, True])
+async def test_compacted_conversations(falls_back: bool) -> None:
+    """Another name only where a model of ``fallbacks`` answers instead."""
+    compaction = {"object": "response.compaction", "model": THEIRS, "output": []}
+    answers = whole(orjson.dumps(compaction))
+    async with (
+        Upstream(default=whole(b"{}", 500) if falls_back else answers) as first,
+        Upstream(default=answers) as second,
+        routing(
+            endpoint(first, "responses", models=["m"], aliases={ASKED: "m"}),
+            endpoint(second, "responses", name="two", models=["spare"]),
+            fallbacks={ASKED: ["spare"]},
+        ) as router,
+    ):
+        reply = await ask(router, "/v1/responses/compact", input="hi")
+        assert reply.status == 200, reply.body
+        assert reply.json["model"] == ("spare" if falls_back else ASKED)
+        assert first.requests[0].json["model"] == "m"
+        assert len(second.requests) == falls_back
+
+
 @pytest.mark.parametrize("encoding", ["float", "base64"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_embeddings(dialect: Dialect, encoding: str) -> None:
