@@ -5,13 +5,14 @@ that the client asked for, the fields that say what
 the client asked (``store``, ``previous_response_id``, ``metadata`` …) echo the client, sequence
 numbers go on where another endpoint's events came before, encrypted content is marked with the
 account that issued it or, where the client did not ask for it, taken out, indexes that an endpoint
-leaves out are filled in, and the endpoint's own keep-alive events are left out. An event that needs
+leaves out are filled in, items whose ids an endpoint repeats or leaves out get ids of the router's,
+and the endpoint's own keep-alive events are left out. An event that needs
 none of this is passed on byte by byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 import orjson
@@ -19,6 +20,7 @@ import orjson
 from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamRejected
 from router.translate import usage as tokens
 from router.translate.draft import Draft, output_text
+from router.translate.item_ids import ItemIds
 from router.translate.partial import DELTAS, PartialOutput
 from router.translate.places import BEGINNINGS, Places
 from router.translate.reader import load_object, not_a_stream, reported_failure, upstream_message
@@ -94,6 +96,7 @@ class NativeReader:
     ``account`` marks encrypted content (see ``seal``); ``redact`` takes the router's own secrets
     out of an endpoint's words. ``hide`` keeps encrypted reasoning from a client that did not ask
     for it: it is taken out of every item and kept, sealed, in ``hidden`` by the item's id.
+    ``taken`` are the item ids in the request's history, which no item of the answer may have.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class NativeReader:
         redact: Callable[[str], str] = str,
         *,
         hide: bool = False,
+        taken: Container[str] = (),
     ) -> None:
         self.draft = draft
         self.error: UpstreamError | None = None
@@ -117,6 +121,7 @@ class NativeReader:
         self._snapshot = b""  # as bytes: a third of the size, for as long as the stream lasts
         self._output = PartialOutput()
         self._places = Places()
+        self._ids = ItemIds(draft.new_id, taken)
         self._has_output = False
 
     @property
@@ -301,6 +306,7 @@ class NativeReader:
         output = merged["output"]
         items = output if isinstance(output, list) else []
         merged["output"] = [item for item in items if isinstance(item, dict)]
+        self._ids.rename_output(merged["output"])
         for item in merged["output"]:
             self._seal(item)
         merged["output_text"] = ""
@@ -327,17 +333,28 @@ class NativeReader:
         if field is not None:
             self._has_output = True
             self._output.delta(field, event)
-            return self._places.missing and self._places.fill(kind, event)
+            return self._locate(kind, event)
         response = event.get("response")
         if isinstance(response, dict):
             self._lifecycle(kind, event, response)
             return True
         self._has_output = True
-        placed = False
-        if kind in BEGINNINGS or (self._places.missing and ("item_id" in event or "item" in event)):
-            placed = self._places.fill(kind, event)
+        located = self._locate(kind, event)
         self._output.follow(kind, event)
-        return self._seal(event.get("item"), done=kind != "response.output_item.added") or placed
+        return self._seal(event.get("item"), done=kind != "response.output_item.added") or located
+
+    def _locate(self, kind: str, event: dict[str, Any]) -> bool:
+        """Say where in the output the event belongs, where the endpoint does not or not well."""
+        located = False
+        if kind in BEGINNINGS or (
+            self._places.missing and (kind in DELTAS or "item_id" in event or "item" in event)
+        ):
+            located = self._places.fill(kind, event)
+        if "item" in event or (
+            self._ids.active and ("item_id" in event or "output_index" in event)
+        ):
+            located = self._ids.rename(kind, event) or located
+        return located
 
     def _raise_if_endpoints_fault(self, response: dict[str, Any]) -> None:
         """An answer that failed at the endpoint before any output may succeed at another; one

@@ -3,7 +3,8 @@
 The request goes up as it came, unknown fields included; of one that was made of another API's, only
 the fields that Responses have (see ``known_fields``). Nothing is stored there: ``store`` is
 false, what refers to stored state is removed, and items lose their ids, which an endpoint that
-stores nothing would look up in vain.
+stores nothing would look up in vain. A message without a type gets one: OpenAI takes both, engines
+that took over its API often do not.
 """
 
 from __future__ import annotations
@@ -124,7 +125,9 @@ def _items(items: list[dict[str, Any]], account: str) -> tuple[list[dict[str, An
             if usable is not None:
                 kept.append(usable)
         elif "id" in item and (kind not in _KEEP_ID or "call_id" in item):
-            kept.append({k: v for k, v in item.items() if k != "id"})
+            kept.append({k: v for k, v in item.items() if k != "id"} | {"type": kind})
+        elif item.get("type") is None:
+            kept.append({**item, "type": kind})
         else:
             kept.append(item)
     return kept, dropped

@@ -19,7 +19,8 @@ from router.state.responses import Responses
 from router.telemetry.log import get_logger
 from router.translate.states import State
 from router.turns.record import RunRecord
-from router.turns.resolve import Own, Resolver, ids_of, with_history
+from router.turns.resolve import Own, Resolver, with_history
+from router.wire.stored_items import ids_of
 
 __all__ = ["Executor"]
 

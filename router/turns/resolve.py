@@ -21,7 +21,7 @@ from router.translate.history import consistent
 from router.wire.input_items import check_items, is_sound, item_type
 from router.wire.stored_items import stored_items
 
-__all__ = ["Own", "Resolver", "conversation_id", "ids_of", "refers", "with_history"]
+__all__ = ["Own", "Resolver", "conversation_id", "refers", "with_history"]
 
 _FINISHED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 
@@ -142,11 +142,6 @@ def conversation_id(body: Mapping[str, Any]) -> str | None:
     conversation = body.get("conversation")
     known = conversation.get("id") if isinstance(conversation, dict) else conversation
     return known if isinstance(known, str) else None
-
-
-def ids_of(items: list[dict[str, Any]]) -> frozenset[str]:
-    """The ids of these items."""
-    return frozenset(item["id"] for item in items if isinstance(item.get("id"), str))
 
 
 def refers(body: Mapping[str, Any]) -> bool:

@@ -21,7 +21,8 @@ from router.state.database import Database
 from router.state.health import unavailable
 from router.state.responses import Responses, StoredResponse
 from router.turns.record import DEGRADED, TurnRecord
-from router.turns.resolve import Resolver, conversation_id, ids_of, refers, with_history
+from router.turns.resolve import Resolver, conversation_id, refers, with_history
+from router.wire.stored_items import ids_of
 
 __all__ = ["Turns", "is_durable"]
 

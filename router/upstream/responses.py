@@ -32,6 +32,7 @@ from router.upstream.openai import OpenAIModels, chat_passthrough
 from router.upstream.options import assembles
 from router.upstream.plain import Lacking, PlainCalls
 from router.upstream.translated import as_chat
+from router.wire.stored_items import ids_of
 
 __all__ = ["ResponsesAdapter"]
 
@@ -100,7 +101,8 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
         )
         request = UpstreamRequest("/responses", orjson.dumps(body), exchange.stream)
         hide = not asks_for_encrypted(given)
-        reader = NativeReader(draft, self._account, self._redact, hide=hide)
+        taken = ids_of(given.get("input"))
+        reader = NativeReader(draft, self._account, self._redact, hide=hide, taken=taken)
         return Call(request, reader, _dropped_note(dropped), assembles=assembled)
 
     def _redact(self, text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from router.wire.input_items import TEXT_PARTS, item_type
 
-__all__ = ["ID_PREFIXES", "stored_items"]
+__all__ = ["ID_PREFIXES", "ids_of", "stored_items"]
 
 ID_PREFIXES: Final[Mapping[str, str]] = {
     "message": "msg_",
@@ -77,6 +77,13 @@ _NOT_STORED: Final = "compaction_trigger"
 """An order for the request that holds it, not a part of the history."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+def ids_of(items: str | list[dict[str, Any]] | None) -> frozenset[str]:
+    """The ids of an input's items; a text has none."""
+    if not isinstance(items, list):
+        return frozenset()
+    return frozenset(item["id"] for item in items if isinstance(item.get("id"), str))
 
 
 def stored_items(

@@ -9,6 +9,8 @@ from tests.support.reading import make_draft, native
 
 __all__ = [
     "ACCOUNT",
+    "REASONING_ID",
+    "UNIQUE",
     "USAGE",
     "answer",
     "begun",
@@ -21,6 +23,10 @@ __all__ = [
 ]
 
 ACCOUNT = "acc0"
+UNIQUE = "9b1c7e42d05f83a6"
+"""What makes an id of these tests one that an endpoint does not repeat."""
+REASONING_ID = f"rs_{UNIQUE}"
+"""The id of ``reasoning``."""
 USAGE = {
     "input_tokens": 5,
     "input_tokens_details": {"cached_tokens": 0},
@@ -58,7 +64,7 @@ def message(*texts: str) -> dict[str, Any]:
         {"type": "output_text", "text": text, "annotations": [], "logprobs": []} for text in texts
     ]
     return {
-        "id": f"msg_{'_'.join(texts)}",
+        "id": f"msg_{UNIQUE}{'_'.join(texts)}",
         "type": "message",
         "role": "assistant",
         "status": "completed",
@@ -74,7 +80,7 @@ def refusal(text: str) -> dict[str, Any]:
 def call(name: str, arguments: str, **changes: Any) -> dict[str, Any]:
     """A function call."""
     return {
-        "id": f"fc_{name}",
+        "id": f"fc_{UNIQUE}{name}",
         "type": "function_call",
         "status": "completed",
         "call_id": f"call_{name}",
@@ -86,7 +92,7 @@ def call(name: str, arguments: str, **changes: Any) -> dict[str, Any]:
 
 def reasoning(encrypted: str | None = None) -> dict[str, Any]:
     """A silent reasoning item."""
-    item = {"id": "rs_1", "type": "reasoning", "summary": []}
+    item = {"id": REASONING_ID, "type": "reasoning", "summary": []}
     return item if encrypted is None else {**item, "encrypted_content": encrypted}
 
 

@@ -13,6 +13,7 @@ from router.errors import (
 from router.translate.native import NativeReader, seal, unseal
 from tests.support.native import (
     ACCOUNT,
+    UNIQUE,
     answer,
     begun,
     call,
@@ -283,7 +284,7 @@ def test_a_broken_whole_answer(body: bytes, message_of_error: str) -> None:
         reader().whole(body)
 
 
-@pytest.mark.parametrize("output", [[{"type": "message", "content": 5}], [{}]])
+@pytest.mark.parametrize("output", [[{"type": "message", "id": UNIQUE, "content": 5}], [{}]])
 def test_odd_items_of_a_whole_answer_pass(output: list[Any]) -> None:
     output = [5, *output, None, "x"]
     final = orjson.loads(reader().whole(orjson.dumps(begun(status="completed", output=output))))

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from router.translate.native import NativeReader, seal
-from tests.support.native import ACCOUNT, answer, begun, events, message, reasoning
+from tests.support.native import ACCOUNT, REASONING_ID, answer, begun, events, message, reasoning
 from tests.support.reading import (
     BROKEN,
     checked,
@@ -43,7 +43,7 @@ def test_it_is_in_no_event_and_kept_by_the_items_id() -> None:
         frames = read_all(subject, data)
         assert BLOB.encode() not in wire(frames)
         assert b"encrypted_content" not in wire(frames)
-        assert subject.hidden == {"rs_1": SEALED}
+        assert subject.hidden == {REASONING_ID: SEALED}
         assert subject.final is not None
         assert subject.final["output"] == [reasoning(), message("A")]
         assert decoded(frames)[-1]["response"] == subject.final
@@ -63,18 +63,18 @@ def test_what_the_final_object_says_last_counts() -> None:
     made[2]["item"] = reasoning("at the beginning")
     subject = reader()
     events_of(subject, native(*made))
-    assert subject.hidden == {"rs_1": seal("at the end", ACCOUNT)}
+    assert subject.hidden == {REASONING_ID: seal("at the end", ACCOUNT)}
 
     subject = reader()
     checked(subject, answer(reasoning(BLOB), message("A"), output=[]))
-    assert subject.hidden == {"rs_1": SEALED}
+    assert subject.hidden == {REASONING_ID: SEALED}
 
     subject = reader()
     checked(subject, answer(reasoning(), output=[reasoning(BLOB)]))
-    assert subject.hidden == {"rs_1": SEALED}
+    assert subject.hidden == {REASONING_ID: SEALED}
 
 
-@pytest.mark.parametrize(("done", "hidden"), [(True, {"rs_1": SEALED}), (False, {})])
+@pytest.mark.parametrize(("done", "hidden"), [(True, {REASONING_ID: SEALED}), (False, {})])
 def test_an_answer_that_breaks_off(done: bool, hidden: dict[str, str]) -> None:
     """What an unfinished item carried is not kept: it is not what it would have ended with."""
     made = events(reasoning(BLOB), message("A"))[: 4 if done else 3]
@@ -83,7 +83,7 @@ def test_an_answer_that_breaks_off(done: bool, hidden: dict[str, str]) -> None:
     assert BLOB.encode() not in wire(frames)
     assert subject.hidden == hidden
     assert subject.final is not None
-    assert [item["id"] for item in subject.final["output"]] == ["rs_1"]
+    assert [item["id"] for item in subject.final["output"]] == [REASONING_ID]
 
 
 def test_a_whole_answer() -> None:
@@ -92,15 +92,16 @@ def test_a_whole_answer() -> None:
     shown = subject.whole(orjson.dumps(body))
     assert BLOB.encode() not in shown
     assert orjson.loads(shown)["output"][0] == reasoning()
-    assert subject.hidden == {"rs_1": SEALED}
+    assert subject.hidden == {REASONING_ID: SEALED}
 
 
 @pytest.mark.parametrize("odd", [{"id": None}, {"id": 5}, {"id": ["rs_1"]}])
-def test_an_item_without_an_id(odd: dict[str, Any]) -> None:
+def test_an_item_without_an_id_gets_one_to_be_kept_by(odd: dict[str, Any]) -> None:
     subject = reader()
     body = begun(status="completed", output=[{**reasoning(BLOB), **odd}])
-    assert BLOB.encode() not in subject.whole(orjson.dumps(body))
-    assert subject.hidden == {}
+    shown = subject.whole(orjson.dumps(body))
+    assert BLOB.encode() not in shown
+    assert subject.hidden == {orjson.loads(shown)["output"][0]["id"]: SEALED}
 
 
 def test_a_compaction_is_shown_whoever_asked() -> None:

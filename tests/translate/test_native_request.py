@@ -82,6 +82,8 @@ def test_items_lose_their_ids() -> None:
     ]
     without = [{k: v for k, v in item.items() if k != "id"} for item in given]
     without[5], without[7] = approval, shell
+    for message in without[:2]:
+        message["type"] = "message"
     assert items(*given) == without
 
 
@@ -125,7 +127,7 @@ def test_reasoning_that_cannot_be_read_is_dropped(
     given: dict[str, Any], sent: dict[str, Any] | None, dropped: int
 ) -> None:
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], **given}
-    message = {"role": "user", "content": "x"}
+    message = {"type": "message", "role": "user", "content": "x"}
     request = {"input": [reasoning, message]}
     made, count = native_body(request, model="m", stream=False, account="me")
     expected = [] if sent is None else [{"type": "reasoning", "summary": [], **sent}]

@@ -14,7 +14,7 @@ from router.translate.native import seal
 from router.upstream.contract import Call, account_of
 from router.upstream.responses import ResponsesAdapter
 from tests.support.chain import an_exchange
-from tests.support.native import begun, reasoning
+from tests.support.native import REASONING_ID, begun, reasoning
 from tests.support.reading import make_draft
 
 ASKED = "reasoning.encrypted_content"
@@ -74,7 +74,7 @@ def test_who_sees_it(stored: bool, given: Any) -> None:
     sealed = seal("blob", account_of(SETTINGS))
     asked = given == [ASKED]
     assert orjson.loads(body)["output"][0].get("encrypted_content") == (sealed if asked else None)
-    assert made.reader.hidden == ({} if asked else {"rs_1": sealed})
+    assert made.reader.hidden == ({} if asked else {REASONING_ID: sealed})
 
 
 def test_a_refusal_is_learned_for_the_model() -> None:
