@@ -190,7 +190,8 @@ def test_a_chat_stream_is_asked_for_its_usage(options: Any, sent: dict[str, Any]
         request["stream_options"] = options
     before = copy.deepcopy(request)
     made = native_chat_body(request, model="served", stream=True)
-    assert made == {"model": "served", "messages": [], "x": 2, "stream_options": sent}
+    streamed = {"stream": True, "stream_options": sent}
+    assert made == {"model": "served", "messages": [], "x": 2, **streamed}
     assert request == before
 
 
