@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from router.settings.schema import Dialect
+from tests.support.fetch import fetch
+from tests.support.fleet import http_client, routed, simulated
 from tests.support.router import endpoint, routing
 from tests.support.speech import DIALECTS, SPEECH
 from tests.support.sse import check_responses_stream
@@ -88,8 +91,8 @@ CASES: dict[str, JSON] = {
 }
 
 
-def check(response: JSON, *, finished: bool) -> None:
-    """What the schema says of a Response."""
+def check(response: JSON, *, finished: bool, output: str = "message") -> None:
+    """What the schema says of a Response; ``output`` is the type of its only item."""
     for names, kind in KINDS:
         for name in names:
             assert isinstance(response[name], kind), (name, response[name])
@@ -98,7 +101,7 @@ def check(response: JSON, *, finished: bool) -> None:
     assert response["tool_choice"] in ("auto", "none", "required")
     if finished:
         assert (response["status"], type(response["completed_at"])) == ("completed", int)
-        assert [item["type"] for item in response["output"]] == ["message"]
+        assert [item["type"] for item in response["output"]] == [output]
         assert type(response["usage"]["output_tokens_details"]["reasoning_tokens"]) is int
 
 
@@ -140,3 +143,32 @@ async def test_penalties_that_were_asked_for(dialect: Dialect) -> None:
         assert reply.status == 200
         assert reply.json["presence_penalty"] == 0.5
         assert reply.json["frequency_penalty"] == -1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_tool_call(dialect: Dialect, stream: bool) -> None:
+    """A model that is offered a function calls it, and answers from what it returns."""
+    question = said("user", "What is the weather in Paris?")
+    async with simulated(dialect, models=["m"]) as endpoints, routed(*endpoints) as url:
+        response = await asked(url, stream=stream, input=[question], tools=[WEATHER])
+        check(response, finished=True, output="function_call")
+        [call] = response["output"]
+        assert (call["name"], call["status"]) == ("get_weather", "completed")
+        assert orjson.loads(call["arguments"]) == {"place": "Paris"}
+        assert isinstance(call["call_id"], str)
+        assert call["id"] != call["call_id"]
+        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "Sunny"}
+        turn = [question, call, result]
+        answer = await asked(url, stream=stream, input=turn, tools=[WEATHER])
+        check(answer, finished=True)
+        assert "Sunny" in answer["output"][0]["content"][0]["text"]
+
+
+async def asked(url: str, *, stream: bool, **fields: Any) -> JSON:
+    """The finished response, of a stream its last event's."""
+    body = {"model": "m", "stream": stream, **fields}
+    async with http_client() as http:
+        reply = await fetch(http, "POST", f"{url}/v1/responses", json=body)
+    assert reply.status == 200, reply.body
+    return check_responses_stream(reply.events) if stream else reply.json
