@@ -14,6 +14,7 @@ import pytest
 from router.settings.schema import Dialect
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, routed, simulated
+from tests.support.order import check_order
 from tests.support.router import endpoint, routing
 from tests.support.speech import DIALECTS, SPEECH
 from tests.support.sse import check_responses_stream
@@ -156,8 +157,12 @@ async def test_a_tool_call(dialect: Dialect, stream: bool) -> None:
         [call] = response["output"]
         assert (call["name"], call["status"]) == ("get_weather", "completed")
         assert orjson.loads(call["arguments"]) == {"place": "Paris"}
+        assert call["id"].startswith("fc_")
         assert isinstance(call["call_id"], str)
-        assert call["id"] != call["call_id"]
+        assert call["call_id"] not in ("", call["id"])
+        [tool] = response["tools"]
+        assert tool.items() >= WEATHER.items()
+        assert "strict" in tool
         result = {"type": "function_call_output", "call_id": call["call_id"], "output": "Sunny"}
         turn = [question, call, result]
         answer = await asked(url, stream=stream, input=turn, tools=[WEATHER])
@@ -171,4 +176,7 @@ async def asked(url: str, *, stream: bool, **fields: Any) -> JSON:
     async with http_client() as http:
         reply = await fetch(http, "POST", f"{url}/v1/responses", json=body)
     assert reply.status == 200, reply.body
-    return check_responses_stream(reply.events) if stream else reply.json
+    if not stream:
+        return reply.json
+    check_order([event.json for event in reply.events])
+    return check_responses_stream(reply.events)
