@@ -36,6 +36,7 @@ from router.errors import (
     UpstreamModelMissing,
     UpstreamRateLimited,
     UpstreamRejected,
+    UpstreamRouteMissing,
     UpstreamTooLong,
     UpstreamUnavailable,
 )
@@ -293,7 +294,7 @@ class Failover:
         else:
             self._selector.failed(reservation)
             if isinstance(error, UpstreamModelMissing):
-                endpoint.probe_now.set()
+                endpoint.not_found(route=isinstance(error, UpstreamRouteMissing))
         self._metrics.fleet.attempts.labels(endpoint.name, error.code or "error").inc()
         _log.warning(
             "attempt failed",

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-import orjson
-
-from router.endpoints.beside import HINT_SECONDS, beside, hint, is_a_slip
+from router.endpoints.beside import hint, is_a_slip, spoken, spoken_instead
 from router.endpoints.listing import Listing, list_models
-from router.errors import UpstreamError, UpstreamModelMissing, UpstreamRejected
 from router.settings.schema import EndpointSettings
 from router.upstream.adapters import connect, make_adapter
-from router.upstream.contract import UpstreamRequest
 from router.upstream.http1 import HttpTransport
 
 __all__ = ["ProbeResult", "probe"]
-
-_PATHS: Final = {"responses": "/responses", "chat": "/chat/completions", "ollama": "/api/chat"}
-
 
 _STREAM: Final = (
     "llama.cpp writes whole answers to their end although their clients have left; "
@@ -51,15 +43,14 @@ async def probe(endpoint: EndpointSettings) -> ProbeResult:
         seconds = max(timeouts.connect, min(timeouts.first_byte, 10.0))
         listing = await list_models(make_adapter(endpoint), transport, seconds)
         speaks: tuple[str, ...] = ()
+        said = ""
         if listing.answered:
-            speaks = tuple([name for name in _PATHS if await _takes(transport, _PATHS[name])])
+            speaks = await spoken(transport)
+            said = await spoken_instead(endpoint, speaks, connect)
         error = listing.error
         if error is not None and is_a_slip(listing):
             error = f"{error}; {await hint(endpoint, connect)}"
-        said = ""
-        if listing.answered and not speaks:
-            said = await _spoken_beside(endpoint)
-        elif _should_stream(endpoint, listing):
+        if not said and _should_stream(endpoint, listing):
             said = _STREAM
         return ProbeResult(speaks, listing.names, error, listing.latency, said)
     finally:
@@ -71,44 +62,3 @@ def _should_stream(endpoint: EndpointSettings, listing: Listing) -> bool:
     if "stream_whole_answers" in endpoint.model_fields_set:
         return False
     return any(model.outlives_clients for model in listing.models)
-
-
-async def _spoken_beside(endpoint: EndpointSettings) -> str:
-    """Whether the dialect is spoken at the URL with, or without, its ``/v1``."""
-    path = _PATHS[endpoint.dialect]
-    url = beside(endpoint.url)
-    transport = HttpTransport(endpoint.model_copy(update={"url": url}))
-    try:
-        async with asyncio.timeout(HINT_SECONDS):
-            takes = await _takes(transport, path)
-    except TimeoutError:
-        takes = False
-    finally:
-        await transport.close()
-    return f"{url}{path} answers: set url: {url}" if takes else ""
-
-
-async def _takes(transport: HttpTransport, path: str) -> bool:
-    """Whether the path exists: an empty request is refused as such, not as unknown."""
-    try:
-        answer = await transport.send(UpstreamRequest(path, b"{}", stream=True))
-        try:
-            return not _is_error(await answer.body())
-        finally:
-            answer.close()
-    except UpstreamRejected:
-        return True
-    except UpstreamModelMissing as error:
-        # Some look for the model before anything else; an unknown path has no word for it.
-        return "model" in error.message.lower() and "HTTP 404" not in error.message
-    except UpstreamError:
-        return False
-
-
-def _is_error(body: bytes) -> bool:
-    """Some answer an unknown path with status 200 and say in the body that it is none."""
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return False
-    return isinstance(value, dict) and bool(value.get("error"))

@@ -79,6 +79,8 @@ class Endpoint:
         self.transport = transport
         self.catalogue = catalogue
         self.account = account_of(settings)
+        self.lacks_route = False
+        """Whether a request since then was told that its path is not there."""
         self.configure_health(health, now)
 
     def configure_health(self, health: BreakerSettings, now: float) -> None:
@@ -123,6 +125,13 @@ class Endpoint:
     def unreachable(self, now: float) -> None:
         """A request found it unreachable: it is left alone until a probe succeeds."""
         self.host.unreachable(now)
+        self.probe_now.set()
+
+    def not_found(self, *, route: bool) -> None:
+        """A request met 404: for its model or, with ``route``, for its path as it seems. The next
+        probe, which is made at once, finds out more.
+        """
+        self.lacks_route |= route
         self.probe_now.set()
 
     def redacted(self, text: str) -> str:

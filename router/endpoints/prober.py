@@ -9,7 +9,7 @@ from math import inf
 from random import uniform
 from typing import Final
 
-from router.endpoints.beside import hint, is_a_slip
+from router.endpoints.beside import hint, is_a_slip, request_hint
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.listing import Listing, list_models, list_resident
 from router.endpoints.registry import Registry
@@ -46,6 +46,7 @@ class Prober:
         self._answered: dict[Endpoint, bool] = {}
         self._began: dict[Endpoint, float] = {}
         self._hints: dict[Endpoint, tuple[EndpointSettings, str]] = {}
+        self._asked_beside: dict[Endpoint, EndpointSettings] = {}
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -66,6 +67,7 @@ class Prober:
             self._answered.pop(gone, None)
             self._began.pop(gone, None)
             self._hints.pop(gone, None)
+            self._asked_beside.pop(gone, None)
         for endpoint in self._registry.endpoints:
             if endpoint not in self._watched:
                 watch = self._tasks.spawn(self._watch(endpoint), f"probe {endpoint.name}")
@@ -132,6 +134,8 @@ class Prober:
         self._told(endpoint)
         if is_a_slip(listing):
             await self._hint(endpoint, settings)
+        elif endpoint.lacks_route:
+            await self._hint_of_requests(endpoint, settings)
 
     async def _hint(self, endpoint: Endpoint, settings: EndpointSettings) -> None:
         """Find out, once for its settings, what would have answered beside an endpoint's URL."""
@@ -142,7 +146,16 @@ class Prober:
             self._hints[endpoint] = (settings, said)
             if endpoint.problem is not None:
                 endpoint.problem += f"; {said}"
-            _log.warning("endpoint may be configured wrongly", endpoint=endpoint.name, hint=said)
+            _say_hint(endpoint, said)
+
+    async def _hint_of_requests(self, endpoint: Endpoint, settings: EndpointSettings) -> None:
+        """Find out, once for its settings, where requests would not have met 404."""
+        if self._asked_beside.get(endpoint) is settings:
+            return
+        self._asked_beside[endpoint] = settings
+        said = await request_hint(settings, self._registry.connect)
+        if said and endpoint.settings is settings:
+            _say_hint(endpoint, said)
 
     def _judge(self, endpoint: Endpoint, listing: Listing, began: float) -> None:
         """Tell the endpoint's health, and the log where that is news."""
@@ -204,6 +217,10 @@ def _tell_memory(endpoint: Endpoint, before: Mapping[Target, bool | None]) -> No
             continue
         if before.get(target, thought) == thought:
             target.in_memory(now, told)
+
+
+def _say_hint(endpoint: Endpoint, said: str) -> None:
+    _log.warning("endpoint may be configured wrongly", endpoint=endpoint.name, hint=said)
 
 
 def _say_answers(endpoint: Endpoint, listing: Listing, *, back: bool) -> None:

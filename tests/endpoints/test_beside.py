@@ -17,12 +17,14 @@ from router.endpoints.beside import beside, hint
 from router.probe import probe
 from router.upstream.adapters import connect
 from tests.support.fleet import listening
-from tests.support.router import eventually
+from tests.support.router import eventually, routing
 from tests.support.watched import one, watched
 
 OPENAI = {"/v1/models": {"data": [{"id": "m"}]}}
 OLLAMA = {"/api/tags": {"models": [{"name": "m"}]}}
 BOTH = {**OPENAI, **OLLAMA}
+
+OFTEN = {"health_interval": 0.05}
 
 # what there is, the path of the configured URL, the dialect, and what the hint says of it
 SLIPS = [
@@ -106,6 +108,66 @@ async def test_a_dialect_that_is_spoken_beside_the_url() -> None:
         assert (result.error, result.speaks) == (None, ())
         assert result.hint == f"{url}/v1/chat/completions answers: set url: {url}/v1"
         assert not (await probe(one(url + "/v1", "chat"))).hint
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect", "says"),
+    [
+        ("", "chat", "{url}/v1/chat/completions answers: set url: {url}/v1"),
+        ("/v1", "responses", "{url}/v1/chat/completions answers: set dialect: chat"),
+    ],
+)
+async def test_requests_that_meet_404_are_told_like_that_once(
+    path: str, dialect: str, says: str
+) -> None:
+    """The router logs what ``switchyard check`` says, as soon as a request has met it."""
+    lists = {**OPENAI, "/models": OPENAI["/v1/models"]}
+    async with serving(lists) as (url, asked):
+        settings = one(url + path, dialect)
+        wanted = says.format(url=url)
+        assert (await probe(settings)).hint == wanted
+        asked.clear()
+        async with routing(settings.model_dump(exclude_unset=True), balance=OFTEN) as router:
+
+            def hints() -> list[str]:
+                return [entry["hint"] for entry in router.log if "hint" in entry]
+
+            async def more_probes() -> None:
+                enough = asked.count(path + "/models") + 2
+                await eventually(lambda: asked.count(path + "/models") >= enough)
+
+            await more_probes()
+            assert "/v1/chat/completions" not in asked, "nobody is asked before a request was"
+            assert (await router.ask()).status == 404
+            await eventually(lambda: hints() != [])
+            for _ in range(3):
+                assert (await router.ask()).status >= 400
+                await more_probes()
+        assert hints() == [wanted]
+        assert asked.count("/v1/chat/completions") == 1
+
+
+async def test_a_model_that_is_not_found_is_no_slip() -> None:
+    """Its endpoint takes requests: there is nothing to say, and nothing to ask beside it."""
+    missing = {"error": {"message": "model 'm' not found"}}
+    asked: list[tuple[str, bytes]] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        asked.append((request.path, await request.read()))
+        if request.method == "GET":
+            return web.json_response(OPENAI["/v1/models"])
+        return web.json_response(missing, status=404)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    async with listening(app) as url:
+        settings = one(url + "/v1", "chat").model_dump(exclude_unset=True)
+        async with routing(settings, balance=OFTEN) as router:
+            assert (await router.ask()).status == 404
+            again = asked.count(("/v1/models", b"")) + 2
+            await eventually(lambda: asked.count(("/v1/models", b"")) >= again)
+        assert not [entry for entry in router.log if "hint" in entry]
+        assert not [path for path, body in asked if body == b"{}"]
 
 
 async def test_what_does_not_answer_is_not_waited_for() -> None:
