@@ -63,6 +63,7 @@ from router.web.routes import Apis, add_routes
 from router.web.service import Service
 from router.web.stored import StoredApi
 from router.web.usage import UsageApi
+from router.worker import Worker
 
 __all__ = [
     "ACCOUNTING",
@@ -131,8 +132,9 @@ def create_app(config: Settings) -> web.Application:
 
     generations = Generations(Chain(make_plugins(config)), pipeline.answer)
     browsers = BrowserRules(config.server, keyless=not config.auth.keys)
-    front = Front(generations, config.server, browsers)
-    stateful = Stateful(config.state, database, generations, metrics, accounting)
+    worker = Worker()
+    front = Front(generations, config.server, browsers, worker)
+    stateful = Stateful(config.state, database, generations, metrics, accounting, worker)
     front.drain_beside(stateful.runs.drain)
 
     def configure(settings: Settings) -> None:
@@ -140,7 +142,7 @@ def create_app(config: Settings) -> web.Application:
         browsers.keyless = not settings.auth.keys
 
     reloader = Reloader(config, make_plugins, fleet, generations, metrics, configure)
-    parts = _Parts(generations, fleet, stateful, front, cache, accounting, reloader)
+    parts = _Parts(generations, fleet, stateful, front, cache, accounting, reloader, worker)
     app = web.Application(client_max_size=front.max_body)
     app[FRONT] = front
     app[FLEET] = fleet
@@ -177,6 +179,7 @@ class _Parts:
     cache: ResponseCache
     accounting: Accounting
     reloader: Reloader
+    worker: Worker
 
 
 def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
@@ -216,6 +219,7 @@ def _life(parts: _Parts) -> Callable[[web.Application], AsyncIterator[None]]:
 
     async def life(app: web.Application) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
+            stack.callback(parts.worker.close)
             stack.push_async_callback(stateful.database.close)
             await stateful.database.start()
             stack.push_async_callback(accounting.stop)
@@ -244,6 +248,7 @@ class Stateful:
         generations: Generations,
         metrics: Metrics,
         accounting: Accounting,
+        worker: Worker,
     ) -> None:
         self.database = database
         self.responses = Responses(database)
@@ -252,7 +257,7 @@ class Stateful:
         self._presence = Presence(database, config.lease)
         lock = TurnLock(self.conversations, self._presence.id)
         resolver = Resolver(self.responses, self.conversations, lock)
-        executor = Executor(generations, self.responses, resolver, accounting.named)
+        executor = Executor(generations, self.responses, resolver, accounting.named, worker)
         self.runs = Runs(
             database,
             self._presence,

@@ -9,9 +9,7 @@ wakes up per event. A producer that finds ``paused`` set stops reading and await
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
@@ -23,6 +21,7 @@ from router.telemetry.trace import Trace
 from router.translate.draft import Draft
 from router.wire.form import OPENAI, Form
 from router.wire.frame import Frame
+from router.worker import Worker
 
 if TYPE_CHECKING:
     from router.generations import Generation
@@ -43,9 +42,6 @@ __all__ = [
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-# One thread: several would take turns with the event loop for the interpreter's lock.
-_LARGE_REQUESTS: Final = ThreadPoolExecutor(1, "large-requests")
 
 
 class Operation(Enum):
@@ -216,6 +212,7 @@ _OF_THE_REQUEST: Final = (
     "stream",
     "trace",
     "truncates_chat",
+    "worker",
 )
 """What is true of every exchange that is made for the same request: ``Exchange.derive`` copies it.
 
@@ -268,8 +265,9 @@ class Exchange:
     fields of a foreign API's request that a Responses request cannot carry. ``partial`` says that
     the endpoint which answers was not sent everything that was asked. ``images`` are those that
     were fetched for endpoints that take no URLs: base64 by URL. ``large``: what is done with all of
-    body takes long (see ``compute``). ``path`` is what was asked for where that is no route.
-    ``truncates_chat`` is ``server.chat_truncation`` for a request to Chat Completions.
+    its body takes long, and ``worker`` does it then (see ``compute``). ``path`` is what was asked
+    for where that is no route. ``truncates_chat`` is ``server.chat_truncation`` for a request to
+    Chat Completions.
     """
 
     __slots__ = (*_OF_THE_REQUEST, *_OF_THE_ANSWER)
@@ -287,6 +285,7 @@ class Exchange:
         remote: str | None,
         started: float,
         form: Form = OPENAI,
+        worker: Worker | None = None,
     ) -> None:
         self.id = id
         self.operation = operation
@@ -296,6 +295,7 @@ class Exchange:
         self.remote = remote
         self.started = started
         self.form = form
+        self.worker = worker
         self.caller = "default"
         self.key: Key | None = None
         self.body: dict[str, Any] = {}
@@ -330,12 +330,11 @@ class Exchange:
 
     async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """What ``work`` returns, or raises; for a large request it is done by another thread, so
-        that the event loop can serve everybody else meanwhile.
+        that the event loop can serve everybody else meanwhile. Without a ``worker`` nothing is.
         """
-        if not self.large:
+        if self.worker is None or not self.large:
             return work(*args, **kwargs)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(_LARGE_REQUESTS, partial(work, *args, **kwargs))
+        return await self.worker.run(partial(work, *args, **kwargs))
 
     @property
     def truncates(self) -> bool:

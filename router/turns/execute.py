@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -21,6 +22,8 @@ from router.translate.states import State
 from router.turns.record import RunRecord
 from router.turns.resolve import Own, Resolver, with_history
 from router.wire.stored_items import ids_of
+from router.wire.value_count import most_values
+from router.worker import Worker, takes_long
 
 __all__ = ["Executor"]
 
@@ -39,7 +42,9 @@ class Executor:
         responses: Responses,
         resolver: Resolver,
         key_named: Callable[[str], Awaitable[Key | None]],
+        worker: Worker,
     ) -> None:
+        self._worker = worker
         self._key_named = key_named
         self._generations = generations
         self._responses = responses
@@ -58,8 +63,12 @@ class Executor:
             generation.leave()
 
     async def _execute(self, generation: Generation, claimed: Claimed, log: RunLog) -> None:
-        request = orjson.loads(claimed.request)
-        exchange = _exchange(claimed, request)
+        raw = claimed.request
+        large = takes_long(len(raw), most_values(raw))
+        load = partial(orjson.loads, raw)
+        request = await self._worker.run(load) if large else load()
+        exchange = _exchange(claimed, request, self._worker)
+        exchange.large = large
         exchange.generation = generation
         exchange.key = await self._key_named(claimed.owner)
         items = exchange.body["input"]
@@ -85,7 +94,7 @@ class Executor:
             if turn is not None:
                 # Ids that were free when the run was submitted: others had their turns since.
                 own.rename(ids_of(history))
-            exchange.body = with_history(exchange.body, history, own)
+            exchange.body = await exchange.compute(with_history, exchange.body, history, own)
             await proceed(exchange, log)
         except (ClientGone, StateUnavailable):
             raise  # without its history nothing has begun: it is recovered, and queued again
@@ -116,7 +125,7 @@ async def _fail(exchange: Exchange, error: RouterError, log: RunLog) -> None:
     log.end()
 
 
-def _exchange(claimed: Claimed, request: dict[str, Any]) -> Exchange:
+def _exchange(claimed: Claimed, request: dict[str, Any], worker: Worker) -> Exchange:
     body = request["body"]
     exchange = Exchange(
         id=request["id"],
@@ -126,6 +135,7 @@ def _exchange(claimed: Claimed, request: dict[str, Any]) -> Exchange:
         headers={},
         remote=None,
         started=time.monotonic(),
+        worker=worker,
     )
     exchange.caller = claimed.owner
     exchange.body = body

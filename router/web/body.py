@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiohttp import HttpVersion11, hdrs, web
 
 from router.errors import InvalidRequest, PayloadTooLarge
-from router.wire.value_count import ValueCount
+from router.wire.value_count import ValueCount, most_values
 
-__all__ = ["LARGE", "expect_later", "read_body"]
+__all__ = ["Body", "expect_later", "read_body", "read_counted"]
 
-LARGE: Final = 64 * 1024
-"""Bytes beyond which a body may take long: what is in it is counted, and not worked on by the
-event loop's own thread.
-"""
+_COUNTED_BYTES: Final = 64 * 1024
+"""What is in smaller bodies is not counted. In larger ones it is, so much at a time."""
 
 _IDLE_SECONDS: Final = 30.0
 """A client that sends nothing for so long in the midst of its body is given up."""
+
+
+class Body(NamedTuple):
+    """A body, and how many JSON values may be in it at most; 0 where there cannot be many."""
+
+    raw: bytes
+    most_values: int
 
 
 async def expect_later(request: web.Request) -> None:
@@ -29,7 +34,12 @@ async def expect_later(request: web.Request) -> None:
     """
 
 
-async def read_body(request: web.Request, limit: int, values: int | None = None) -> bytes:
+async def read_body(request: web.Request, limit: int) -> bytes:
+    """The whole body, of ``limit`` bytes at most; raises like ``read_counted``."""
+    return (await read_counted(request, limit, limit)).raw
+
+
+async def read_counted(request: web.Request, limit: int, values: int) -> Body:
     """The whole body; ``limit`` is in bytes, ``values`` how many JSON values may be in it.
 
     Raises PayloadTooLarge past either, InvalidRequest for a body that is broken or does not arrive.
@@ -39,7 +49,7 @@ async def read_body(request: web.Request, limit: int, values: int | None = None)
         raise _too_large(limit)
     await _let_it_come(request)
     pieces = []
-    size = counted = 0
+    size = most = looked = counted = 0
     count = ValueCount()
     try:
         while piece := await _next_piece(request):
@@ -47,7 +57,11 @@ async def read_body(request: web.Request, limit: int, values: int | None = None)
             size += len(piece)
             if size > limit:
                 raise _too_large(limit)
-            if values is None or size <= LARGE:
+            if size <= _COUNTED_BYTES:
+                continue
+            most += sum(map(most_values, pieces[looked:]))
+            looked = len(pieces)
+            if most <= values:
                 continue
             for each in pieces[counted:]:
                 await _counted(count, each, values)
@@ -65,13 +79,13 @@ async def read_body(request: web.Request, limit: int, values: int | None = None)
         raise InvalidRequest(
             "Invalid body: it is not what its Content-Encoding says.", code="invalid_body"
         ) from None
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return Body(pieces[0] if len(pieces) == 1 else b"".join(pieces), most)
 
 
 async def _counted(count: ValueCount, piece: bytes, values: int) -> None:
     """Count on; raises PayloadTooLarge past ``values``. Others have their turn in between."""
-    for start in range(0, len(piece), LARGE):
-        if count.feed(piece[start : start + LARGE]) > values:
+    for start in range(0, len(piece), _COUNTED_BYTES):
+        if count.feed(piece[start : start + _COUNTED_BYTES]) > values:
             raise PayloadTooLarge(
                 f"The request body holds more than {values} JSON values (strings, objects and "
                 "arrays; ten numbers count as one), the limit of server.max_body_values."

@@ -20,7 +20,7 @@ import orjson
 from aiohttp import hdrs, web
 
 from router.delivery import answer_headers
-from router.errors import NotCached, RouterError, ShuttingDown
+from router.errors import NotCached, Overloaded, RouterError, ShuttingDown
 from router.exchange import (
     ClientGone,
     Exchange,
@@ -35,10 +35,11 @@ from router.settings.schema import Server
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 from router.translate.unsent import refuse_unsent
-from router.web.body import LARGE, read_body
+from router.web.body import read_counted
 from router.web.browsers import BrowserRules
 from router.web.reply import CLIENT_CLOSED_REQUEST, HttpReply
 from router.wire.form import OPENAI, Form
+from router.worker import Worker, takes_long
 
 __all__ = ["UNKNOWN", "Admit", "Front", "Handler", "json_response"]
 
@@ -67,9 +68,14 @@ class Front:
     """Admits requests to one application and runs them to their end."""
 
     def __init__(
-        self, generations: Generations, server: Server, browsers: BrowserRules | None = None
+        self,
+        generations: Generations,
+        server: Server,
+        browsers: BrowserRules | None = None,
+        worker: Worker | None = None,
     ) -> None:
         self._generations = generations
+        self._worker = worker
         self._browsers = browsers or BrowserRules(server, keyless=False)
         self._keepalive = server.keepalive_interval
         self._strict = server.unsupported == "strict"
@@ -103,7 +109,7 @@ class Front:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             generation = self._generations.enter()
-            exchange = _exchange(request, operation, template, generation, form)
+            exchange = _exchange(request, operation, template, generation, form, self._worker)
             self._open += 1
             self._idle.clear()
             try:
@@ -170,10 +176,15 @@ class Front:
         exchange: Exchange,
         decode: Callable[[bytes], T],
     ) -> T:
-        """The body of a request, decoded. Raises InvalidRequest, PayloadTooLarge."""
-        raw = await read_body(request, self.max_body, self._max_values)
-        exchange.large = len(raw) > LARGE
-        return await exchange.compute(decode, raw)
+        """The body of a request, decoded. Raises InvalidRequest, PayloadTooLarge, Overloaded."""
+        body = await read_counted(request, self.max_body, self._max_values)
+        exchange.large = takes_long(len(body.raw), body.most_values)
+        if exchange.large and self._worker is not None and self._worker.full:
+            raise Overloaded(
+                "Too many large requests wait to be worked on; try again.",
+                headers={"Retry-After": "1"},
+            )
+        return await exchange.compute(decode, body.raw)
 
     async def run(
         self, request: web.Request, exchange: Exchange, answer: Proceed
@@ -353,6 +364,7 @@ def _exchange(
     template: str,
     generation: Generation,
     form: Form,
+    worker: Worker | None,
 ) -> Exchange:
     given = request.headers.get("X-Request-Id", "")
     exchange = Exchange(
@@ -364,6 +376,7 @@ def _exchange(
         remote=request.remote,
         started=time.monotonic(),
         form=form,
+        worker=worker,
     )
     if template == UNKNOWN:
         exchange.path = request.raw_path.partition("?")[0][:_MAX_PATH]

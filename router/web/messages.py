@@ -37,16 +37,19 @@ class MessagesApi:
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /messages."""
-        body = await self._front.read(request, exchange, parse_object)
-        made = await exchange.compute(messages_request, body)
+        made = await self._front.read(
+            request, exchange, lambda raw: messages_request(parse_object(raw))
+        )
         _take(exchange, made)
         teller = MessagesTeller(made.show, exchange.id)
         return await self._front.run(request, exchange, told_by(teller))
 
     async def count_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /messages/count_tokens."""
-        body = await self._front.read(request, exchange, parse_object)
-        _take(exchange, await exchange.compute(count_request, body))
+        made = await self._front.read(
+            request, exchange, lambda raw: count_request(parse_object(raw))
+        )
+        _take(exchange, made)
         return await self._front.run(request, exchange, told_by(CountTeller()))
 
 

@@ -7,7 +7,8 @@ holds for those holds for it; its answer is told as Ollama would.
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -79,7 +80,7 @@ class OllamaApi:
         if is_empty(body, "messages"):
             return await self._moves.move(request, exchange, body, chat=True)
         self._check_caller(exchange)
-        asked = await exchange.compute(chat_request, body)
+        asked = await exchange.compute(_valid, chat_request, body)
         return await self._run(request, exchange, asked, chat=True)
 
     async def generate(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -88,7 +89,7 @@ class OllamaApi:
         if is_empty(body, "prompt"):
             return await self._moves.move(request, exchange, body, chat=False)
         self._check_caller(exchange)
-        asked = await exchange.compute(generate_request, body)
+        asked = await exchange.compute(_valid, generate_request, body)
         return await self._run(request, exchange, asked, chat=False)
 
     async def embed(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -111,7 +112,6 @@ class OllamaApi:
     async def _run(
         self, request: web.Request, exchange: Exchange, asked: Asked, *, chat: bool
     ) -> web.StreamResponse:
-        await exchange.compute(validate_create, asked.body)
         _take(exchange, asked)
         exchange.stream = bool(asked.body.get("stream"))
         teller = OllamaTeller(asked.body["model"], _Clock(exchange), chat=chat)
@@ -127,6 +127,13 @@ class OllamaApi:
             return await self._front.run(request, exchange, self._moves.loaded(teller.nothing))
         check_embeddings(asked.body)
         return await self._front.run(request, exchange, told_by(teller))
+
+
+def _valid(translate: Callable[[dict[str, Any]], Asked], body: dict[str, Any]) -> Asked:
+    """What is asked, as a valid request; raises InvalidRequest."""
+    asked = translate(body)
+    validate_create(asked.body)
+    return asked
 
 
 def _take(exchange: Exchange, asked: Asked) -> None:

@@ -52,9 +52,12 @@ class PlainApi:
     async def _answered(
         self, request: web.Request, exchange: Exchange, check: Callable[[dict[str, Any]], None]
     ) -> web.StreamResponse:
-        body = await self._front.read(request, exchange, parse_object)
-        await exchange.compute(check, body)
-        exchange.body = body
+        def decoded(raw: bytes) -> dict[str, Any]:
+            body = parse_object(raw)
+            check(body)
+            return body
+
+        exchange.body = body = await self._front.read(request, exchange, decoded)
         exchange.model = body["model"]
         exchange.stream = exchange.operation is Operation.COMPLETIONS and bool(body.get("stream"))
         return await self._front.run(request, exchange, proceed)

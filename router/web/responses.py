@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import orjson
@@ -36,17 +37,16 @@ class ResponsesApi:
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses."""
-        body = await self._front.read(request, exchange, parse_object)
-        if is_true(request.query.get("stream")):
-            body["stream"] = True
-        body = await self._checked(exchange, body)
+        stream = True if is_true(request.query.get("stream")) else None
+        body = await self._front.read(request, exchange, partial(_decoded, stream=stream))
+        body = await self._with_prompt(exchange, body)
         check_durable(body)
         return await self._run(request, exchange, body, self._turns.answer)
 
     async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/input_tokens."""
-        body = await self._front.read(request, exchange, parse_object)
-        body = await self._checked(exchange, {**body, "stream": False})
+        body = await self._front.read(request, exchange, partial(_decoded, stream=False))
+        body = await self._with_prompt(exchange, body)
         return await self._run(request, exchange, body, self._turns.resolve)
 
     async def compact(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -54,9 +54,8 @@ class ResponsesApi:
         body = await self._front.read(request, exchange, parse_compact)
         return await self._run(request, exchange, {**body, "stream": False}, self._turns.resolve)
 
-    async def _checked(self, exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
+    async def _with_prompt(self, exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
         """The body, its stored prompt applied; raises RouterError for what is wrong with it."""
-        await exchange.compute(validate_create, body)
         if body.get("prompt") is None:
             return body
         reference = prompt_reference(body["prompt"])
@@ -81,6 +80,15 @@ class ResponsesApi:
             check_model(exchange.key, body["model"])  # before a run of it is accepted
         exchange.stream = bool(body.get("stream"))
         return await self._front.run(request, exchange, answer)
+
+
+def _decoded(raw: bytes, *, stream: bool | None) -> dict[str, Any]:
+    """A valid body, with this ``stream`` unless it is None."""
+    body = parse_object(raw)
+    if stream is not None:
+        body["stream"] = stream
+    validate_create(body)
+    return body
 
 
 def check_durable(body: dict[str, Any]) -> None:

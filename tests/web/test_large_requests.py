@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
 import pytest
 
+from router import worker
 from router.turns import record
 from router.upstream.chat import ChatAdapter
 from router.web import responses
+from router.worker import Worker
 from tests.support.fetch import fetch
-from tests.support.router import Reply, Router, endpoint, routing
+from tests.support.router import Reply, Router, endpoint, eventually, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream, whole
 
@@ -78,10 +81,21 @@ async def test_long_texts_and_many_numbers_are_not_many_values(router: Router) -
     assert reply.status != 413
 
 
+@pytest.mark.parametrize(
+    ("given", "large"),
+    [
+        (messages(5), False),
+        ("x" * 200_000, False),  # as a coding agent sends it with each turn
+        (messages(1_000), False),
+        ("x" * 600_000, True),
+        (messages(2_500), True),
+    ],
+)
 async def test_what_is_done_with_a_large_request_is_done_by_another_thread(
-    router: Router, monkeypatch: pytest.MonkeyPatch
+    given: Any, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, str] = {}
+    steps = 0
 
     def watched(owner: Any, name: str) -> None:
         original = getattr(owner, name)
@@ -96,14 +110,73 @@ async def test_what_is_done_with_a_large_request_is_done_by_another_thread(
     watched(responses, "validate_create")
     watched(ChatAdapter, "respond")
     watched(record.TurnRecord, "_steps")
+    run = Worker.run
+
+    async def counted(worker: Worker, work: Callable[[], Any]) -> Any:
+        nonlocal steps
+        steps += 1
+        return await run(worker, work)
+
+    monkeypatch.setattr(Worker, "run", counted)
+    async with (
+        Upstream(default=whole(SPEECH["chat"].whole)) as upstream,
+        routing(endpoint(upstream, "chat")) as router,
+    ):
+        reply = await post(router, "/v1/responses", {"model": "m", "input": given})
+    assert reply.status == 200
+    assert list(seen) == ["parse_object", "validate_create", "respond", "_steps"]
     here = threading.current_thread().name
-    for count, large in ((5, False), (900, True)):
-        seen.clear()
-        reply = await post(router, "/v1/responses", {"model": "m", "input": messages(count)})
-        assert reply.status == 200
-        assert list(seen) == ["parse_object", "validate_create", "respond", "_steps"]
-        for name in seen.values():
-            assert name.startswith("large-requests") if large else name == here
+    for name in seen.values():
+        assert name.startswith("large-requests") if large else name == here
+    assert steps == (3 if large else 0)  # read, sent, stored
+
+
+async def test_a_run_of_a_large_request_is_worked_on_by_another_thread(
+    router: Router, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    respond = ChatAdapter.respond
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        seen.append(threading.current_thread().name)
+        return respond(*args, **kwargs)
+
+    monkeypatch.setattr(ChatAdapter, "respond", call)
+    body = {"model": "m", "input": "x" * 600_000, "background": True}
+    ident = (await post(router, "/v1/responses", body)).json["id"]
+    async with asyncio.timeout(60):
+        while not seen:
+            reply = await fetch(router.http, "GET", f"{router.url}/v1/responses/{ident}")
+            assert reply.status == 200
+    assert seen[0].startswith("large-requests")
+
+
+async def test_no_further_large_request_is_let_in_where_too_many_wait(
+    router: Router, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "MAX_WAITING", 0)
+    reply = await post(router, "/v1/responses", {"model": "m", "input": "x" * 600_000})
+    assert (reply.status, reply.error["code"]) == (503, "overloaded")
+    assert reply.headers["Retry-After"] == "1"
+    assert (await post(router, "/v1/responses", {"model": "m", "input": "x"})).status == 200
+
+
+async def test_each_application_has_a_thread_of_its_own_which_ends_with_it() -> None:
+    def threads() -> int:
+        return sum(each.name.startswith("large-requests") for each in threading.enumerate())
+
+    large = {"model": "m", "input": "x" * 600_000}
+    before = threads()
+    async with (
+        Upstream(default=whole(SPEECH["chat"].whole)) as upstream,
+        routing(endpoint(upstream, "chat")) as one,
+    ):
+        assert (await post(one, "/v1/responses", large)).status == 200
+        async with routing(endpoint(upstream, "chat")) as other:
+            assert (await post(other, "/v1/responses", large)).status == 200
+            assert threads() == before + 2
+        assert (await post(one, "/v1/responses", large)).status == 200
+    await eventually(lambda: threads() == before)
 
 
 async def test_mistakes_in_large_requests_are_told_as_in_others(router: Router) -> None:

@@ -9,7 +9,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.wire.value_count import ValueCount
+from router.wire.value_count import ValueCount, most_values
 
 TEXT = st.text(st.sampled_from('a"\\{}[],:\n\té😀'), max_size=8)
 VALUES = st.recursive(
@@ -47,3 +47,12 @@ def test_it_is_exact_however_the_text_is_cut(value: Any, cuts: list[int]) -> Non
 @given(st.binary(max_size=200))
 def test_anything_else_comes_to_some_number(junk: bytes) -> None:
     assert ValueCount().feed(junk) >= 0
+
+
+@settings(deadline=None)
+@given(VALUES | st.binary(max_size=60), st.lists(st.integers(0, 400), max_size=8))
+def test_most_values_is_never_less_however_the_text_is_cut(value: Any, cuts: list[int]) -> None:
+    text = value if isinstance(value, bytes) else orjson.dumps(value)
+    edges = sorted({0, *[min(cut, len(text)) for cut in cuts], len(text)})
+    most = sum(most_values(text[start:end]) for start, end in pairwise(edges))
+    assert most >= ValueCount().feed(text)
