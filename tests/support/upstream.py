@@ -39,13 +39,14 @@ Framing = Literal["chunked", "length", "close"]
 
 @dataclass
 class Received:
-    """One request as it came."""
+    """One request as it came. ``head`` ends before the empty line."""
 
     method: str
     path: str
     headers: dict[str, str]
     body: bytes
     wire: Wire = field(repr=False)
+    head: bytes = field(repr=False)
 
     @property
     def json(self) -> dict[str, Any]:
@@ -178,7 +179,8 @@ class Wire(asyncio.Protocol):
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
             return None
-        first, *lines = self._buffer[:end].decode("latin-1").split("\r\n")
+        head = bytes(self._buffer[:end])
+        first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
         size = end + 4 + int(headers.get("content-length", "0"))
         if len(self._buffer) < size:
@@ -186,7 +188,7 @@ class Wire(asyncio.Protocol):
         body = bytes(self._buffer[end + 4 : size])
         del self._buffer[:size]
         method, path, _ = first.split(" ")
-        return Received(method, path, headers, body, self)
+        return Received(method, path, headers, body, self, head)
 
 
 Script = Callable[[Wire], Awaitable[None]]
