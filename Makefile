@@ -22,7 +22,7 @@ help: ## list the targets
 
 .PHONY: run
 run: $(VENV)/.installed ## install, and run the router in front of simulated backends (PORT=8080)
-	@$(BIN)/switchyard demo --port $(PORT)
+	@$(BIN)/pointsman demo --port $(PORT)
 
 .PHONY: test
 test: $(VENV)/.installed-dev ## run every test but those of the next two (PYTEST_ARGS=...)
@@ -63,12 +63,12 @@ $(BIN)/python:
 
 # The order-only prerequisite: a newer time stamp of the interpreter is no reason to install again.
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	@echo "Installing Switchyard and what it needs, by pip: a minute or two, once"
+	@echo "Installing Pointsman and what it needs, by pip: a minute or two, once"
 	@$(PIP) install --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	@echo "Installing Switchyard and what its tests need, by pip: some minutes, once"
+	@echo "Installing Pointsman and what its tests need, by pip: some minutes, once"
 	@$(PIP) install --editable '.[dev,clients]'
 	@touch $@ $(VENV)/.installed
 

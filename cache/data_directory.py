@@ -9,9 +9,9 @@ __all__ = ["data_directory"]
 
 
 def data_directory(environ: Mapping[str, str]) -> Path:
-    """``SWITCHYARD_DATA_DIR``, or ``switchyard`` where data of this user belongs."""
-    if data := environ.get("SWITCHYARD_DATA_DIR"):
+    """``POINTSMAN_DATA_DIR``, or ``pointsman`` where data of this user belongs."""
+    if data := environ.get("POINTSMAN_DATA_DIR"):
         return Path(data)
     if shared := environ.get("XDG_DATA_HOME"):
-        return Path(shared) / "switchyard"
-    return Path.home() / ".local" / "share" / "switchyard"
+        return Path(shared) / "pointsman"
+    return Path.home() / ".local" / "share" / "pointsman"

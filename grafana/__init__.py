@@ -1,4 +1,4 @@
-"""Dashboards and alert rules for Switchyard's metrics.
+"""Dashboards and alert rules for Pointsman's metrics.
 
 boards/         what is on the dashboards, in Python
 panels.py       how a panel and a dashboard are made of it

@@ -29,7 +29,7 @@ __all__ = ["Board", "Panel", "Query", "Row", "as_json"]
 Kind = Literal["lines", "stacked", "stat", "bars", "heatmap"]
 
 _SOURCE: Final = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
-_TAG: Final = "switchyard"
+_TAG: Final = "pointsman"
 _REF_IDS: Final = "ABCDEFGHIJ"
 
 
@@ -99,7 +99,7 @@ def _dashboard(board: Board) -> dashboard.Dashboard:
         .refresh("30s")
         .tooltip(models.DashboardCursorSync.CROSSHAIR)
         .link(
-            dashboard.DashboardLink("Switchyard")
+            dashboard.DashboardLink("Pointsman")
             .type(models.DashboardLinkType.DASHBOARDS)
             .tags([_TAG])
             .as_dropdown(True)
@@ -109,7 +109,7 @@ def _dashboard(board: Board) -> dashboard.Dashboard:
         .with_variable(
             dashboard.DatasourceVariable("datasource").label("Source").type("prometheus")
         )
-        .with_variable(_choice("instance", "Router", "switchyard_build_info"))
+        .with_variable(_choice("instance", "Router", "pointsman_build_info"))
     )
     used = " ".join(query.expr for panel in board.panels for query in panel.queries)
     for label, metric in CHOSEN.items():

@@ -1,4 +1,4 @@
-"""The few forms that queries have. Names are those of metrics, without ``switchyard_``."""
+"""The few forms that queries have. Names are those of metrics, without ``pointsman_``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = [
 
 INSTANCE = 'instance=~"$instance"'
 CHOSEN = {
-    "endpoint": "switchyard_endpoint_up",
-    "model": "switchyard_requests_total",
-    "key": "switchyard_key_tokens_total",
+    "endpoint": "pointsman_endpoint_up",
+    "model": "pointsman_requests_total",
+    "key": "pointsman_key_tokens_total",
 }
 """Labels that a dashboard has a variable for, and the metric whose values can be chosen from."""
 
@@ -30,12 +30,12 @@ def value(metric: str, where: str = "") -> str:
     labels = _labels().get(re.sub(r"_(bucket|sum|count)$", "", metric), ())
     chosen = [f'{label}=~"${label}"' for label in CHOSEN if label in labels]
     matchers = ", ".join(part for part in (INSTANCE, *chosen, where) if part)
-    return f"switchyard_{metric}{{{matchers}}}"
+    return f"pointsman_{metric}{{{matchers}}}"
 
 
 @cache
 def _labels() -> dict[str, tuple[str, ...]]:
-    return {one.name.removeprefix("switchyard_"): one.labels for one in declared()}
+    return {one.name.removeprefix("pointsman_"): one.labels for one in declared()}
 
 
 def total(metric: str, by: str = "", where: str = "") -> str:

@@ -109,7 +109,7 @@ def _tracing(settings: Tracing) -> Plugin:
     except ModuleNotFoundError as exc:
         if not (exc.name or "").startswith("opentelemetry"):
             raise
-        problem = "needs OpenTelemetry: pip install 'llm-switchyard[otel]'"
+        problem = "needs OpenTelemetry: pip install 'pointsman[otel]'"
         raise SettingsError([Mistake("tracing.enabled", None, problem)]) from None
     return TracingPlugin(settings)
 

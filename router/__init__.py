@@ -1,4 +1,4 @@
-"""Switchyard, a router in front of a fleet of LLM backends.
+"""Pointsman, a router in front of a fleet of LLM backends.
 
 The way of a request::
 

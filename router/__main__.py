@@ -1,4 +1,4 @@
-"""``python -m router`` is the command ``switchyard``."""
+"""``python -m router`` is the command ``pointsman``."""
 
 import sys
 

@@ -97,7 +97,7 @@ RELOADER: Final = web.AppKey("reloader", Reloader)
 def package_version() -> str:
     """The installed version."""
     try:
-        return installed_version("llm-switchyard")
+        return installed_version("pointsman")
     except PackageNotFoundError:
         return "unknown"
 

@@ -68,7 +68,7 @@ def semantic_problem(settings: Semantic) -> str | None:
     if missing:
         return (
             f"{' and '.join(missing)} not installed "
-            "(pip install 'llm-switchyard[semantic]'); only the exact tier is used"
+            "(pip install 'pointsman[semantic]'); only the exact tier is used"
         )
     return None
 

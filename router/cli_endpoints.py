@@ -1,4 +1,4 @@
-"""``switchyard endpoints``: how the endpoints of a running router are, and taking one out.
+"""``pointsman endpoints``: how the endpoints of a running router are, and taking one out.
 
 It asks the router's admin routes, with the key of the configuration's file or of the environment.
 The table goes to standard output, what goes wrong is one line on standard error.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEY", "add_arguments", "run"]
 
-KEY: Final = "SWITCHYARD_ADMIN__KEY"
+KEY: Final = "POINTSMAN_ADMIN__KEY"
 """The variable with the key; it is the one that sets admin.key in a router's environment."""
 
 _SECONDS: Final = 10.0
@@ -71,7 +71,7 @@ def run(settings: Settings | None, args: argparse.Namespace) -> int:
     try:
         router = _router(settings, args)
         if (args.action is None) is not (args.name is None):
-            raise _Failed("switchyard: say which endpoint: switchyard endpoints drain NAME", 2)
+            raise _Failed("pointsman: say which endpoint: pointsman endpoints drain NAME", 2)
         path = "/admin/endpoints"
         if args.action is not None:
             path += f"/{quote(args.name, safe='')}/{args.action}"
@@ -94,10 +94,10 @@ def _router(settings: Settings | None, args: argparse.Namespace) -> _Router:
     url = args.url
     if settings is None:
         if url is None:
-            raise _Failed("switchyard: say which router: --config FILE, or --url URL", 2)
+            raise _Failed("pointsman: say which router: --config FILE, or --url URL", 2)
         key = os.environ.get(KEY, "")
         if not key:
-            raise _Failed(f"switchyard: {KEY} is not set; it has to hold the router's admin key")
+            raise _Failed(f"pointsman: {KEY} is not set; it has to hold the router's admin key")
     else:
         if settings.admin.key is None:
             raise _Failed(
@@ -106,7 +106,7 @@ def _router(settings: Settings | None, args: argparse.Namespace) -> _Router:
         key = settings.admin.key.get_secret_value()
         url = url or _address(settings, args.config)
     if not _is_url(url):
-        raise _Failed('switchyard: --url must be like "http://host:port"', 2)
+        raise _Failed('pointsman: --url must be like "http://host:port"', 2)
     return _Router(url.rstrip("/"), key)
 
 
@@ -148,12 +148,12 @@ async def _asked(router: _Router, method: str, path: str) -> bytes:
                 if len(body) > _MAX_BYTES:
                     raise _not_a_router(router)
     except TimeoutError:
-        raise _Failed(f"switchyard: {router.url} did not answer in {_SECONDS:g} s", 2) from None
+        raise _Failed(f"pointsman: {router.url} did not answer in {_SECONDS:g} s", 2) from None
     except aiohttp.ClientConnectorError as exc:
         reason = os.strerror(exc.errno) if exc.errno and exc.errno > 0 else printable(str(exc))
-        raise _Failed(f"switchyard: no router answers at {router.url}: {reason}", 2) from None
+        raise _Failed(f"pointsman: no router answers at {router.url}: {reason}", 2) from None
     except (aiohttp.ClientError, ValueError, OSError) as exc:
-        raise _Failed(f"switchyard: {router.url}: {printable(str(exc))}", 2) from None
+        raise _Failed(f"pointsman: {router.url}: {printable(str(exc))}", 2) from None
     if status != 200:
         raise _refused(router, status, body)
     return body
@@ -161,16 +161,16 @@ async def _asked(router: _Router, method: str, path: str) -> bytes:
 
 def _refused(router: _Router, status: int, body: bytes) -> _Failed:
     if status == 401:
-        return _Failed(f"switchyard: the router at {router.url} refuses the admin key")
+        return _Failed(f"pointsman: the router at {router.url} refuses the admin key")
     try:
         message = str(_decoded(router, body)["error"]["message"])
     except (_Failed, KeyError, TypeError):
-        return _Failed(f"switchyard: {router.url} is no Switchyard router: HTTP {status}", 2)
-    return _Failed(f"switchyard: {printable(message)}")
+        return _Failed(f"pointsman: {router.url} is no Pointsman router: HTTP {status}", 2)
+    return _Failed(f"pointsman: {printable(message)}")
 
 
 def _not_a_router(router: _Router) -> _Failed:
-    return _Failed(f"switchyard: {router.url} is no Switchyard router that this command knows", 2)
+    return _Failed(f"pointsman: {router.url} is no Pointsman router that this command knows", 2)
 
 
 def _decoded(router: _Router, body: bytes) -> Any:

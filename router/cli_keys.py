@@ -1,7 +1,7 @@
-"""``switchyard keys create | list | update | rotate | revoke``: virtual keys, in the database.
+"""``pointsman keys create | list | update | rotate | revoke``: virtual keys, in the database.
 
 A running router notices within seconds. A new secret is all there is on standard output, so that
-``KEY=$(switchyard keys create …)`` has it; everything else goes to standard error. Each command is
+``KEY=$(pointsman keys create …)`` has it; everything else goes to standard error. Each command is
 a function of the settings and its arguments that returns the exit status: 1 where the router asks
 nobody for a key, 2 for a name or a field that cannot be. StateError is left to the caller.
 """
@@ -195,7 +195,7 @@ def _create(settings: Settings, args: argparse.Namespace) -> int:
 def _update(settings: Settings, args: argparse.Namespace) -> int:
     changes = _given(args)
     if not changes:
-        return _complain("switchyard: say what to change", 2)
+        return _complain("pointsman: say what to change", 2)
 
     async def update(store: KeyStore) -> int:
         await store.update(args.name, changes, endpoints=_endpoints(settings))

@@ -1,4 +1,4 @@
-"""``switchyard keys list``: the table."""
+"""``pointsman keys list``: the table."""
 
 from __future__ import annotations
 

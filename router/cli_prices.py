@@ -1,4 +1,4 @@
-"""What ``switchyard check`` says of prices."""
+"""What ``pointsman check`` says of prices."""
 
 from __future__ import annotations
 

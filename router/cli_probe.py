@@ -1,4 +1,4 @@
-"""``switchyard probe``: its command line, and what it prints.
+"""``pointsman probe``: its command line, and what it prints.
 
 What is found goes to standard output, as YAML for the configuration; how it goes, to standard
 error. What the probe does is in ``router.capabilities``.
@@ -72,7 +72,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     names = {endpoint.name for endpoint in settings.endpoints}
     unknown = [name for name in args.endpoint or () if name not in names]
     for name in unknown:
-        print(f"switchyard: there is no endpoint {name!r} in {args.config}", file=sys.stderr)
+        print(f"pointsman: there is no endpoint {name!r} in {args.config}", file=sys.stderr)
     if unknown:
         return 1
     chosen = [e for e in settings.endpoints if not args.endpoint or e.name in args.endpoint]

@@ -1,4 +1,4 @@
-"""``switchyard state check | vacuum | export``: the command lines, and what they print.
+"""``pointsman state check | vacuum | export``: the command lines, and what they print.
 
 Each command is a function of the settings and its arguments that returns the exit status; what
 they do is in ``router.state.upkeep``. StateError is left to the caller.
@@ -67,7 +67,7 @@ def _config(parser: argparse.ArgumentParser) -> None:
 
 
 def glance(settings: Settings) -> tuple[bool, str]:
-    """Whether the database can be used, and a line that says so; for ``switchyard check``."""
+    """Whether the database can be used, and a line that says so; for ``pointsman check``."""
     import asyncio
 
     from router.state.database import StateError

@@ -1,4 +1,4 @@
-"""``switchyard usage``: who used how much, and what it cost, as the ledger has it.
+"""``pointsman usage``: who used how much, and what it cost, as the ledger has it.
 
 It reads the database; a router may be running, whose last second is not in it yet. StateError is
 left to the caller.
@@ -91,7 +91,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
         question = _question(args, time.time())
         report = asyncio.run(_asked(settings, question))
     except _Wrong as wrong:
-        print(f"switchyard usage: {wrong}", file=sys.stderr)
+        print(f"pointsman usage: {wrong}", file=sys.stderr)
         return 2
     show: Callable[[Report, _Question], Iterator[str]] = {
         "table": _table, "json": _json, "csv": _csv

@@ -41,7 +41,7 @@ async def count_tokens(
     notes: dict[str, str] = {}
     if count is None:
         count = _estimated(targets, exchange)
-        notes["X-Switchyard-Estimated"] = "true"
+        notes["X-Pointsman-Estimated"] = "true"
     body = {"object": "response.input_tokens", "input_tokens": count}
     sink.finish(200, orjson.dumps(body), answer_headers(exchange, notes))
 

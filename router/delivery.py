@@ -143,7 +143,7 @@ class Delivery:
 def answer_headers(exchange: Exchange, notes: dict[str, str]) -> dict[str, str]:
     """The headers that say who served the answer, and how."""
     headers = client_headers(exchange, notes)
-    headers["X-Switchyard-Attempts"] = str(exchange.attempts)
+    headers["X-Pointsman-Attempts"] = str(exchange.attempts)
     if exchange.endpoint is not None:
-        headers["X-Switchyard-Endpoint"] = exchange.endpoint
+        headers["X-Pointsman-Endpoint"] = exchange.endpoint
     return headers

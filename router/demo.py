@@ -32,14 +32,14 @@ _SPEAKS: Final[dict[Dialect, str]] = {
 }
 _DRAIN_TIMEOUT: Final = 3.0
 _WELCOME: Final = """
-Switchyard listens on {url}
+Pointsman listens on {url}
 in front of three simulated backends:
 
 {fleet}
 
 # Ask something
 curl {url}/v1/responses -H 'Content-Type: application/json' \\
-  -d '{{"model": "sim-chat", "input": "What is a switchyard?"}}'
+  -d '{{"model": "sim-chat", "input": "What is a pointsman?"}}'
 
 # Watch it stream, event by event
 curl -N {url}/v1/responses -H 'Content-Type: application/json' \\
@@ -54,7 +54,7 @@ END
 
 # Look around
 curl {url}/v1/models
-curl -s {url}/metrics | grep ^switchyard_requests_total
+curl -s {url}/metrics | grep ^pointsman_requests_total
 
 Ctrl-C stops it.
 """

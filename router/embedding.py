@@ -41,7 +41,7 @@ class EndpointEmbedder:
             import numpy  # noqa: F401
         except ImportError:
             raise EmbedderError(
-                "numpy is not installed: pip install 'llm-switchyard[semantic]'"
+                "numpy is not installed: pip install 'pointsman[semantic]'"
             ) from None
 
     async def close(self) -> None:

@@ -48,7 +48,7 @@ from router.telemetry.metrics import Metrics
 
 __all__ = ["FALLBACK", "Failover", "Work"]
 
-FALLBACK: Final = "X-Switchyard-Fallback"
+FALLBACK: Final = "X-Pointsman-Fallback"
 """The header that names the model that answered instead of the one that was asked for."""
 
 _log = get_logger("router.failover")

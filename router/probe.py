@@ -1,4 +1,4 @@
-"""Asks one endpoint what it speaks and what it serves, for ``switchyard check``."""
+"""Asks one endpoint what it speaks and what it serves, for ``pointsman check``."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _FLUSH_SECONDS: Final = 2.0
 
 
 def run(settings: Settings, config: ConfigFile) -> int:
-    """Serve until SIGINT or SIGTERM; the exit code. For the ``switchyard serve`` command.
+    """Serve until SIGINT or SIGTERM; the exit code. For the ``pointsman serve`` command.
 
     ``config`` is where the settings are from, and will be from after a change.
     """

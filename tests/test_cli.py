@@ -90,7 +90,7 @@ def free_port() -> int:
 
 
 def config(path: Path, *endpoints: str) -> str:
-    file = path / "switchyard.yaml"
+    file = path / "pointsman.yaml"
     text = "endpoints:\n" + "".join(f"  - {{{line}}}\n" for line in endpoints)
     file.write_text(f'{text}state: {{url: "sqlite:///{path}/state.db"}}\n')
     return str(file)
@@ -122,7 +122,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
     assert caught.value.code == 0
-    assert re.fullmatch(r"switchyard (\d+\.\d+\.\d+|\(not installed\))\n", capsys.readouterr().out)
+    assert re.fullmatch(r"pointsman (\d+\.\d+\.\d+|\(not installed\))\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_simulate_takes_its_time_to_load() -> None:
 
 @pytest.mark.parametrize("command", ["--help", "--version", "check --config FILE"])
 def test_a_reader_that_leaves_is_no_reason_for_a_traceback(command: str, tmp_path: Path) -> None:
-    file = tmp_path / "switchyard.yaml"
+    file = tmp_path / "pointsman.yaml"
     file.write_text(
         f"endpoints: [{{name: one, url: 'http://127.0.0.1:1/v1', dialect: chat}}]\n"
         f"state: {{url: 'sqlite:///{tmp_path}/state.db'}}\n"

@@ -1,4 +1,4 @@
-"""What ``switchyard check`` says of keys, and of where limits are counted."""
+"""What ``pointsman check`` says of keys, and of where limits are counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from router.cli_accounts import glance, remarks
 from router.cli_prices import costs
 from router.probe import ProbeResult
 from router.settings.schema import Settings
-from tests.support.commands import Ended, switchyard
+from tests.support.commands import Ended, pointsman
 from tests.support.redis import redis_server
 
 ENDPOINT = {"name": "a", "url": "http://127.0.0.1:1", "dialect": "chat"}
@@ -167,11 +167,11 @@ def test_long_lists_are_cut() -> None:
 
 
 def run(*arguments: str) -> Ended:
-    return asyncio.run(switchyard(*arguments))
+    return asyncio.run(pointsman(*arguments))
 
 
 def test_names_of_virtual_keys_that_were_taken(tmp_path: Path) -> None:
-    file, path = tmp_path / "switchyard.yaml", tmp_path / "state.db"
+    file, path = tmp_path / "pointsman.yaml", tmp_path / "state.db"
 
     def write(*names: str) -> dict[str, Any]:
         keys = [{"name": name, "key": f"sk-{name}"} for name in names]

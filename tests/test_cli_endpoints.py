@@ -1,4 +1,4 @@
-"""``switchyard endpoints`` and a running router."""
+"""``pointsman endpoints`` and a running router."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Command = Callable[..., Awaitable[Said]]
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs ``switchyard endpoints`` beside the loop that the router is in."""
+    """Runs ``pointsman endpoints`` beside the loop that the router is in."""
 
     async def run(*args: str) -> Said:
         status = await asyncio.to_thread(main, ["endpoints", *args])
@@ -77,7 +77,7 @@ def config(directory: Path, url: str, **sections: Any) -> str:
     port = int(url.rpartition(":")[2])
     one = {"name": "one", "url": "http://127.0.0.1:1/v1", "dialect": "chat"}
     content = {"server": {"port": port}, "endpoints": [one], "admin": ADMIN, **sections}
-    file = directory / "switchyard.yaml"
+    file = directory / "pointsman.yaml"
     file.write_text(json.dumps(content))
     return str(file)
 
@@ -323,7 +323,7 @@ REPORT = b'{"policy": 1, "queue": [], "endpoints": [{}]}'
 async def test_something_that_is_no_router(command: Command, script: Script) -> None:
     async with Upstream(script) as other:
         said = await command("drain", "x", "--url", other.address)
-        said.failed(2, f"{other.address} is no Switchyard router")
+        said.failed(2, f"{other.address} is no Pointsman router")
         assert len(other.requests) == 1
 
 
@@ -340,7 +340,7 @@ async def test_an_answer_without_an_end(command: Command, monkeypatch: pytest.Mo
     monkeypatch.setattr("router.cli_endpoints._MAX_BYTES", 100)
     async with Upstream(whole(b" " * 1000)) as other:
         said = await command("drain", "x", "--url", other.address)
-        said.failed(2, "is no Switchyard router")
+        said.failed(2, "is no Pointsman router")
 
 
 @pytest.mark.usefixtures("with_key")

@@ -1,4 +1,4 @@
-"""``switchyard keys`` as it is used: what is on standard output, what a router then knows."""
+"""``pointsman keys`` as it is used: what is on standard output, what a router then knows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from router.books.keys import looks_like_ours
 from router.cli_keys import add_arguments
 from router.cli_keys_shown import table
-from tests.support.commands import Ended, switchyard, switchyard_process
+from tests.support.commands import Ended, pointsman, pointsman_process
 from tests.support.keys import here
 from tests.support.state import database_url, opened
 
@@ -26,15 +26,15 @@ COMMAND = ("-m", "router", "keys")
 
 
 async def keys(config: Path, command: str, *options: str) -> Ended:
-    """Run ``switchyard keys COMMAND OPTIONS --config CONFIG`` to its end."""
-    return await switchyard("keys", command, *options, "--config", str(config))
+    """Run ``pointsman keys COMMAND OPTIONS --config CONFIG`` to its end."""
+    return await pointsman("keys", command, *options, "--config", str(config))
 
 
 def written(path: Path, url: str, *names: str) -> Path:
     """A file of settings with these keys and a database at ``url``."""
     endpoint = {"name": "a", "url": "http://127.0.0.1:1", "dialect": "ollama"}
     auth = {"keys": [{"name": name, "key": f"sk-{name}"} for name in names]}
-    file = path / "switchyard.yaml"
+    file = path / "pointsman.yaml"
     sections = {"endpoints": [endpoint], "state": {"url": url}, "auth": auth}
     file.write_text(json.dumps(sections))
     return file
@@ -163,10 +163,10 @@ def test_what_a_command_line_says() -> None:
 async def test_processes_of_their_own(tmp_path: Path) -> None:
     """The secret is all that standard output has, also where it is a pipe."""
     config = str(written(tmp_path, f"sqlite:///{tmp_path / 'state.db'}", "cfg"))
-    made = await switchyard_process("keys", "create", "ann", "--config", config)
+    made = await pointsman_process("keys", "create", "ann", "--config", config)
     assert made.status == 0
     assert looks_like_ours(made.out.removesuffix("\n"))
-    found = await switchyard_process("keys", "list", "--json", "--config", config)
+    found = await pointsman_process("keys", "list", "--json", "--config", config)
     assert (found.status, found.err) == (0, "")
     assert [key["name"] for key in json.loads(found.out)] == ["cfg", "ann"]
 

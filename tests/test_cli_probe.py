@@ -1,4 +1,4 @@
-"""``switchyard probe``: exit status, what can be pasted, and what is only told."""
+"""``pointsman probe``: exit status, what can be pasted, and what is only told."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def entry(endpoint: dict[str, Any]) -> str:
 
 
 def config(path: Path, *endpoints: dict[str, Any]) -> str:
-    file = path / "switchyard.yaml"
+    file = path / "pointsman.yaml"
     file.write_text("endpoints:\n" + "".join(map(entry, endpoints)))
     return str(file)
 
@@ -100,7 +100,7 @@ def test_an_endpoint_that_is_not_configured(
     file = config(tmp_path, {"name": "one", "url": "http://127.0.0.1:1", "dialect": "chat"})
     assert main(["probe", "--config", file, "--endpoint", "two", "--endpoint", "one"]) == 1
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == ("", f"switchyard: there is no endpoint 'two' in {file}\n")
+    assert (shown.out, shown.err) == ("", f"pointsman: there is no endpoint 'two' in {file}\n")
 
 
 @pytest.mark.parametrize(

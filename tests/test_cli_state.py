@@ -1,4 +1,4 @@
-"""``switchyard state`` as it is used: exit status, what a user reads, beside a running router."""
+"""``pointsman state`` as it is used: exit status, what a user reads, beside a running router."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest_asyncio
 
 from router.cli import main
 from router.state.responses import Responses
-from tests.support.commands import Ended, switchyard, switchyard_process
+from tests.support.commands import Ended, pointsman, pointsman_process
 from tests.support.damage import executed
 from tests.support.processes import Processes, RouterProcess
 from tests.support.state import database_url, opened
@@ -32,14 +32,14 @@ DEADLINE = 60.0
 
 
 async def state(config: Path, command: str, *options: str) -> Ended:
-    """Run ``switchyard state COMMAND --config CONFIG OPTIONS`` to its end."""
-    return await switchyard("state", command, "--config", str(config), *options)
+    """Run ``pointsman state COMMAND --config CONFIG OPTIONS`` to its end."""
+    return await pointsman("state", command, "--config", str(config), *options)
 
 
 def configured(path: Path, url: str) -> Path:
     """A file of settings whose database is at ``url``."""
     endpoint = {"name": "a", "url": "http://127.0.0.1:1", "dialect": "ollama"}
-    file = path / "switchyard.yaml"
+    file = path / "pointsman.yaml"
     file.write_text(json.dumps({"endpoints": [endpoint], "state": {"url": url}}))
     return file
 
@@ -104,7 +104,7 @@ async def test_check_names_what_is_broken(filled: Path, database_url: str) -> No
 
 
 async def test_a_newer_database_is_left_alone(filled: Path, database_url: str) -> None:
-    await executed(database_url, "UPDATE switchyard_schema SET version = 99")
+    await executed(database_url, "UPDATE pointsman_schema SET version = 99")
     for command in (("check",), ("vacuum",), ("export", "--owner", "ann")):
         refused = await state(filled, *command)
         assert (refused.status, refused.out) == (1, "")
@@ -161,7 +161,7 @@ async def test_an_export_that_fails_leaves_the_file_of_before(
 ) -> None:
     output = filled.parent / "ann.jsonl"
     output.write_text("of before\n")
-    await executed(database_url, "UPDATE switchyard_schema SET version = 99")
+    await executed(database_url, "UPDATE pointsman_schema SET version = 99")
     done = await state(filled, "export", "--owner", "ann", "--output", str(output))
     assert done.status == 1
     assert output.read_text() == "of before\n"
@@ -262,7 +262,7 @@ async def live(tmp_path: Path, database_url: str) -> AsyncIterator[Live]:
 async def test_beside_a_router_under_load(live: Live) -> None:
     async def beside(command: str, *options: str) -> Ended:
         config = str(live.router.config)
-        return await switchyard_process("state", command, "--config", config, *options)
+        return await pointsman_process("state", command, "--config", config, *options)
 
     end = time.monotonic() + DEADLINE
     done = False

@@ -1,4 +1,4 @@
-"""``switchyard usage`` as it is used: what a user reads, a machine parses, and mistakes."""
+"""``pointsman usage`` as it is used: what a user reads, a machine parses, and mistakes."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_mistakes(
     assert run(settings_at(url), *options) == 2
     ended = capsys.readouterr()
     assert ended.out == ""
-    assert ended.err.startswith(f"switchyard usage: {words}")
+    assert ended.err.startswith(f"pointsman usage: {words}")
 
 
 @pytest.mark.parametrize("limit", ["0", "x", "-1", "10001", "\u0661"])

@@ -31,7 +31,7 @@ async def count(router: Router, given: Any, path: str = "/v1/responses/input_tok
     body = orjson.dumps({"model": "m", field: given})
     reply = await fetch(router.http, "POST", router.url + path, data=body)
     assert reply.status == 200, reply.body
-    assert reply.headers["X-Switchyard-Estimated"] == "true"
+    assert reply.headers["X-Pointsman-Estimated"] == "true"
     return int(reply.json["input_tokens"])
 
 

@@ -83,7 +83,7 @@ async def test_what_it_prints_works_as_printed(demo: Demo) -> None:
         pytest.skip("curl is not installed")
     asked = orjson.loads(await shell(demo.command("curl http")))
     text = asked["output"][0]["content"][0]["text"]
-    assert text.startswith("You asked: “What is a switchyard?” I am sim-chat")
+    assert text.startswith("You asked: “What is a pointsman?” I am sim-chat")
     stream = await shell(demo.command("curl -N"))
     assert stream.startswith("event: response.created\n")
     assert "event: response.output_text.delta\n" in stream
@@ -94,7 +94,7 @@ async def test_what_it_prints_works_as_printed(demo: Demo) -> None:
     listed = orjson.loads(await shell(look[0]))
     served = {model for models in DEFAULT_MODELS.values() for model in models}
     assert {model["id"] for model in listed["data"]} == served
-    assert "switchyard_requests_total{" in await shell(look[1])
+    assert "pointsman_requests_total{" in await shell(look[1])
     code, log = await demo.stop(signal.SIGINT)
     assert code == 0
     assert b"Traceback" not in log

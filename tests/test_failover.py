@@ -137,7 +137,7 @@ async def test_retries_have_a_budget() -> None:
     work = await scene.run(failed, failed, failed)
     assert scene.error is failed
     assert len(work.asked) == 3
-    assert scene.count("switchyard_retries_denied") == 1
+    assert scene.count("pointsman_retries_denied") == 1
     work = await scene.run(failed)
     assert len(work.asked) == 1
 

@@ -72,7 +72,7 @@ async def test_failures_are_told_to_the_breaker_of_the_model(error: UpstreamErro
     assert scene.depot.target(first.name, "n").grade == READY
     assert first.probe_now.is_set() == (error is missing)
     assert scene.count(
-        "switchyard_upstream_attempts", endpoint=first.name, result=error.code or ""
+        "pointsman_upstream_attempts", endpoint=first.name, result=error.code or ""
     ) == 1  # fmt: skip
 
 

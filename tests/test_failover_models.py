@@ -49,7 +49,7 @@ async def test_another_model_takes_over(error: RouterError) -> None:
     assert work.models[-1] == "n"
     assert scene.exchange.notes[FALLBACK] == "n"
     assert scene.exchange.model == "m"
-    assert scene.count("switchyard_fallbacks", model="m", fallback="n") == 1
+    assert scene.count("pointsman_fallbacks", model="m", fallback="n") == 1
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ sys.exit(main(sys.argv[1:]))
 
 async def started(tmp_path: Path, soft: int, hard: int) -> tuple[asyncio.subprocess.Process, int]:
     """A router in a process with these limits, and its port."""
-    file = tmp_path / "switchyard.yaml"
+    file = tmp_path / "pointsman.yaml"
     file.write_text(
         "server: {port: 0}\nlogging: {format: json}\n"
         "endpoints: [{name: one, url: 'http://127.0.0.1:1/v1', dialect: chat, models: [m]}]\n"
@@ -64,7 +64,7 @@ async def test_running_out_is_logged_and_counted_and_passes(tmp_path: Path) -> N
             for writer in writers:
                 writer.close()
         counted = b""
-        while b"switchyard_file_descriptors_exhausted_total" not in counted:
+        while b"pointsman_file_descriptors_exhausted_total" not in counted:
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
@@ -75,7 +75,7 @@ async def test_running_out_is_logged_and_counted_and_passes(tmp_path: Path) -> N
         [line] = [
             each
             for each in counted.splitlines()
-            if each.startswith(b"switchyard_file_descriptors_exhausted_total ")
+            if each.startswith(b"pointsman_file_descriptors_exhausted_total ")
         ]
         assert float(line.split()[1]) >= 1
         process.send_signal(signal.SIGTERM)

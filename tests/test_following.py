@@ -1,4 +1,4 @@
-"""``switchyard serve`` in a process of its own, whose configuration changes while it runs."""
+"""``pointsman serve`` in a process of its own, whose configuration changes while it runs."""
 
 from __future__ import annotations
 

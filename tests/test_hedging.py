@@ -51,8 +51,8 @@ async def test_the_second_wins(first: Dialect, second: Dialect, opened: bool) ->
         assert [here.router.target(name).in_flight for name in ("one", "two")] == [0, 1]
         soon.let()
         final = check(await reply)
-        assert reply.result().headers["X-Switchyard-Endpoint"] == "two"
-        assert reply.result().headers["X-Switchyard-Attempts"] == "2"
+        assert reply.result().headers["X-Pointsman-Endpoint"] == "two"
+        assert reply.result().headers["X-Pointsman-Attempts"] == "2"
         stored = await call(here.router, "GET", f"/responses/{final['id']}")
         assert stored.json == final
         assert await here.counted() == {"won": 1}
@@ -72,8 +72,8 @@ async def test_the_first_wins_after_all(dialect: Dialect) -> None:
         assert [here.router.target(name).in_flight for name in ("one", "two")] == [1, 0]
         late.let()
         check(await reply)
-        assert reply.result().headers["X-Switchyard-Endpoint"] == "one"
-        assert reply.result().headers["X-Switchyard-Attempts"] == "2"
+        assert reply.result().headers["X-Pointsman-Endpoint"] == "one"
+        assert reply.result().headers["X-Pointsman-Attempts"] == "2"
         assert await here.counted() == {"lost": 1}
         assert await here.attempts(0, "ok") == await here.attempts(1, "cancelled") == 1
 
@@ -108,7 +108,7 @@ async def test_the_second_fails(fault: Script) -> None:
         await here.free(1)
         late.let()
         check(await reply)
-        assert reply.result().headers["X-Switchyard-Endpoint"] == "one"
+        assert reply.result().headers["X-Pointsman-Endpoint"] == "one"
         assert await here.counted() == {"failed": 1}
         assert await here.attempts(1, "cancelled") == 0
         [line] = [line for line in here.router.log if line["event"] == "attempt failed"]
@@ -134,8 +134,8 @@ async def test_both_fail_and_a_third_answers(order: tuple[int, int], early: bool
         assert here.asked == [1, 1, 1]
         assert await here.counted() == {"failed": 1}
         if not early:
-            assert reply.result().headers["X-Switchyard-Endpoint"] == "three"
-            assert reply.result().headers["X-Switchyard-Attempts"] == "3"
+            assert reply.result().headers["X-Pointsman-Endpoint"] == "three"
+            assert reply.result().headers["X-Pointsman-Attempts"] == "3"
 
 
 @pytest.mark.parametrize("early", [False, True], ids=["held", "begun"])
@@ -153,8 +153,8 @@ async def test_both_fail_and_nobody_is_left(early: bool) -> None:
         else:
             assert (answer.status, answer.error["code"]) == (429, "rate_limit_exceeded")
             # What is told is what the endpoint said that is named.
-            assert answer.headers["X-Switchyard-Endpoint"] == "two"
-            assert answer.headers["X-Switchyard-Attempts"] == "2"
+            assert answer.headers["X-Pointsman-Endpoint"] == "two"
+            assert answer.headers["X-Pointsman-Attempts"] == "2"
         assert here.asked == [1, 1]
         assert await here.counted() == {"failed": 1}
 
@@ -265,7 +265,7 @@ async def test_what_the_other_cannot_carry() -> None:
         late.let()
         check(await reply)
         assert here.asked == [1, 0]
-        assert reply.result().headers["X-Switchyard-Attempts"] == "1"
+        assert reply.result().headers["X-Pointsman-Attempts"] == "1"
         assert await here.counted() == {"failed": 1}
 
 
@@ -323,7 +323,7 @@ async def test_not_hedged(why: str) -> None:
         with here.router.occupied(*(["two"] if why == "busy" else [])):
             reply = await here.router.ask(**asks)
         assert reply.status == 200
-        assert reply.headers["X-Switchyard-Attempts"] == "1"
+        assert reply.headers["X-Pointsman-Attempts"] == "1"
         assert sum((await here.counted()).values()) == 0
         assert not any(here.asked[1:])
 
@@ -338,7 +338,7 @@ async def test_the_budget_bounds_it() -> None:
         for _ in range(200):
             here.router.target("one").late.observe(0.0)  # whatever it takes from now on
         replies = [await here.router.ask(stream=True) for _ in range(5)]
-        served = [reply.headers["X-Switchyard-Attempts"] for reply in replies]
+        served = [reply.headers["X-Pointsman-Attempts"] for reply in replies]
         assert served == ["2", "1", "1", "1", "1"]
         for reply in replies:
             check(reply)

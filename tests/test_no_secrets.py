@@ -252,7 +252,7 @@ def _check_that_it_happened(
         assert event in log, f"{event} is not in the log"
     assert upstream.keys == {f"Bearer {SECRETS['upstream']}"}
     assert any(ANSWER in text for text in clients.answers)
-    assert any("switchyard_" in text for _, _, text in clients.shown)
+    assert any("pointsman_" in text for _, _, text in clients.shown)
     assert any("[api_key]" in text for _, _, text in clients.shown)
     assert journal.count(b"\n") > 20
     statuses = {status for _, status, _ in clients.shown}

@@ -41,8 +41,8 @@ async def asked(weight: float, *scripts: Script) -> tuple[Reply, list[int]]:
 async def test_what_one_dialect_cannot_carry_another_may(weight: float) -> None:
     reply, counts = await asked(weight)
     assert reply.status == 200
-    assert reply.headers["X-Switchyard-Endpoint"] == "able"
-    assert reply.headers["X-Switchyard-Attempts"] == "1"
+    assert reply.headers["X-Pointsman-Endpoint"] == "able"
+    assert reply.headers["X-Pointsman-Attempts"] == "1"
     assert counts == [0, 1]
 
 

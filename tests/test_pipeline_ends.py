@@ -70,7 +70,7 @@ async def test_an_answer_that_failed_at_its_endpoint() -> None:
         assert b"key [api_key] is worn out" in reply.body
         assert API_KEY not in repr((reply.body, router.log))
         await router.idle()
-        assert sum(await router.metric("switchyard_requests_total", outcome="failed")) == 1
+        assert sum(await router.metric("pointsman_requests_total", outcome="failed")) == 1
 
 
 async def test_why_it_had_to_go_elsewhere_says_more_than_that_there_is_no_room() -> None:

@@ -1,4 +1,4 @@
-"""What ``switchyard check`` learns from an endpoint, over real sockets."""
+"""What ``pointsman check`` learns from an endpoint, over real sockets."""
 
 from __future__ import annotations
 

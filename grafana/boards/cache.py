@@ -8,8 +8,8 @@ from grafana.promql import quantile, rate, ratio, total, value
 HITS = 'result="hit"'
 
 BOARD = Board(
-    "switchyard-cache",
-    "Switchyard / Cache and savings",
+    "pointsman-cache",
+    "Pointsman / Cache and savings",
     "What the response cache answers, what it saves, and whether it can be trusted.",
     (
         Row(

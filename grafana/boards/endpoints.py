@@ -9,8 +9,8 @@ AT = "{{endpoint}}"
 AT_MODEL = "{{endpoint}} {{model}}"
 
 BOARD = Board(
-    "switchyard-endpoints",
-    "Switchyard / Endpoints and balance",
+    "pointsman-endpoints",
+    "Pointsman / Endpoints and balance",
     "How the endpoints are, and how work is spread among them.",
     (
         Row(

@@ -9,8 +9,8 @@ FAILED = 'outcome="failed"'
 HITS = 'result="hit"'
 
 BOARD = Board(
-    "switchyard-fleet",
-    "Switchyard / Fleet overview",
+    "pointsman-fleet",
+    "Pointsman / Fleet overview",
     "Is it well, and if not, whose fault is it?",
     (
         Row(

@@ -10,8 +10,8 @@ QUEUED = value("runs", 'state="queued"')
 REFUSED = value("reloads_total", 'result="refused"')
 
 BOARD = Board(
-    "switchyard-health",
-    "Switchyard / Runs, store and process health",
+    "pointsman-health",
+    "Pointsman / Runs, store and process health",
     "Background runs, the database, the ledger, and the routers' own processes.",
     (
         Row(

@@ -6,8 +6,8 @@ from grafana.panels import Board, Panel, Query, Row
 from grafana.promql import average, quantile, rate, ratio
 
 BOARD = Board(
-    "switchyard-latency",
-    "Switchyard / Latency and tokens",
+    "pointsman-latency",
+    "Pointsman / Latency and tokens",
     "How long answers take, and of how many tokens they are.",
     (
         Row(

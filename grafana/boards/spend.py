@@ -9,8 +9,8 @@ BUDGET = "{{owner}} per {{period}} ({{unit}})"
 
 
 BOARD = Board(
-    "switchyard-spend",
-    "Switchyard / Spend and budgets",
+    "pointsman-spend",
+    "Pointsman / Spend and budgets",
     "Who spends what, and what is left. Whole sums are in the usage ledger.",
     (
         Row(

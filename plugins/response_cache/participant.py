@@ -19,7 +19,7 @@ from router.wire.frame import Frame
 
 __all__ = ["Participant", "TryAgain"]
 
-_OF_ITS_CALL: Final = ("X-Switchyard-Endpoint", "X-Switchyard-Attempts")
+_OF_ITS_CALL: Final = ("X-Pointsman-Endpoint", "X-Pointsman-Attempts")
 """Headers that are true for the client whose call it was only."""
 
 

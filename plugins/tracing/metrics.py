@@ -38,7 +38,7 @@ class AttemptMetrics:
             exporter = OTLPMetricExporter(endpoint=at_collector(endpoint, "/v1/metrics"))
             reader = PeriodicExportingMetricReader(exporter)
         self._provider = MeterProvider([reader], resource, shutdown_on_exit=False)
-        meter = self._provider.get_meter("switchyard")
+        meter = self._provider.get_meter("pointsman")
         self._seconds = meter.create_histogram(
             "gen_ai.client.operation.duration",
             unit="s",

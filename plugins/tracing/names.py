@@ -74,8 +74,8 @@ def of_request(exchange: Exchange) -> Attributes:
         "gen_ai.request.stream": exchange.stream,
         "http.request.method": exchange.method,
         "http.route": exchange.route,
-        "switchyard.request.id": exchange.id,
-        "switchyard.key": exchange.caller,
+        "pointsman.request.id": exchange.id,
+        "pointsman.key": exchange.caller,
     }
     if exchange.model:
         found[MODEL] = exchange.model[:_SHOWN]
@@ -86,19 +86,19 @@ def of_result(exchange: Exchange) -> Attributes:
     """What is known of it at its end."""
     found: Attributes = {
         "http.response.status_code": exchange.status,
-        "switchyard.attempts": exchange.attempts,
+        "pointsman.attempts": exchange.attempts,
     }
     if exchange.outcome is not None:
-        found["switchyard.outcome"] = exchange.outcome.value
+        found["pointsman.outcome"] = exchange.outcome.value
     if exchange.endpoint is not None:
-        found["switchyard.endpoint"] = exchange.endpoint
+        found["pointsman.endpoint"] = exchange.endpoint
         found[RESPONSE_MODEL] = exchange.shown_model[:_SHOWN]
     if exchange.cache is not None:
-        found["switchyard.cache"] = exchange.cache
+        found["pointsman.cache"] = exchange.cache
     if exchange.error_code is not None:
         found[ERROR] = exchange.error_code
     if exchange.first_output is not None:
-        found["switchyard.first_output"] = exchange.first_output - exchange.started
+        found["pointsman.first_output"] = exchange.first_output - exchange.started
     return found
 
 
@@ -113,16 +113,16 @@ def of_attempt(exchange: Exchange, endpoint: EndpointSettings, model: str) -> At
         "gen_ai.request.stream": exchange.stream,
         SERVER: host,
         "server.port": url.port or _PORTS[url.scheme],
-        "switchyard.endpoint": endpoint.name,
+        "pointsman.endpoint": endpoint.name,
     }
 
 
 def of_row(row: Row) -> Attributes:
     """What is known of it at its end. Cost is in USD; what is not known is left out."""
     found: Attributes = {
-        "switchyard.attempt.kind": row.kind.value,
-        "switchyard.outcome": row.outcome,
-        "switchyard.usage.provenance": row.provenance.value,
+        "pointsman.attempt.kind": row.kind.value,
+        "pointsman.outcome": row.outcome,
+        "pointsman.usage.provenance": row.provenance.value,
     }
     tokens = row.tokens
     if tokens.total or row.provenance is Provenance.REPORTED:
@@ -133,7 +133,7 @@ def of_row(row: Row) -> Attributes:
     if tokens.reasoning:
         found["gen_ai.usage.reasoning.output_tokens"] = tokens.reasoning
     if row.cost is not None:
-        found["switchyard.cost"] = row.cost / NANO
+        found["pointsman.cost"] = row.cost / NANO
     if row.first_token is not None:
         found["gen_ai.response.time_to_first_chunk"] = row.first_token
     if row.response is not None:

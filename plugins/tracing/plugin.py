@@ -64,7 +64,7 @@ class Tracing(Observer):
             url = at_collector(settings.endpoint, "/v1/traces")
             self._exporter = OTLPSpanExporter(endpoint=url)
         self._provider.add_span_processor(BatchSpanProcessor(Told(self._exporter)))
-        self._tracer = self._provider.get_tracer("switchyard")
+        self._tracer = self._provider.get_tracer("pointsman")
         if settings.metrics:
             self._metrics = AttemptMetrics(settings.endpoint, who)
 

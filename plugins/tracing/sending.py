@@ -27,7 +27,7 @@ _PATHS: Final = ("/v1/traces", "/v1/metrics")
 
 def resource() -> Resource:
     """Who sends; ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` go before."""
-    return Resource.create({"service.name": "switchyard"}).merge(OTELResourceDetector().detect())
+    return Resource.create({"service.name": "pointsman"}).merge(OTELResourceDetector().detect())
 
 
 def at_collector(base: str | None, path: str) -> str | None:
@@ -58,7 +58,7 @@ async def in_time(work: Callable[[], None], seconds: float) -> bool:
             with contextlib.suppress(RuntimeError):  # the loop has been closed since
                 loop.call_soon_threadsafe(done.set)
 
-    threading.Thread(target=run, name="switchyard-tracing-stop", daemon=True).start()
+    threading.Thread(target=run, name="pointsman-tracing-stop", daemon=True).start()
     try:
         async with asyncio.timeout(seconds):
             await done.wait()

@@ -124,7 +124,7 @@ class KeyRow(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class StoredKey:
     """A virtual key as it may be shown. Times are in Unix time; ``spec`` is None where another
-    version of Switchyard wrote what this one cannot read. Until ``previous_until`` the secret
+    version of Pointsman wrote what this one cannot read. Until ``previous_until`` the secret
     before the last rotation is good too.
     """
 
@@ -228,7 +228,7 @@ class KeyStore:
             spec = load_spec(row.spec, row.expires)
             if spec is None:
                 raise Conflict(
-                    f"The key '{name}' was made by another version of Switchyard, and cannot be "
+                    f"The key '{name}' was made by another version of Pointsman, and cannot be "
                     "changed by this one.",
                     code="unreadable_key",
                 )

@@ -77,7 +77,7 @@ class RedisMeter:
         *,
         tags: TagBudgets = NO_TAGS,
         on_down: OnDown = "fail_closed",
-        prefix: str = "switchyard:limits",
+        prefix: str = "pointsman:limits",
         timeout: float = 0.25,
         ledger_timeout: float = 2.0,
         lease: float = 60.0,

@@ -1,6 +1,6 @@
 """The virtual keys as one router knows them: in memory, kept current from the database.
 
-What this process changes counts here at once. What others change (another router, ``switchyard
+What this process changes counts here at once. What others change (another router, ``pointsman
 keys``) counts within ``every`` seconds, the revocation of a key included; a key that is new is
 looked up when it is first presented. While the database is away what is known goes on working,
 keys that were revoked elsewhere meanwhile too.

@@ -1,4 +1,4 @@
-"""Finding out what the models of an endpoint can do, for ``switchyard probe``.
+"""Finding out what the models of an endpoint can do, for ``pointsman probe``.
 
     questions   what is asked, and what an answer to it shows. Pure
     ollama      what Ollama tells of a model without being asked to answer. Pure

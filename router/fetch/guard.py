@@ -38,7 +38,7 @@ _CONNECT: Final = 5.0
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
 _CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate"})
-_HEADERS: Final = {"Accept-Encoding": "identity", "User-Agent": "Switchyard"}
+_HEADERS: Final = {"Accept-Encoding": "identity", "User-Agent": "Pointsman"}
 
 Address = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]

@@ -1,13 +1,13 @@
 """Read the settings from one YAML file and the environment, and report every mistake at once.
 
-    switchyard.yaml:12: endpoints[0].dialect: must be one of 'responses', 'chat' or 'ollama'
+    pointsman.yaml:12: endpoints[0].dialect: must be one of 'responses', 'chat' or 'ollama'
 
 Values may refer to environment variables: ``${NAME}``, ``${NAME:-default}`` (the default also
 stands in for an empty variable), ``$${`` for a literal ``${``. References are resolved in values
 that YAML has already cut out, so that a variable can change a value, never the structure.
 
-A variable like ``SWITCHYARD_SERVER__PORT`` overrides one field: two underscores step into a
-section; a list (``SWITCHYARD_ENDPOINTS``) is given as a whole, in YAML or JSON.
+A variable like ``POINTSMAN_SERVER__PORT`` overrides one field: two underscores step into a
+section; a list (``POINTSMAN_ENDPOINTS``) is given as a whole, in YAML or JSON.
 
 No message contains a value: it could be a secret.
 """
@@ -30,13 +30,13 @@ from router.settings.words import in_words
 
 __all__ = ["Mistake", "SettingsError", "load_settings", "parse_settings"]
 
-_PREFIX = "SWITCHYARD_"
-_OTHERS = frozenset({"SWITCHYARD_DATA_DIR"})
-"""Variables that are read elsewhere: where ``switchyard embedder install`` keeps what it makes."""
+_PREFIX = "POINTSMAN_"
+_OTHERS = frozenset({"POINTSMAN_DATA_DIR"})
+"""Variables that are read elsewhere: where ``pointsman embedder install`` keeps what it makes."""
 
-# What Kubernetes sets in every pod beside a service that is called "switchyard".
+# What Kubernetes sets in every pod beside a service that is called "pointsman".
 _SERVICE_LINK = re.compile(
-    r"SWITCHYARD_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)"
+    r"POINTSMAN_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)"
 )
 _UNIQUE = {("endpoints",): UNIQUE_IN_ENDPOINTS, ("auth", "keys"): UNIQUE_IN_KEYS}
 
@@ -72,7 +72,7 @@ def parse_settings(text: str, *, source: str, environ: Mapping[str, str]) -> Set
 
 
 def _override(document: Document, environ: Mapping[str, str]) -> None:
-    """Lay the ``SWITCHYARD_`` variables over the file's data."""
+    """Lay the ``POINTSMAN_`` variables over the file's data."""
     known = dict(_variables(Settings, ()))
     for name, text in sorted(environ.items()):
         if name in known:
@@ -112,7 +112,7 @@ def _variables(model: type[BaseModel], above: Place) -> Iterator[tuple[str, tupl
 
 
 def _is_service_link(name: str, text: str) -> bool:
-    # SWITCHYARD_PORT is one only with an address in it: else somebody meant server.port.
+    # POINTSMAN_PORT is one only with an address in it: else somebody meant server.port.
     return bool(_SERVICE_LINK.fullmatch(name)) or (name.endswith("_PORT") and "://" in text)
 
 

@@ -1,7 +1,7 @@
 """The settings, declared once.
 
     Settings
-    ├── server      where Switchyard listens, and its limits
+    ├── server      where Pointsman listens, and its limits
     ├── auth        the clients' API keys
     ├── endpoints   the backends, at least one
     ├── balance     policy, attempts, queue, health
@@ -89,7 +89,7 @@ PolicyName = Literal["least-loaded", "fastest", "round-robin", "weighted", "prio
 
 
 class Server(Section):
-    """Where Switchyard listens. Port 0 takes a free one; sizes are in MiB. A request with a field
+    """Where Pointsman listens. Port 0 takes a free one; sizes are in MiB. A request with a field
     that its endpoint cannot be sent is, by ``unsupported``, served and the field named in a header
     (``lenient``), or refused (``strict``). A stream is opened with its first output, or after
     ``open_after`` seconds without any; what fails before is answered with an HTTP error. After
@@ -123,7 +123,7 @@ class Server(Section):
 
 
 class Auth(Section):
-    """Who may use Switchyard; without keys everyone who reaches it, see ``Server``."""
+    """Who may use Pointsman; without keys everyone who reaches it, see ``Server``."""
 
     keys: tuple[ApiKey, ...] = ()
 
@@ -197,7 +197,7 @@ class State(Section):
     router's runs are taken over. ``max_runs`` counts background runs at once in one router.
     """
 
-    url: StateUrl = SecretStr("sqlite:///switchyard.db")
+    url: StateUrl = SecretStr("sqlite:///pointsman.db")
     retention_days: DaysOrForever = 30.0
     on_down: Literal["fail", "degrade"] = "fail"
     durability: Literal["process", "power"] = "process"
@@ -222,7 +222,7 @@ class Admin(Section):
 
 
 class Settings(Section):
-    """All settings of one Switchyard.
+    """All settings of one Pointsman.
 
     ``fallbacks`` are, by the clients' name for a model or a pattern of such names, the models to
     try when it cannot be served.

@@ -116,7 +116,7 @@ async def _serve(app: web.Application, host: str, port: int) -> int:
         except OSError as error:
             in_use = "it is already in use; choose another with --port"
             reason = in_use if error.errno == errno.EADDRINUSE else error.strerror
-            print(f"switchyard: cannot listen on {host} port {port}: {reason}", file=sys.stderr)
+            print(f"pointsman: cannot listen on {host} port {port}: {reason}", file=sys.stderr)
             return 1
         print(
             f"A simulated backend listens on {url}; as an endpoint of the configuration:\n"

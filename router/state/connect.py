@@ -39,5 +39,5 @@ def require_asyncpg() -> None:
             raise
         raise StateError(
             "state.url is a PostgreSQL database, and asyncpg is not installed: "
-            "pip install 'llm-switchyard[postgres]'"
+            "pip install 'pointsman[postgres]'"
         ) from None

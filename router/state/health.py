@@ -16,7 +16,7 @@ class Unreachable(Exception):
     """The database did not answer, or is not in a state to.
 
     ``down`` is False where only this transaction suffered (a deadlock): try again at once.
-    ``locked``: another process is at work on the database, such as ``switchyard state vacuum``;
+    ``locked``: another process is at work on the database, such as ``pointsman state vacuum``;
     that is no outage, unless it takes longer than a write may wait.
     """
 

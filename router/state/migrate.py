@@ -1,6 +1,6 @@
 """Bringing the tables up to date at start, whoever else starts at the same moment.
 
-``switchyard_schema`` has one row, the version. Each version is one transaction under a lock, so
+``pointsman_schema`` has one row, the version. Each version is one transaction under a lock, so
 that one which fails leaves the version before it.
 """
 
@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 _LOCK: Final = 0x73776974636879  # "switchy"
-_TABLE: Final = "CREATE TABLE IF NOT EXISTS switchyard_schema (version INTEGER NOT NULL)"
-_VERSION: Final = "SELECT max(version) FROM switchyard_schema"
+_TABLE: Final = "CREATE TABLE IF NOT EXISTS pointsman_schema (version INTEGER NOT NULL)"
+_VERSION: Final = "SELECT max(version) FROM pointsman_schema"
 
 
 def migrate_sqlite(connection: sqlite3.Connection) -> None:
@@ -56,29 +56,29 @@ async def migrate_postgresql(connection: Any) -> None:
 
 def sqlite_version(connection: sqlite3.Connection) -> int:
     """The version of the schema; 0 where there is none."""
-    tables = "SELECT 1 FROM sqlite_master WHERE name = 'switchyard_schema'"
+    tables = "SELECT 1 FROM sqlite_master WHERE name = 'pointsman_schema'"
     there = connection.execute(tables).fetchone() is not None
     return connection.execute(_VERSION).fetchone()[0] or 0 if there else 0
 
 
 async def postgresql_version(connection: Any) -> int:
     """The version of the schema; 0 where there is none."""
-    there = await connection.fetchval("SELECT to_regclass('switchyard_schema') IS NOT NULL")
+    there = await connection.fetchval("SELECT to_regclass('pointsman_schema') IS NOT NULL")
     return (await connection.fetchval(_VERSION) or 0) if there else 0
 
 
 def newer(version: int) -> StateError:
     """The error for a schema of this version, which is past what this code knows."""
     return StateError(
-        f"it has schema version {version}, and this Switchyard knows versions up to "
-        f"{SCHEMA_VERSION}; upgrade Switchyard (nothing was changed)"
+        f"it has schema version {version}, and this Pointsman knows versions up to "
+        f"{SCHEMA_VERSION}; upgrade Pointsman (nothing was changed)"
     )
 
 
 def _mark(version: int) -> tuple[str, str]:
     return (
-        "DELETE FROM switchyard_schema",
-        f"INSERT INTO switchyard_schema (version) VALUES ({version})",
+        "DELETE FROM pointsman_schema",
+        f"INSERT INTO pointsman_schema (version) VALUES ({version})",
     )
 
 

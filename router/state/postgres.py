@@ -46,7 +46,7 @@ class PostgresDatabase(WrittenDatabase):
         self._patient = patient
         self._current = False
         self._settings = {
-            "application_name": "switchyard",
+            "application_name": "pointsman",
             # Compiling pays for queries that take seconds only.
             "jit": "off",
             # A router that is stopped in mid-transaction must not keep its locks.

@@ -12,8 +12,8 @@ from router.telemetry.tasks import Tasks
 
 __all__ = ["PROBE_DOWN", "PROBE_UP", "Watch"]
 
-PROBE_UP: Final = "SELECT version FROM switchyard_schema"
-PROBE_DOWN: Final = "UPDATE switchyard_schema SET version = version"
+PROBE_UP: Final = "SELECT version FROM pointsman_schema"
+PROBE_DOWN: Final = "UPDATE pointsman_schema SET version = version"
 """A full disk, a lock and a server that only reads show when something is written."""
 
 _IDLE_SECONDS: Final = 2.0

@@ -49,67 +49,67 @@ class AccountMetrics:
             return Series(Counter(name, help, labels, registry=registry), cap, fold=_FOLD)
 
         self._tokens = counter(
-            "switchyard_tokens",
+            "pointsman_tokens",
             "Tokens by kind (input, cached, output, reasoning); cached is part of input and "
             "reasoning part of output. Provenance: reported by the endpoint, or estimated.",
             "endpoint", "model", "kind", "provenance",
         )  # fmt: skip
         self._attempts = counter(
-            "switchyard_attempts",
+            "pointsman_attempts",
             "Attempts at endpoints as they are booked, by why they were made (first, retry, "
             "fallback, hedge) and how they ended (ok, refused, failed, cancelled).",
             "endpoint", "kind", "outcome",
         )  # fmt: skip
         self._key_tokens = counter(
-            "switchyard_key_tokens",
+            "pointsman_key_tokens",
             "Tokens of a key's requests by kind (input, output), retries and hedges included; "
             "answers from the cache are not.",
             "key", "kind",
         )  # fmt: skip
         self._cost = counter(
-            "switchyard_cost_usd",
+            "pointsman_cost_usd",
             "What attempts cost in US dollars, as far as prices are known.",
             "endpoint", "model", "key",
         )  # fmt: skip
         self._unpriced = counter(
-            "switchyard_unpriced_attempts",
+            "pointsman_unpriced_attempts",
             "Attempts that used tokens for which no price is known: their cost is not in the sums. "
             "At endpoints on hosts of one's own with accounts.report_unpriced: all only.",
             "endpoint", "model",
         )  # fmt: skip
         self._saved = counter(
-            "switchyard_cache_saved_usd",
+            "pointsman_cache_saved_usd",
             "What answers from the cache would have cost in US dollars, as far as prices are "
             "known.",
             "model",
         )  # fmt: skip
         self._bound: dict[_Alike, _Bound] = {}
         self._limits = counter(
-            "switchyard_limits_hit",
+            "pointsman_limits_hit",
             "Requests that were refused because a key had used up a limit or a budget, by limit.",
             "key", "limit",
         )  # fmt: skip
         self._limits_up = Asked(
-            registry, "gauge", "switchyard_limits_store_up",
+            registry, "gauge", "pointsman_limits_store_up",
             "Whether what counts limits and budgets answers (1) or not (0).",
         )  # fmt: skip
         self._uncounted = Asked(
-            registry, "counter", "switchyard_limits_uncounted",
+            registry, "counter", "pointsman_limits_uncounted",
             "Requests that passed because of accounts.limits.on_down (fail_open), by what did not "
             "answer: store (counted nowhere), ledger (without regard to a budget).",
             ("away",),
         )  # fmt: skip
         self._budgets = _Budgets(registry, cap, clock)
         self._waiting = Asked(
-            registry, "gauge", "switchyard_ledger_waiting_rows",
+            registry, "gauge", "pointsman_ledger_waiting_rows",
             "Rows of the usage ledger that are in the journal and not yet in the database.",
         )  # fmt: skip
         self._bytes = Asked(
-            registry, "gauge", "switchyard_ledger_journal_bytes",
+            registry, "gauge", "pointsman_ledger_journal_bytes",
             "The size of the usage ledger's journal.",
         )  # fmt: skip
         self._lost = Asked(
-            registry, "counter", "switchyard_ledger_lost_rows",
+            registry, "counter", "pointsman_ledger_lost_rows",
             "Rows of the usage ledger that could not be kept.",
         )  # fmt: skip
 
@@ -201,7 +201,7 @@ class _Budgets:
 
     def __init__(self, registry: CollectorRegistry, cap: Cap, clock: Callable[[], float]) -> None:
         gauge = Asked(
-            registry, "gauge", "switchyard_budget_left_ratio",
+            registry, "gauge", "pointsman_budget_left_ratio",
             "The share of a budget that is left, of those that were used since the router began; "
             "the owner is a key, or tag:NAME.",
             ("owner", "period", "unit"),

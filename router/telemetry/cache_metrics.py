@@ -25,68 +25,68 @@ class CacheMetrics(Listener):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._lookups = Counter(
-            "switchyard_cache_lookups",
+            "pointsman_cache_lookups",
             "Look-ups in the cache, by tier (exact, semantic) and result (hit, miss, error).",
             ("tier", "result"),
             registry=registry,
         )
         self._seconds = Histogram(
-            "switchyard_cache_lookup_seconds",
+            "pointsman_cache_lookup_seconds",
             "What a look-up took, by tier.",
             ("tier",),
             buckets=_LOOKUP_SECONDS,
             registry=registry,
         )
         self._bypasses = Counter(
-            "switchyard_cache_bypasses",
+            "pointsman_cache_bypasses",
             "Requests that passed the cache by, by reason.",
             ("reason",),
             registry=registry,
         )
         self._skips = Counter(
-            "switchyard_cache_semantic_skips",
+            "pointsman_cache_semantic_skips",
             "Questions that the semantic tier did not judge, by reason.",
             ("reason",),
             registry=registry,
         )
         self._vetoes = Counter(
-            "switchyard_cache_vetoes",
+            "pointsman_cache_vetoes",
             "Questions near enough to a stored one that are another question, by reason.",
             ("reason",),
             registry=registry,
         )
         self._similarity = Histogram(
-            "switchyard_cache_similarity",
+            "pointsman_cache_similarity",
             "How similar questions were that got the same answer.",
             buckets=_SIMILARITIES,
             registry=registry,
         )
         self._shared = Counter(
-            "switchyard_cache_shared",
+            "pointsman_cache_shared",
             "Requests answered by a call that another request had made.",
             registry=registry,
         )
         self._saved = Counter(
-            "switchyard_cache_saved_tokens",
+            "pointsman_cache_saved_tokens",
             "Tokens of answers from the cache, by kind (input, output), as they were counted when "
             "the answers were made.",
             ("kind",),
             registry=registry,
         )
         self._stored = Counter(
-            "switchyard_cache_stored",
+            "pointsman_cache_stored",
             "Answers handed to the store, by result (kept, refused).",
             ("result",),
             registry=registry,
         )
         self._errors = Counter(
-            "switchyard_cache_store_errors",
+            "pointsman_cache_store_errors",
             "Times the store did not answer as it should, by kind.",
             ("kind",),
             registry=registry,
         )
         self._comparisons = Counter(
-            "switchyard_cache_comparisons",
+            "pointsman_cache_comparisons",
             "Semantic hits that were compared with a fresh answer, by result (agreed, differed).",
             ("result",),
             registry=registry,
@@ -113,25 +113,25 @@ class CacheMetrics(Listener):
         def of_stats(read: Callable[[StoreStats], int]) -> Callable[[], float]:
             return lambda: float("nan") if (now := stats()) is None else read(now)
 
-        gauge("switchyard_cache_entries", "Entries in the store.", of_stats(lambda s: s.entries))
-        gauge("switchyard_cache_bytes", "Bytes in the store.", of_stats(lambda s: s.bytes))
+        gauge("pointsman_cache_entries", "Entries in the store.", of_stats(lambda s: s.entries))
+        gauge("pointsman_cache_bytes", "Bytes in the store.", of_stats(lambda s: s.bytes))
         gauge(
-            "switchyard_cache_max_bytes",
+            "pointsman_cache_max_bytes",
             "Bytes that the store may hold.",
             of_stats(lambda s: s.max_bytes),
         )
         gauge(
-            "switchyard_cache_evicted",
+            "pointsman_cache_evicted",
             "Entries that had to make room, since the router began.",
             of_stats(lambda s: s.evicted),
         )
         gauge(
-            "switchyard_cache_store_up",
+            "pointsman_cache_store_up",
             "Whether the store answers (1) or not (0).",
             lambda: 1 if up() else 0,
         )
         bounds = Gauge(
-            "switchyard_cache_false_hit_ratio",
+            "pointsman_cache_false_hit_ratio",
             "The share of semantic hits that are wrong, estimated by the self-check, and the "
             "bounds between which it is with 95 % certainty (estimate, lower, upper).",
             ("bound",),
@@ -140,7 +140,7 @@ class CacheMetrics(Listener):
         for bound, field in (("lower", "low"), ("estimate", "rate"), ("upper", "high")):
             bounds.labels(bound).set_function(partial(_bound, checked, field))
         gauge(
-            "switchyard_cache_semantic_off",
+            "pointsman_cache_semantic_off",
             "Namespaces for which the self-check has switched the semantic tier off.",
             lambda: 0 if (now := checked()) is None else now[1],
         )

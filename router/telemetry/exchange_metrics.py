@@ -40,7 +40,7 @@ class ExchangeMetrics:
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
         self.requests = Series(
             Counter(
-                "switchyard_requests",
+                "pointsman_requests",
                 "Requests answered, by outcome (ok, refused, failed, cancelled) and HTTP status.",
                 (*_WHERE, "outcome", "status"),
                 registry=registry,
@@ -50,7 +50,7 @@ class ExchangeMetrics:
         )
         self.errors = Series(
             Counter(
-                "switchyard_errors",
+                "pointsman_errors",
                 "Requests that were refused or failed, by whose fault it is (caller, policy, "
                 "upstream, router) and the error's code.",
                 ("operation", "endpoint", "fault", "code"),
@@ -60,7 +60,7 @@ class ExchangeMetrics:
             fold=_FOLD,
         )
         self.disconnects = Counter(
-            "switchyard_client_disconnects",
+            "pointsman_client_disconnects",
             "Requests whose client left, by phase: request (while it was sent, or something was "
             "looked up for it), waiting (before the first output), streaming.",
             ("operation", "phase"),
@@ -68,7 +68,7 @@ class ExchangeMetrics:
         )
         self.duration = Series(
             Histogram(
-                "switchyard_request_duration_seconds",
+                "pointsman_request_duration_seconds",
                 "From a request's head to its last byte.",
                 _WHERE,
                 buckets=SECONDS,
@@ -79,7 +79,7 @@ class ExchangeMetrics:
         )
         self.first_output = Series(
             Histogram(
-                "switchyard_time_to_first_token_seconds",
+                "pointsman_time_to_first_token_seconds",
                 "From a streaming request's head to its first output event.",
                 _WHERE,
                 buckets=SECONDS,
@@ -90,7 +90,7 @@ class ExchangeMetrics:
         )
         self.between_tokens = Series(
             Histogram(
-                "switchyard_time_between_tokens_seconds",
+                "pointsman_time_between_tokens_seconds",
                 "The time between two output tokens of a stream, on average over the stream: from "
                 "its first output to its end.",
                 ("endpoint", "model"),
@@ -101,7 +101,7 @@ class ExchangeMetrics:
             fold=_FOLD,
         )
         self.overhead = Histogram(
-            "switchyard_overhead_seconds",
+            "pointsman_overhead_seconds",
             "What of a request's time was spent here: waiting neither for a slot, nor for a model "
             "to be loaded, nor for an endpoint. Of requests that an endpoint was asked for.",
             ("operation",),

@@ -46,7 +46,7 @@ class FleetMetrics:
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
         self.attempts = _Attempts(
             Counter(
-                "switchyard_upstream_attempts",
+                "pointsman_upstream_attempts",
                 "Attempts at an endpoint, by result (ok, the error's code, or cancelled: another "
                 "endpoint asked at the same time was sooner).",
                 ("endpoint", "result"),
@@ -56,7 +56,7 @@ class FleetMetrics:
         )
         self._in_flight = Series(
             Gauge(
-                "switchyard_requests_in_flight",
+                "pointsman_requests_in_flight",
                 "Requests an endpoint is working on.",
                 ("endpoint", "model"),
                 registry=registry,
@@ -67,36 +67,36 @@ class FleetMetrics:
         self._in_use: dict[tuple[str, str], _SlotGauge] = {}
         lane = ("endpoint", "model")
         self._slots = Asked(
-            registry, "gauge", "switchyard_slots",
+            registry, "gauge", "pointsman_slots",
             "Requests that an endpoint may work on at once for a model.", lane, cap,
         )  # fmt: skip
         self._breaker = Asked(
-            registry, "gauge", "switchyard_breaker_state",
+            registry, "gauge", "pointsman_breaker_state",
             "The breaker of a model at an endpoint: closed (0), half-open (1) or open (2).",
             lane, cap,
         )  # fmt: skip
         self._loaded = Asked(
-            registry, "gauge", "switchyard_model_loaded",
+            registry, "gauge", "pointsman_model_loaded",
             "Whether the model is in the endpoint's memory (1) or not (0), where it tells.",
             lane, cap,
         )  # fmt: skip
         self.queued = Gauge(
-            "switchyard_queue_depth", "Requests waiting for a free slot.", registry=registry
+            "pointsman_queue_depth", "Requests waiting for a free slot.", registry=registry
         )
         self._queue_wait = Histogram(
-            "switchyard_queue_wait_seconds",
+            "pointsman_queue_wait_seconds",
             "What requests waited for a slot that did not get one at once.",
             buckets=_WAIT_SECONDS,
             registry=registry,
         )
         self._endpoint_up = Gauge(
-            "switchyard_endpoint_up",
+            "pointsman_endpoint_up",
             "Whether the endpoint answered when last asked (1) or not (0).",
             ("endpoint",),
             registry=registry,
         )
         self._left_alone = Gauge(
-            "switchyard_models_left_alone",
+            "pointsman_models_left_alone",
             "Models of an endpoint that get no requests, by reason: open (a breaker is, or the "
             "endpoint is down), probe (its breaker is half-open), cooling (it asked for a pause, "
             "or could not load the model), drained.",
@@ -104,19 +104,19 @@ class FleetMetrics:
             registry=registry,
         )
         self.retries_denied = Counter(
-            "switchyard_retries_denied",
+            "pointsman_retries_denied",
             "Requests that failed without a further attempt, because the retry budget was spent.",
             registry=registry,
         )
         self.hedges = Counter(
-            "switchyard_hedges",
+            "pointsman_hedges",
             "Streams for which a second endpoint was asked, because the first was late: the "
             "second won, lost, or failed.",
             ("result",),
             registry=registry,
         )
         self.fallbacks = Counter(
-            "switchyard_fallbacks",
+            "pointsman_fallbacks",
             "Requests for a model that went to another one, as configured in fallbacks.",
             ("model", "fallback"),
             registry=registry,

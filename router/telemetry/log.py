@@ -1,7 +1,7 @@
 """Structured logs on standard error: JSON for machines, console lines for people.
 
 No prompt, answer or key is ever logged. ``configure`` belongs to whoever owns the process (the
-``switchyard`` command); an application that mounts the router keeps its own structlog setup.
+``pointsman`` command); an application that mounts the router keeps its own structlog setup.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         cap = Cap(registry)
         self.reasoning_dropped = Counter(
-            "switchyard_reasoning_dropped",
+            "pointsman_reasoning_dropped",
             "Reasoning items left out of a history, because the endpoint that answers cannot read "
             "what another account encrypted.",
             ("endpoint",),

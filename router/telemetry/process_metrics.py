@@ -26,28 +26,28 @@ class ProcessMetrics:
     """The metrics of the process that an application runs in."""
 
     def __init__(self, registry: CollectorRegistry, version: str) -> None:
-        info = Info("switchyard_build", "The version that runs, and Python's.", registry=registry)
+        info = Info("pointsman_build", "The version that runs, and Python's.", registry=registry)
         info.info({"version": version, "python": platform.python_version()})
         self._lag = Histogram(
-            "switchyard_event_loop_lag_seconds",
+            "pointsman_event_loop_lag_seconds",
             "How much later than it should the event loop came back, four times a second: "
             "something kept it busy.",
             buckets=_LAG_SECONDS,
             registry=registry,
         )
         self._open = Gauge(
-            "switchyard_requests_open",
+            "pointsman_requests_open",
             "Requests that came in and are not over, those that no endpoint works on included.",
             registry=registry,
         )
         self._exhausted = Counter(
-            "switchyard_file_descriptors_exhausted",
+            "pointsman_file_descriptors_exhausted",
             "Looks, four a second, at which the process could open no file and no connection: "
             "clients are turned away, and endpoints cannot be reached.",
             registry=registry,
         )
         # Memory, CPU, open files and the start of the process; on Linux only.
-        ProcessCollector(namespace="switchyard", registry=registry)
+        ProcessCollector(namespace="pointsman", registry=registry)
 
     def watch_open(self, count: Callable[[], int]) -> None:
         """``count`` tells how many requests are not over, whenever it is asked."""

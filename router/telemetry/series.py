@@ -31,7 +31,7 @@ class Cap:
     def __init__(self, registry: CollectorRegistry, most: int = _MOST) -> None:
         self.most = most
         self._folded = Counter(
-            "switchyard_series_folded",
+            "pointsman_series_folded",
             "New label sets that came when their metric had as many as it may have, and were "
             "counted under 'other'; the same one may count again.",
             ("metric",),

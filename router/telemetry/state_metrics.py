@@ -20,18 +20,18 @@ class StateMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._up = Gauge(
-            "switchyard_state_up",
+            "pointsman_state_up",
             "Whether the database of the stored state answers (1) or not (0).",
             registry=registry,
         )
         operations = Counter(
-            "switchyard_state_operations",
+            "pointsman_state_operations",
             "Reads and writes of the stored state, by kind and result (ok, failed).",
             ("kind", "result"),
             registry=registry,
         )
         seconds = Histogram(
-            "switchyard_state_operation_seconds",
+            "pointsman_state_operation_seconds",
             "What a read, or a write until it was committed, took.",
             ("kind",),
             buckets=_SECONDS,
@@ -46,13 +46,13 @@ class StateMetrics:
             for kind in _KINDS
         }
         self._runs = Gauge(
-            "switchyard_runs",
+            "pointsman_runs",
             "Background runs: running in this process, queued in the database.",
             ("state",),
             registry=registry,
         )
         self._ended = Counter(
-            "switchyard_runs_ended",
+            "pointsman_runs_ended",
             "Background runs that were not ended by their own router's answer: requeued or failed "
             "(their router was gone, or drained), cancelled.",
             ("result",),
@@ -85,7 +85,7 @@ class ReloadMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._counter = Counter(
-            "switchyard_reloads",
+            "pointsman_reloads",
             "Reloads of the configuration, by result (ok, refused).",
             ("result",),
             registry=registry,
@@ -93,7 +93,7 @@ class ReloadMetrics:
         for result in ("ok", "refused"):
             self._counter.labels(result)  # there from the start, so that a first one is a change
         self._since = Gauge(
-            "switchyard_configuration_timestamp_seconds",
+            "pointsman_configuration_timestamp_seconds",
             "When the configuration in force was taken over, in Unix time.",
             registry=registry,
         )

@@ -40,8 +40,8 @@ __all__ = [
     "unseal",
 ]
 
-ACCOUNT_MARK: Final = "swy1."
-"""What a marked ``encrypted_content`` begins with: ``swy1.ACCOUNT.BLOB``."""
+ACCOUNT_MARK: Final = "pm1."
+"""What a marked ``encrypted_content`` begins with: ``pm1.ACCOUNT.BLOB``."""
 
 _SEALED: Final = ("compaction", "reasoning")
 _ECHOED: Final = ("background", "metadata", "previous_response_id", "store")

@@ -30,7 +30,7 @@ from router.errors import InvalidRequest
 
 __all__ = ["ROUTERS", "UNSENT", "is_default", "refuse_unsent", "unsent_fields", "unsent_note"]
 
-UNSENT: Final = "X-Switchyard-Unsent"
+UNSENT: Final = "X-Pointsman-Unsent"
 """The header that names what of the request the endpoint was not sent."""
 
 ROUTERS: Final = frozenset(

@@ -22,7 +22,7 @@ from router.wire.frame import Frame
 
 __all__ = ["DEGRADED", "RunRecord", "TurnRecord"]
 
-DEGRADED: Final = {"X-Switchyard-Store": "degraded"}
+DEGRADED: Final = {"X-Pointsman-Store": "degraded"}
 """The header of an answer that is served although it cannot be stored."""
 
 _IN_CONVERSATION: Final = frozenset({"completed", "incomplete"})

@@ -31,7 +31,7 @@ __all__ = [
     "redacted",
 ]
 
-REASONING_DROPPED: Final = "X-Switchyard-Reasoning-Dropped"
+REASONING_DROPPED: Final = "X-Pointsman-Reasoning-Dropped"
 """The header that says how many items of encrypted reasoning another account had issued."""
 
 _SHOWN: Final = 200

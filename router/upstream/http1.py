@@ -53,7 +53,7 @@ class HttpTransport:
             f"Host: {self._dialer.authority}",
             "Accept: */*",
             "Accept-Encoding: identity",
-            "User-Agent: switchyard",
+            "User-Agent: pointsman",
         ]
         self._key = b""
         if endpoint.api_key is not None:

@@ -80,7 +80,7 @@ def within_context(
     )
     if not dropped:
         return body, {}
-    return {**body, field: kept}, {"X-Switchyard-Truncated": str(dropped)}
+    return {**body, field: kept}, {"X-Pointsman-Truncated": str(dropped)}
 
 
 def _reserve(body: dict[str, Any], context: int) -> int:

@@ -46,7 +46,7 @@ class ModelsApi:
         return json_response(model_info(name, self._created) if anthropic else self._model(name))
 
     def _model(self, name: str) -> dict[str, Any]:
-        return {"id": name, "object": "model", "created": self._created, "owned_by": "switchyard"}
+        return {"id": name, "object": "model", "created": self._created, "owned_by": "pointsman"}
 
 
 def _is_anthropic(exchange: Exchange) -> bool:

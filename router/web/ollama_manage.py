@@ -1,7 +1,7 @@
 """Changing what Ollama endpoints have: pull, push, create, copy, delete, behind the admin key.
 
 A request is for every endpoint of the dialect ``ollama``, or for the one that the header
-``X-Switchyard-Endpoint`` names. Progress is merged, each line with the name of its ``endpoint``.
+``X-Pointsman-Endpoint`` names. Progress is merged, each line with the name of its ``endpoint``.
 A failure at one does not stop the others; it is told in the end, and no success is claimed then.
 To copy or delete what some endpoint does not have is no failure, as long as another has it.
 """
@@ -42,7 +42,7 @@ __all__ = ["OllamaManage"]
 
 _log = get_logger("router.admin")
 
-_AIM: Final = "X-Switchyard-Endpoint"
+_AIM: Final = "X-Pointsman-Endpoint"
 _SHOWN: Final = 200
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 _DONE: Final = "success"

@@ -82,7 +82,7 @@ class OllamaModels:
     async def version(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """GET /api/version."""
         response = json_response({"version": LEVEL})
-        response.headers["X-Switchyard-Version"] = self._version
+        response.headers["X-Pointsman-Version"] = self._version
         return response
 
     async def tags(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -187,7 +187,7 @@ class OllamaModels:
 
 async def heartbeat(request: web.Request) -> web.Response:
     """GET and HEAD /: somebody is there, which is what the ``ollama`` command asks before all."""
-    return web.Response(text="Switchyard is running")
+    return web.Response(text="Pointsman is running")
 
 
 def _capabilities(name: str, group: Group) -> list[str]:

@@ -131,7 +131,7 @@ async def _read(router: Router, result: Reconciled) -> None:
     for row in result.of(Provenance.REPORTED):
         result.ledger.update(dict(zip(_KINDS, row.tokens[:3], strict=True)))
     for kind in _KINDS:
-        name = "switchyard_tokens_total"
+        name = "pointsman_tokens_total"
         result.metrics[kind] = int(sum(await router.metric(name, kind=kind, provenance="reported")))
     until = time.monotonic() + 120
     headers = {"Authorization": f"Bearer {_ADMIN}"}

@@ -1,4 +1,4 @@
-"""The benchmark: Switchyard beside a bare aiohttp proxy, and storing beside not storing.
+"""The benchmark: Pointsman beside a bare aiohttp proxy, and storing beside not storing.
 
     run        the command line, and the order of things
     measure    one measurement of one target: load, CPU, memory
@@ -8,7 +8,7 @@
     mock       the upstream that all targets share; shapes says what it answers
     baseline   the bare proxy, the yardstick
     children   processes: start, pin to a core, end;  procfs reads their CPU and memory
-    routers    Switchyard's own processes
+    routers    Pointsman's own processes
     report     medians, ratios, targets, the tables
 
     stored_run the part about stored responses: its databases, routers and rounds

@@ -140,7 +140,7 @@ async def _main(options: argparse.Namespace) -> int:
         loop.add_signal_handler(number, task.cancel)
     allow_sockets()
     began = time.monotonic()
-    directory = Path(tempfile.mkdtemp(prefix="switchyard-bench-"))
+    directory = Path(tempfile.mkdtemp(prefix="pointsman-bench-"))
     code = 1
     try:
         with Children(directory) as children:

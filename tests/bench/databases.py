@@ -56,7 +56,7 @@ class Databases:
                 self._server = await asyncpg.connect(self._url, timeout=_CONNECT_LIMIT)
             except (OSError, TimeoutError, asyncpg.PostgresError):
                 return None
-        own = f"switchyard_bench_{secrets.token_hex(8)}"
+        own = f"pointsman_bench_{secrets.token_hex(8)}"
         await self._server.execute(f"CREATE DATABASE {own}", timeout=_LIMIT)
         self._made.append(own)
         return urlsplit(self._url)._replace(path=f"/{own}").geturl()

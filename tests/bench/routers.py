@@ -1,4 +1,4 @@
-"""Starts Switchyard as it ships, in front of the mock."""
+"""Starts Pointsman as it ships, in front of the mock."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ _MAX_SHOWN: Final = 20
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=f"python -m {_PACKAGE}.run",
-        description="Measure Switchyard beside a bare aiohttp proxy, on two cores.",
+        description="Measure Pointsman beside a bare aiohttp proxy, on two cores.",
     )
     parser.add_argument("--quick", action="store_true", help="short measurements, about 4 minutes")
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="default 5, quick 3")
@@ -67,7 +67,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         default="",
-        help=f"measurements out of {','.join(MEASUREMENTS)}; 'baseline' leaves Switchyard out; "
+        help=f"measurements out of {','.join(MEASUREMENTS)}; 'baseline' leaves Pointsman out; "
         "without it, all but growth",
     )
     parser.add_argument(
@@ -293,7 +293,7 @@ async def _main(options: argparse.Namespace) -> int:
         loop.add_signal_handler(number, task.cancel)
     allow_sockets()
     began = time.monotonic()
-    directory = Path(tempfile.mkdtemp(prefix="switchyard-bench-"))
+    directory = Path(tempfile.mkdtemp(prefix="pointsman-bench-"))
     code = 1
     try:
         async with Databases(directory) as databases:

@@ -316,7 +316,7 @@ def test_the_lines_are_json(directory: Path) -> None:
 def test_where_it_is() -> None:
     def place(url: str, journal: str | None = None) -> Path | None:
         accounts = Accounts(journal=journal)
-        return journal_directory(accounts, state_settings(url), {"SWITCHYARD_DATA_DIR": "/d"})
+        return journal_directory(accounts, state_settings(url), {"POINTSMAN_DATA_DIR": "/d"})
 
     assert place("sqlite:///a/b.db") == Path("a/b.db.journal")
     assert place("sqlite:///a/b.db", journal="/j") == Path("/j")
@@ -329,7 +329,7 @@ def test_where_it_is() -> None:
     settings = state_settings("postgresql://host/one")
     home = journal_directory(Accounts(), settings, {})
     assert home is not None
-    assert home.is_relative_to(Path.home() / ".local/share/switchyard/journal")
+    assert home.is_relative_to(Path.home() / ".local/share/pointsman/journal")
     shared = journal_directory(Accounts(), settings, {"XDG_DATA_HOME": "/x"})
     assert shared is not None
-    assert shared.is_relative_to("/x/switchyard/journal")
+    assert shared.is_relative_to("/x/pointsman/journal")

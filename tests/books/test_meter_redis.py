@@ -313,7 +313,7 @@ async def test_calls_that_wait_are_bounded(server: RedisServer) -> None:
 async def test_one_that_answers_nonsense_is_away(server: RedisServer) -> None:
     async with a_meter(server.url) as meter:
         await stands(meter)
-        await server.command("SET", "{switchyard:limits}:sums alice total 0", "no hash")
+        await server.command("SET", "{pointsman:limits}:sums alice total 0", "no hash")
         await refused(meter)
         await server.command("FLUSHALL")
         await until(lambda: meter.up)
@@ -323,11 +323,11 @@ async def test_one_that_answers_nonsense_is_away(server: RedisServer) -> None:
 async def test_a_lost_part_of_it_keeps_nothing_held(server: RedisServer) -> None:
     async with a_meter(server.url, Known(5)) as meter:
         hold = await meter.hold(demand(20))
-        await server.command("DEL", "{switchyard:limits}:leases alice total 0")
+        await server.command("DEL", "{pointsman:limits}:leases alice total 0")
         assert await stands(meter) == (5, 0)
         await meter.settle(hold, Tokens(3), 0)
         hold = await meter.hold(demand(20))
-        await server.command("DEL", "{switchyard:limits}:sums alice total 0")
+        await server.command("DEL", "{pointsman:limits}:sums alice total 0")
         assert await stands(meter) == (5, 20)
         await meter.settle(hold, Tokens(3), 0)
         assert await stands(meter) == (8, 0)

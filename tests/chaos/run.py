@@ -77,7 +77,7 @@ def main() -> int:
 def _run(name: str, options: argparse.Namespace) -> int:
     dialects = _DIALECTS if options.dialect == "mixed" else (options.dialect,)
     plan = Plan(options.clients, options.seed, dialects=dialects)
-    directory = Path(tempfile.mkdtemp(prefix="switchyard-chaos-"))
+    directory = Path(tempfile.mkdtemp(prefix="pointsman-chaos-"))
     evidence = asyncio.run(
         play(name, plan, directory, seconds=options.seconds, reloads=options.reloads, pause=2.0)
     )

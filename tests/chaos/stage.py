@@ -36,7 +36,7 @@ _REFUSED: Final = "configuration refused"
 _SETTLE_SECONDS: Final = 15.0
 _RETURNS_WITHIN: Final = 10.0
 _PATIENCE_BEYOND: Final = 10.0
-_COUNTED: Final = ("switchyard_requests_in_flight", "switchyard_queue_depth")
+_COUNTED: Final = ("pointsman_requests_in_flight", "pointsman_queue_depth")
 
 
 @dataclass(frozen=True)

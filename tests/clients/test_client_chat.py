@@ -206,4 +206,4 @@ async def test_one_more_choice_is_named(client: AsyncOpenAI) -> None:
             model=name, messages=ask("count to 3"), n=2, seed=1
         )
         unsent = {MODELS["ollama"]: "n", ONLY_RESPONSES: "n, seed"}[name]
-        assert raw.headers["X-Switchyard-Unsent"] == unsent
+        assert raw.headers["X-Pointsman-Unsent"] == unsent

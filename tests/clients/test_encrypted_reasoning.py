@@ -22,8 +22,8 @@ from tests.support.account import THOUGHT, Account
 from tests.support.fleet import routed, simulated
 from tests.support.router import eventually
 
-DROPPED = "X-Switchyard-Reasoning-Dropped"
-ENDPOINT = "X-Switchyard-Endpoint"
+DROPPED = "X-Pointsman-Reasoning-Dropped"
+ENDPOINT = "X-Pointsman-Endpoint"
 
 _beginnings = itertools.count()
 
@@ -184,7 +184,7 @@ async def test_with_the_issuer_down_the_reasoning_is_dropped_and_the_answer_work
         assert await chain.say("Go on.") == "ben remembers 1"
         assert chain.headers[DROPPED] == "2"
         async with aiohttp.ClientSession() as http, http.get(f"{url}/metrics") as metrics:
-            counted = 'switchyard_reasoning_dropped_total{endpoint="ben"} 4.0'
+            counted = 'pointsman_reasoning_dropped_total{endpoint="ben"} 4.0'
             assert counted in (await metrics.text()).splitlines()
 
 
@@ -203,7 +203,7 @@ async def test_an_issuer_that_fails_is_not_asked_again_and_again(stream: bool) -
         asked = len(ann.received)
         assert await chain.say("Go on.") == "ben remembers 0"
         assert chain.headers[DROPPED] == "1"
-        assert chain.headers["X-Switchyard-Attempts"] == "2"
+        assert chain.headers["X-Pointsman-Attempts"] == "2"
         assert len(ann.received) == asked + 1
 
 
@@ -214,7 +214,7 @@ async def test_a_blob_from_outside_passes_as_it_came(stream: bool) -> None:
         client = await stack.enter_async_context(
             AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0)
         )
-        blob = ann.issue("Something thought before Switchyard came.")
+        blob = ann.issue("Something thought before Pointsman came.")
         chain = Chain(client, stream)
         reasoning = {"type": "reasoning", "id": "rs_9", "summary": [], "encrypted_content": blob}
         chain.history = [{"role": "user", "content": "Begin."}, reasoning]

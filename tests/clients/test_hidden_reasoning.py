@@ -93,7 +93,7 @@ async def test_a_model_without_it_is_asked_once(
     for _ in range(3):
         response, _, headers = await ask(client, stream, previous_response_id=previous)
         assert response.output_text == "ann remembers 0"
-        assert headers["X-Switchyard-Attempts"] == "1"
+        assert headers["X-Pointsman-Attempts"] == "1"
         previous = response.id
     asked = [body.get("include") for body in account.received]
     assert asked == [[INCLUDE], None, None, None]

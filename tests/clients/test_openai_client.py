@@ -210,7 +210,7 @@ async def test_input_tokens(client: AsyncOpenAI, model: str) -> None:
         model=model, input="How many tokens are these?"
     )
     assert counted.parse().input_tokens > 3
-    estimated = counted.headers.get("X-Switchyard-Estimated")
+    estimated = counted.headers.get("X-Pointsman-Estimated")
     assert estimated == (None if model == MODELS["responses"] else "true")
 
 

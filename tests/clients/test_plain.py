@@ -53,7 +53,7 @@ async def test_the_same_model_on_two_dialects_has_the_same_vectors(client: Async
     vectors = []
     for _ in range(8):
         raw = await client.embeddings.with_raw_response.create(model="sim-embed", input="hi")
-        served.add(raw.headers["X-Switchyard-Endpoint"])
+        served.add(raw.headers["X-Pointsman-Endpoint"])
         vectors.append(raw.parse().data[0].embedding)
     assert served <= {"chat", "ollama"}
     assert all(vector == vectors[0] for vector in vectors)

@@ -38,7 +38,7 @@ def main() -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    directory = Path(tempfile.mkdtemp(prefix="switchyard-crash-"))
+    directory = Path(tempfile.mkdtemp(prefix="pointsman-crash-"))
     async with _database(options.database, directory) as url:
         campaign = Campaign(
             url,

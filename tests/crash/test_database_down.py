@@ -116,7 +116,7 @@ def check_served(watcher: Watcher, *, store: bool, degraded: bool) -> None:
     assert (final["status"], final["output_text"]) == ("completed", CHAT.text), final
     assert final["store"] is store
     headers = watcher.headers if watcher.answer is None else watcher.answer.headers
-    assert headers.get("X-Switchyard-Store") == ("degraded" if degraded else None)
+    assert headers.get("X-Pointsman-Store") == ("degraded" if degraded else None)
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ async def test_a_dialect_that_is_spoken_beside_the_url() -> None:
 async def test_requests_that_meet_404_are_told_like_that_once(
     path: str, dialect: str, says: str
 ) -> None:
-    """The router logs what ``switchyard check`` says, as soon as a request has met it."""
+    """The router logs what ``pointsman check`` says, as soon as a request has met it."""
     lists = {**OPENAI, "/models": OPENAI["/v1/models"]}
     async with serving(lists) as (url, asked):
         settings = one(url + path, dialect)

@@ -70,7 +70,7 @@ async def test_followers_wait_for_the_load_that_the_first_client_leaves() -> Non
             memory.load_seconds = 0.1
         replies = await asyncio.gather(*followers)
         assert {reply.status for reply in replies} == {200}
-        assert len({reply.headers["X-Switchyard-Endpoint"] for reply in replies}) == 1
+        assert len({reply.headers["X-Pointsman-Endpoint"] for reply in replies}) == 1
         assert loads(memories) == 1
 
 
@@ -78,11 +78,11 @@ async def test_a_load_that_takes_too_long_is_given_up_for_another_endpoint() -> 
     async with ollamas(NEVER, 0, policy="priority", timeouts={"load": 0.3}) as (client, memories):
         replies = await asyncio.gather(*(client.asks() for _ in range(5)))
         assert {reply.status for reply in replies} == {200}
-        assert {reply.headers["X-Switchyard-Endpoint"] for reply in replies} == {"box1"}
+        assert {reply.headers["X-Pointsman-Endpoint"] for reply in replies} == {"box1"}
         assert [dict(memory.loads) for memory in memories] == [{"m": 1}, {"m": 1}]
         # Nobody repeats it.
         reply = await client.asks()
-        assert reply.headers["X-Switchyard-Endpoint"] == "box1"
+        assert reply.headers["X-Pointsman-Endpoint"] == "box1"
         assert loads(memories) == 2
 
 

@@ -166,7 +166,7 @@ async def test_a_history_is_cut_to_the_context_that_the_engine_states(llama: Eng
         body |= {"input": [*turn * 8, *body["input"]], "truncation": "auto"}
         reply = await behind.post("/v1/responses", body)
     assert reply.status == 200, reply.body
-    assert int(reply.headers["X-Switchyard-Truncated"]) > 0
+    assert int(reply.headers["X-Pointsman-Truncated"]) > 0
 
 
 @STREAMED

@@ -37,4 +37,4 @@ async def test_a_list_of_models_that_fails_does_not_make_it_count_as_down(
         for _ in range(3):
             said = await behind.ask("Chat Completions", QUESTION, MOST)
             assert said.text
-        assert await behind.router.metric("switchyard_endpoint_up", endpoint="engine") == [1.0]
+        assert await behind.router.metric("pointsman_endpoint_up", endpoint="engine") == [1.0]

@@ -61,7 +61,7 @@ async def test_before_the_head(
         client.leave(leave)
         await gone(upstream)
         await router.idle()
-        assert await router.metric("switchyard_requests_total", outcome="cancelled") == [1.0]
+        assert await router.metric("pointsman_requests_total", outcome="cancelled") == [1.0]
 
 
 async def test_in_mid_stream(
@@ -75,7 +75,7 @@ async def test_in_mid_stream(
         client.leave(leave)
         await gone(upstream)
         await router.idle()
-        assert await router.metric("switchyard_requests_total", outcome="cancelled") == [1.0]
+        assert await router.metric("pointsman_requests_total", outcome="cancelled") == [1.0]
 
 
 async def test_while_the_stream_goes_on(
@@ -200,6 +200,6 @@ async def test_after_the_answer(dialect: Dialect, speech: Speech, mounted: dict[
         await client.until(b"0\r\n\r\n")
         client.leave("close")
         await router.idle()
-        assert await router.metric("switchyard_requests_total", outcome="ok") == [1.0]
+        assert await router.metric("pointsman_requests_total", outcome="ok") == [1.0]
         if not mounted:  # else the sweep may find the client gone first
             assert upstream.open_wires, "the connection was kept"

@@ -50,7 +50,7 @@ async def test_refused(dialect: Dialect, stream: bool) -> None:
         assert "'one'" in reply.error["message"]
         assert "refused" in reply.error["message"].lower()
         assert "127.0.0.1" not in reply.error["message"], "where it is is not the client's business"
-        assert reply.headers["X-Switchyard-Attempts"] == "2", "the only one is tried once more"
+        assert reply.headers["X-Pointsman-Attempts"] == "2", "the only one is tried once more"
 
 
 async def test_connecting_takes_too_long(stream: bool) -> None:
@@ -77,7 +77,7 @@ async def test_broken_before_the_head(dialect: Dialect, stream: bool, how: type)
     ):
         reply = await router.ask(stream=stream)
         assert (reply.status, reply.error["code"]) == (502, "upstream_error")
-        assert reply.headers["X-Switchyard-Attempts"] == "2"
+        assert reply.headers["X-Pointsman-Attempts"] == "2"
         assert len(upstream.requests) == 2
 
 
@@ -91,7 +91,7 @@ async def test_the_only_one_is_tried_once_more(
     ):
         reply = await router.ask(stream=stream)
         assert reply.status == 200
-        assert reply.headers["X-Switchyard-Attempts"] == "2"
+        assert reply.headers["X-Pointsman-Attempts"] == "2"
         assert len(upstream.requests) == 2
         if stream:
             check_responses_stream(reply.events)
@@ -115,7 +115,7 @@ async def test_broken_in_mid_stream(dialect: Dialect, speech: Speech, how: type)
         assert text_of(reply.events) == "Hello, "
         assert final["output_text"] == "Hello, "
         assert len(upstream.requests) == 1, "nothing is retried after output"
-        assert await router.metric("switchyard_requests_total", outcome="failed") == [1.0]
+        assert await router.metric("pointsman_requests_total", outcome="failed") == [1.0]
 
 
 async def test_broken_in_the_middle_of_a_body(dialect: Dialect, speech: Speech) -> None:

@@ -82,7 +82,7 @@ async def test_cut_refused_and_explained_alike(source: str) -> None:
     async with known_from(source, dialect) as (router, upstream):
         reply = await router.ask(input=TURNS, truncation="auto")
         assert by(reply) == "one"
-        dropped = int(reply.headers["X-Switchyard-Truncated"])
+        dropped = int(reply.headers["X-Pointsman-Truncated"])
         sent = upstream.requests[-1].json["messages"]
         assert len(sent) == len(TURNS) - dropped
         assert 0 < len(sent) <= 5
@@ -112,7 +112,7 @@ async def test_what_is_learned_by_a_request_serves_the_same_request(dialect: Dia
     ):
         reply = await router.ask(input=TURNS, truncation="auto")
         assert by(reply) == "one"
-        assert reply.headers["X-Switchyard-Attempts"] == "2"
+        assert reply.headers["X-Pointsman-Attempts"] == "2"
         first, second = (len(request.json["messages"]) for request in upstream.requests)
         assert (first, second < first) == (len(TURNS), True)
 
@@ -147,7 +147,7 @@ async def test_a_chat_is_cut_where_the_settings_say_so(dialect: Dialect, stream:
         async with routing(one, server=CUT_CHATS) as router:
             reply = await chat(router, stream=stream)
             assert (reply.status, by(reply)) == (200, "one")
-            dropped = int(reply.headers["X-Switchyard-Truncated"])
+            dropped = int(reply.headers["X-Pointsman-Truncated"])
             sent = upstream.requests[-1].json
             assert 0 < len(sent["messages"]) == len(TURNS) - dropped <= 5
             assert sent["messages"][-1]["content"] == TURNS[-1]["content"]
@@ -168,7 +168,7 @@ async def test_a_chat_is_cut_to_what_its_refusal_taught(dialect: Dialect) -> Non
     ):
         reply = await chat(router)
         assert by(reply) == "one"
-        assert reply.headers["X-Switchyard-Attempts"] == "2"
+        assert reply.headers["X-Pointsman-Attempts"] == "2"
         first, second = (len(request.json["messages"]) for request in upstream.requests)
         assert (first, second < first) == (len(TURNS), True)
 
@@ -188,7 +188,7 @@ async def test_a_chat_goes_where_it_fits_whole() -> None:
         for _ in range(4):
             reply = await chat(router)
             assert by(reply) == "large"
-            assert "X-Switchyard-Truncated" not in reply.headers
+            assert "X-Pointsman-Truncated" not in reply.headers
         async with router.http.post(
             router.url + "/admin/explain",
             json={"model": "m", "messages": TURNS},
@@ -214,7 +214,7 @@ async def test_what_is_cut_is_explained_and_not_cached() -> None:
     ):
         for asked in (1, 2):
             reply = await chat(router, temperature=0)
-            assert reply.headers["X-Switchyard-Truncated"]
+            assert reply.headers["X-Pointsman-Truncated"]
             assert len(upstream.requests) == asked
         async with router.http.post(
             router.url + "/admin/explain",
@@ -223,7 +223,7 @@ async def test_what_is_cut_is_explained_and_not_cached() -> None:
         ) as response:
             explained = await response.json()
         headers = explained["request"]["answer_headers"]
-        assert headers["X-Switchyard-Truncated"] == reply.headers["X-Switchyard-Truncated"]
+        assert headers["X-Pointsman-Truncated"] == reply.headers["X-Pointsman-Truncated"]
         assert len(explained["request"]["body"]["messages"]) < len(TURNS)
         # What fits is kept.
         for _ in range(2):

@@ -79,7 +79,7 @@ async def test_unseen_by_a_stream(dialect: Dialect, speech: Speech, fault: str) 
         assert reply.status == 200
         final = check_responses_stream(reply.events)
         assert (final["status"], text_of(reply.events)) == ("completed", speech.text)
-        assert reply.headers["X-Switchyard-Attempts"] == "2"
+        assert reply.headers["X-Pointsman-Attempts"] == "2"
         assert asked(all_) == [1, 1]
 
 
@@ -91,7 +91,7 @@ async def test_unseen_by_an_answer_in_one_piece(
     async with fleet(*scripts, dialects=(dialect, dialect)) as (router, all_):
         reply = await router.ask()
         assert (reply.status, reply.json["output_text"]) == (200, speech.text)
-        assert reply.headers["X-Switchyard-Attempts"] == "2"
+        assert reply.headers["X-Pointsman-Attempts"] == "2"
         assert asked(all_) == [1, 1]
 
 
@@ -103,7 +103,7 @@ async def test_unseen_by_chat_completions(fault: str, spoken: Dialect) -> None:
     good = streamed(*speech.pieces, kind=speech.kind)
     async with fleet(bad, good, dialects=(spoken, spoken)) as (router, all_):
         reply = await router.ask(stream=True, chat=True)
-        assert reply.headers["X-Switchyard-Attempts"] == "2"
+        assert reply.headers["X-Pointsman-Attempts"] == "2"
         assert reply.events[-1].raw == b"[DONE]"
         assert asked(all_) == [1, 1]
 
@@ -157,7 +157,7 @@ async def test_max_attempts(most: int) -> None:
     ):
         reply = await router.ask()
         assert reply.status == 502
-        assert reply.headers["X-Switchyard-Attempts"] == str(min(most, 4))
+        assert reply.headers["X-Pointsman-Attempts"] == str(min(most, 4))
         assert sorted(asked(all_), reverse=True) == [1] * min(most, 4) + [0] * (4 - min(most, 4))
 
 
@@ -167,7 +167,7 @@ async def test_max_attempts_bounds_the_only_one_too() -> None:
         _,
     ):
         reply = await router.ask()
-        assert (reply.status, reply.headers["X-Switchyard-Attempts"]) == (502, "1")
+        assert (reply.status, reply.headers["X-Pointsman-Attempts"]) == (502, "1")
 
 
 async def test_one_is_down(dialect: Dialect, speech: Speech) -> None:
@@ -178,7 +178,7 @@ async def test_one_is_down(dialect: Dialect, speech: Speech) -> None:
     ):
         for _ in range(4):
             reply = await router.ask()
-            assert (reply.status, reply.headers["X-Switchyard-Endpoint"]) == (200, "up")
+            assert (reply.status, reply.headers["X-Pointsman-Endpoint"]) == (200, "up")
 
 
 async def test_all_are_down(dialect: Dialect, stream: bool) -> None:
@@ -189,7 +189,7 @@ async def test_all_are_down(dialect: Dialect, stream: bool) -> None:
     ):
         reply = await router.ask(stream=stream)
         assert (reply.status, reply.error["code"]) == (503, "upstream_unavailable")
-        assert reply.headers["X-Switchyard-Attempts"] == "2"
+        assert reply.headers["X-Pointsman-Attempts"] == "2"
 
 
 EARLY = {"open_after": 0.02, "keepalive_interval": 0.02}
@@ -231,7 +231,7 @@ async def test_what_is_left_out_is_named_before_the_endpoint_answers() -> None:
         _,
     ):
         reply = await router.ask(stream=True, service_tier="flex")
-        assert reply.headers["X-Switchyard-Unsent"] == "service_tier"
+        assert reply.headers["X-Pointsman-Unsent"] == "service_tier"
         assert b": keep-alive\n\n" in reply.body
 
 
@@ -322,6 +322,6 @@ async def test_the_issuer_of_reasoning_is_not_asked_again(fault: str) -> None:
         async with routing(issuer, endpoint(two, "responses", "other")) as router:
             reply = await router.ask(input=[message, reasoning, message])
             assert reply.status == 200
-            assert reply.headers["X-Switchyard-Endpoint"] == "other"
-            assert reply.headers["X-Switchyard-Reasoning-Dropped"] == "1"
+            assert reply.headers["X-Pointsman-Endpoint"] == "other"
+            assert reply.headers["X-Pointsman-Reasoning-Dropped"] == "1"
             assert asked([one, two]) == [1, 1]

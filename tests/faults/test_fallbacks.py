@@ -63,7 +63,7 @@ async def fleet(
 def served(reply: Reply, by: str | None = "small") -> dict[str, Any]:
     """The final Response object; ``by`` is the model that the header names."""
     assert reply.status == 200, reply.body
-    assert reply.headers.get("X-Switchyard-Fallback") == by
+    assert reply.headers.get("X-Pointsman-Fallback") == by
     if reply.headers["Content-Type"] == "application/json":
         assert reply.json["status"] == "completed"
         return reply.json
@@ -75,7 +75,7 @@ def served(reply: Reply, by: str | None = "small") -> dict[str, Any]:
 async def replaced(router: Router, by: str = "small") -> float:
     """How often ``big`` was replaced, as the metrics have it."""
     labels = {"model": "big", "fallback": by}
-    return sum(await router.metric("switchyard_fallbacks_total", **labels))
+    return sum(await router.metric("pointsman_fallbacks_total", **labels))
 
 
 FAULTS: dict[str, tuple[Script, ...]] = {
@@ -99,8 +99,8 @@ async def test_every_endpoint_of_the_model_fails(
         reply = await router.ask(stream=stream, model="big")
         final = served(reply)
         assert final["output_text"] == SPEECH[dialect].text
-        assert reply.headers["X-Switchyard-Endpoint"] == "two"
-        assert reply.headers["X-Switchyard-Attempts"] == str(len(FAULTS[fault]) + 1)
+        assert reply.headers["X-Pointsman-Endpoint"] == "two"
+        assert reply.headers["X-Pointsman-Attempts"] == str(len(FAULTS[fault]) + 1)
         assert [len(one.requests), len(two.requests)] == [len(FAULTS[fault]), 1]
         assert two.requests[0].json["model"] == "small"
         assert await replaced(router) == 1
@@ -130,7 +130,7 @@ async def test_who_asked_for_a_pause_is_not_asked(stream: bool) -> None:
         for attempts in ("2", "1", "1"):
             reply = await router.ask(stream=stream, model="big")
             served(reply)
-            assert reply.headers["X-Switchyard-Attempts"] == attempts
+            assert reply.headers["X-Pointsman-Attempts"] == attempts
         assert len(one.requests) == 1
 
 
@@ -157,7 +157,7 @@ async def test_no_slot_is_free(balance: dict[str, Any]) -> None:
         await eventually(lambda: one.requests)
         reply = await router.ask(model="big")
         served(reply)
-        assert reply.headers["X-Switchyard-Attempts"] == "1"
+        assert reply.headers["X-Pointsman-Attempts"] == "1"
         elsewhere.set()
         served(await first, by=None)
 
@@ -176,7 +176,7 @@ async def test_the_model_cannot_do_what_is_needed(
     async with fleet(fields=fields) as (router, one, _):
         reply = await router.ask(model="big", stream=stream, **body)
         served(reply)
-        assert reply.headers["X-Switchyard-Attempts"] == "1"
+        assert reply.headers["X-Pointsman-Attempts"] == "1"
         assert one.requests == []
 
 
@@ -188,7 +188,7 @@ async def test_the_model_turns_out_not_to_do_what_is_needed() -> None:
         for attempts in ("2", "1"):
             reply = await router.ask(model="big", tools=[tool])
             served(reply)
-            assert reply.headers["X-Switchyard-Attempts"] == attempts
+            assert reply.headers["X-Pointsman-Attempts"] == attempts
         served(await router.ask(model="big"), by=None)  # without tools it will do
         assert [len(one.requests), len(two.requests)] == [2, 2]
 
@@ -206,7 +206,7 @@ async def test_a_fault_of_the_request_is_no_reason(status: int, stream: bool) ->
     async with fleet(fault) as (router, _, two):
         reply = await router.ask(model="big", stream=stream)
         assert (reply.status, reply.error["param"]) == (status, "temperature")
-        assert "X-Switchyard-Fallback" not in reply.headers
+        assert "X-Pointsman-Fallback" not in reply.headers
         assert two.requests == []
         assert await replaced(router) == 0
 
@@ -218,7 +218,7 @@ async def test_after_output_nothing_is_replaced(dialect: Dialect, speech: Speech
         reply = await router.ask(model="big", stream=True)
         final = check_responses_stream(reply.events)
         assert (final["status"], final["output_text"]) == ("failed", "Hello")
-        assert "X-Switchyard-Fallback" not in reply.headers
+        assert "X-Pointsman-Fallback" not in reply.headers
         assert two.requests == []
 
 
@@ -246,7 +246,7 @@ async def test_chat_completions_are_replaced_too(stream: bool) -> None:
     async with fleet(whole(b"{}", 500)) as (router, _, two):
         reply = await router.ask(model="big", chat=True, stream=stream)
         assert reply.status == 200
-        assert reply.headers["X-Switchyard-Fallback"] == "small"
+        assert reply.headers["X-Pointsman-Fallback"] == "small"
         assert two.requests[0].json["model"] == "small"
 
 
@@ -279,8 +279,8 @@ async def test_one_after_another_each_with_attempts_of_its_own() -> None:
         )
         reply = await router.ask(model="big")
         assert served(reply, by="tiny")["model"] == "tiny"
-        assert reply.headers["X-Switchyard-Attempts"] == "5"
-        assert reply.headers["X-Switchyard-Endpoint"].startswith("tiny-")
+        assert reply.headers["X-Pointsman-Attempts"] == "5"
+        assert reply.headers["X-Pointsman-Endpoint"].startswith("tiny-")
         counts = {model: sum(len(up.requests) for up in ups) for model, ups in upstreams.items()}
         assert counts == {"big": 2, "small": 2, "tiny": 1}
         assert [await replaced(router, by) for by in ("small", "tiny")] == [1, 1]
@@ -292,9 +292,9 @@ async def test_the_last_one_fails_too(stream: bool) -> None:
         reply = await router.ask(model="big", stream=stream)
         assert (reply.status, reply.error["code"]) == (503, "upstream_unavailable")
         assert "'two'" in reply.error["message"]
-        assert reply.headers["X-Switchyard-Fallback"] == "small"
-        assert reply.headers["X-Switchyard-Endpoint"] == "two"
-        assert reply.headers["X-Switchyard-Attempts"] == "2"
+        assert reply.headers["X-Pointsman-Fallback"] == "small"
+        assert reply.headers["X-Pointsman-Endpoint"] == "two"
+        assert reply.headers["X-Pointsman-Attempts"] == "2"
 
 
 @pytest.mark.parametrize("fallback", ["nobody's", "small"])
@@ -305,5 +305,5 @@ async def test_a_fallback_that_is_none_for_this_request(fallback: str, stream: b
         reply = await router.ask(model="big", stream=stream, input=IMAGE)
         assert (reply.status, reply.error["code"]) == (502, "upstream_error")
         assert "'one'" in reply.error["message"]
-        assert "X-Switchyard-Fallback" not in reply.headers
+        assert "X-Pointsman-Fallback" not in reply.headers
         assert two.requests == []

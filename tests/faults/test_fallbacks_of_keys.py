@@ -47,7 +47,7 @@ async def asked(router: Router, key: str, **fields: Any) -> Reply:
 
 
 def of_fallback(reply: Reply) -> tuple[int, str | None]:
-    return reply.status, reply.headers.get("X-Switchyard-Fallback")
+    return reply.status, reply.headers.get("X-Pointsman-Fallback")
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -132,9 +132,9 @@ async def test_patterns_of_fallbacks_and_aliases() -> None:
                     assert upstream.requests[-1].json["model"] == own
             assert (await router.ask(model="other")).status == 404
             # What clients make up is no label of a metric.
-            counted = await router.metric("switchyard_fallbacks_total", model="claude-*")
+            counted = await router.metric("pointsman_fallbacks_total", model="claude-*")
             assert counted == [2]
-            assert not await router.metric("switchyard_fallbacks_total", model="claude-haiku")
+            assert not await router.metric("pointsman_fallbacks_total", model="claude-haiku")
             listing = (await fetch(router.http, "GET", router.url + "/v1/models")).json
             assert [model["id"] for model in listing["data"]] == ["m", "small", "tiny"]
             one_of_them = await fetch(router.http, "GET", router.url + "/v1/models/gpt-5")

@@ -60,8 +60,8 @@ async def test_a_rate_limit_is_told_without_asking_again(stream: bool) -> None:
             assert (reply.status, reply.error["code"]) == (429, "rate_limit_exceeded")
             assert 50 <= int(reply.headers["Retry-After"]) <= 60
             assert "'m'" in reply.error["message"]
-            assert reply.headers["X-Switchyard-Attempts"] == "0"
-            assert "X-Switchyard-Endpoint" not in reply.headers, "nobody was asked"
+            assert reply.headers["X-Pointsman-Attempts"] == "0"
+            assert "X-Pointsman-Endpoint" not in reply.headers, "nobody was asked"
             assert reply.headers["X-Request-Id"]
         assert len(upstream.requests) == 1
 
@@ -88,7 +88,7 @@ async def test_three_failures_open_a_breaker() -> None:
     async with pair(BAD, BAD, BAD, breaker={"open_seconds": 60}) as (router, one, two):
         replies = [await router.ask() for _ in range(6)]
         assert [by(reply) for reply in replies] == ["two"] * 6
-        served = [reply.headers["X-Switchyard-Attempts"] for reply in replies]
+        served = [reply.headers["X-Pointsman-Attempts"] for reply in replies]
         assert served == ["2", "2", "2", "1", "1", "1"]
         assert [len(one.requests), len(two.requests)] == [3, 6]
         assert grade(router) == "open"
@@ -147,12 +147,12 @@ async def test_a_probe_that_stalls_costs_no_more_than_the_patience(
         router.target("one").service.observe(0.001)
         half_open(router)
         reply = await router.ask(stream=stream)
-        assert (by(reply), reply.headers["X-Switchyard-Attempts"]) == ("two", "2")
+        assert (by(reply), reply.headers["X-Pointsman-Attempts"]) == ("two", "2")
         async with asyncio.timeout(60):
             await one.requests[0].wire.gone.wait()
         assert grade(router) == "open"
         timed_out = {"endpoint": "one", "result": "upstream_timeout"}
-        assert await router.metric("switchyard_upstream_attempts_total", **timed_out) == [1.0]
+        assert await router.metric("pointsman_upstream_attempts_total", **timed_out) == [1.0]
 
 
 async def test_a_probe_that_has_begun_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ async def test_what_happens_after_output_counts_too(
         assert bool(failures(router)) is counts
         assert two.requests == []
         result = {"endpoint": "one", "result": "upstream_error" if counts else "ok"}
-        assert await router.metric("switchyard_upstream_attempts_total", **result) == [1.0]
+        assert await router.metric("pointsman_upstream_attempts_total", **result) == [1.0]
 
 
 async def test_requests_that_fail_by_their_own_fault_open_no_breaker() -> None:
@@ -245,7 +245,7 @@ async def test_who_cannot_be_reached_is_left_to_the_probes() -> None:
                 one.host.reachable(time.monotonic())  # as if it had only just gone
                 assert [by(await router.ask()) for _ in range(5)] == ["two"] * 5
                 refused = {"endpoint": "one", "result": "upstream_unavailable"}
-                counted = await router.metric("switchyard_upstream_attempts_total", **refused)
+                counted = await router.metric("pointsman_upstream_attempts_total", **refused)
                 assert counted == [1.0]
                 loop = asyncio.get_running_loop()
                 server = await loop.create_server(lambda: Wire(back), sock=sock)
@@ -279,12 +279,12 @@ async def test_a_sick_fleet_is_not_stormed(stream: bool) -> None:
     async with pair(BAD, BAD, BAD, retry_budget=budget) as (router, one, two):
         two.default = STREAM if stream else GOOD
         assert [by(await router.ask(stream=stream)) for _ in range(2)] == ["two"] * 2
-        assert not sum(await router.metric("switchyard_retries_denied_total"))
+        assert not sum(await router.metric("pointsman_retries_denied_total"))
         reply = await router.ask(stream=stream)
         assert (reply.status, reply.error["code"]) == (502, "upstream_error")
         assert reply.error["message"] == "Endpoint 'one' failed (HTTP 500)."
-        assert reply.headers["X-Switchyard-Attempts"] == "1"
-        assert await router.metric("switchyard_retries_denied_total") == [1.0]
+        assert reply.headers["X-Pointsman-Attempts"] == "1"
+        assert await router.metric("pointsman_retries_denied_total") == [1.0]
         [line] = [line for line in router.log if line["event"] == "retry budget is spent"]
         assert line["model"] == "m"
         assert [len(one.requests), len(two.requests)] == [3, 2]
@@ -301,4 +301,4 @@ async def test_who_was_not_reached_costs_no_budget() -> None:
             await eventually(one.probed.is_set)
             one.host.reachable(time.monotonic())
             reply = await router.ask()
-            assert (by(reply), reply.headers["X-Switchyard-Attempts"]) == ("two", "2")
+            assert (by(reply), reply.headers["X-Pointsman-Attempts"]) == ("two", "2")

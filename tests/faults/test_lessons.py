@@ -29,7 +29,7 @@ async def test_what_one_cannot_do_another_is_asked_for(stream: bool) -> None:
             one.default = two.default = streamed(*SPEECH["ollama"].pieces, kind=kind)
         for attempts in ("2", "1", "1"):
             reply = await router.ask(tools=[TOOL], stream=stream)
-            assert (by(reply), reply.headers["X-Switchyard-Attempts"]) == ("two", attempts)
+            assert (by(reply), reply.headers["X-Pointsman-Attempts"]) == ("two", attempts)
         assert by(await router.ask(stream=stream)) == "one"
         assert len(one.requests) == 2
         assert GRADES[router.target("one").grade] == "ready"
@@ -46,7 +46,7 @@ async def test_what_nobody_can_do_is_named(stream: bool) -> None:
         assert (reply.status, reply.error["code"]) == (400, "unsupported_feature")
         assert reply.error["param"] == "tools"
         assert "function tools" in reply.error["message"]
-        assert reply.headers["X-Switchyard-Attempts"] == "0"
+        assert reply.headers["X-Pointsman-Attempts"] == "0"
         chat = await router.ask(tools=[{"type": "function", "function": TOOL}], chat=True)
         assert (chat.status, chat.error["param"]) == (400, "tools")
         assert [len(one.requests), len(two.requests)] == [1, 1]
@@ -79,6 +79,6 @@ async def test_a_request_that_is_too_long_for_one_goes_to_another() -> None:
     async with pair(refusing(TOO_LONG)) as (router, one, _):
         for attempts in ("2", "1"):
             reply = await router.ask(input="word " * 2000)
-            assert (by(reply), reply.headers["X-Switchyard-Attempts"]) == ("two", attempts)
+            assert (by(reply), reply.headers["X-Pointsman-Attempts"]) == ("two", attempts)
         assert by(await router.ask()) == "one"
         assert len(one.requests) == 2

@@ -48,7 +48,7 @@ async def two(
 
 def by(reply: Reply) -> tuple[str, str]:
     assert reply.status == 200, reply.body
-    return reply.headers["X-Switchyard-Endpoint"], reply.headers["X-Switchyard-Attempts"]
+    return reply.headers["X-Pointsman-Endpoint"], reply.headers["X-Pointsman-Attempts"]
 
 
 @pytest.mark.parametrize("count", [1, 300])
@@ -106,7 +106,7 @@ async def test_what_is_sent_and_booked(dialect: Dialect) -> None:
             )
             assert row.provenance is Provenance.REPORTED
             labels = {"operation": "embeddings"}
-            await router.metric_becomes(1, "switchyard_requests_total", **labels)
+            await router.metric_becomes(1, "pointsman_requests_total", **labels)
 
 
 async def test_what_is_not_counted_is_estimated() -> None:
@@ -233,7 +233,7 @@ async def test_what_its_dialect_cannot_carry_goes_to_another() -> None:
             other.default = reranking(1, 2)
             assert by(await post(router, "/v1/rerank")) == ("two", "1")
             reply = await post(router, EMBEDDING, input_type="query")
-            assert reply.headers["X-Switchyard-Unsent"] == "input_type"
+            assert reply.headers["X-Pointsman-Unsent"] == "input_type"
         alone = routing(endpoint(one, "ollama"), server={"unsupported": "strict"})
         async with alone as router:
             tokens = await post(router, EMBEDDING, input=[1, 2])

@@ -45,7 +45,7 @@ async def test_status(
         reply = await router.ask(stream=stream)
         assert reply.status == expected
         assert reply.headers["Content-Type"] == "application/json"
-        assert reply.headers["X-Switchyard-Attempts"] == "1"
+        assert reply.headers["X-Pointsman-Attempts"] == "1"
         assert (reply.error["code"], reply.error["type"]) == (code, kind)
         assert reply.headers.get("Retry-After") == ("7" if status == 429 else None)
         assert len(upstream.requests) == 1, "an answer, whatever it says, is not asked for again"

@@ -87,7 +87,7 @@ async def test_it_keeps_its_status_type_code_and_message(
         for _ in range(6):
             reply = await router.ask(stream=stream)
             assert reply.status == status
-            assert reply.headers["X-Switchyard-Attempts"] == "1"
+            assert reply.headers["X-Pointsman-Attempts"] == "1"
             if dialect == "ollama":
                 error = {**error, "type": "invalid_request_error", "param": None, "code": None}
             assert reply.error == error

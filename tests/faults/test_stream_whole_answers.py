@@ -144,7 +144,7 @@ async def test_another_endpoint_takes_over_in_the_midst_of_an_answer(
     async with pair(script, dialect=dialect, fields=ON) as (router, one, two):
         two.default = whole(SPEECH[spoken].whole)
         reply = await router.ask(chat=chat)
-        assert (by(reply), reply.headers["X-Switchyard-Attempts"]) == ("two", "2")
+        assert (by(reply), reply.headers["X-Pointsman-Attempts"]) == ("two", "2")
         assert SPEECH[dialect].text in reply.body.decode()
         assert (one.requests[0].json["stream"], two.requests[0].json.get("stream", False)) == (
             True,

@@ -42,7 +42,7 @@ async def test_what_has_begun_is_only_too_long() -> None:
         reply = await router.ask(stream=True)
         assert (reply.status, reply.error["code"]) == (504, "upstream_timeout")
         assert "timeouts.total" in reply.error["message"]
-        assert reply.headers["X-Switchyard-Attempts"] == "1"
+        assert reply.headers["X-Pointsman-Attempts"] == "1"
         assert len(one.requests) + len(two.requests) == 1
         assert failure_ratio(router) == failure_ratio(router, "two") == 0
 
@@ -57,7 +57,7 @@ async def test_an_endpoint_that_answers_others_is_well() -> None:
         while not long.done():
             assert (await router.ask(input="short")).status == 200
         reply = await long
-        assert (reply.status, reply.headers["X-Switchyard-Attempts"]) == (504, "1")
+        assert (reply.status, reply.headers["X-Pointsman-Attempts"]) == (504, "1")
         assert failure_ratio(router) == 0
 
 
@@ -72,11 +72,11 @@ async def test_one_that_has_answered_only_at_first_is_not() -> None:
         other.refresh(0.0)
         long = asyncio.create_task(router.ask(input="long"))
         await eventually(lambda: one.requests)
-        assert (await router.ask(input="short")).headers["X-Switchyard-Endpoint"] == "one"
+        assert (await router.ask(input="short")).headers["X-Pointsman-Endpoint"] == "one"
         other.drained = False
         other.refresh(0.0)
         reply = await long
-        assert (reply.status, reply.headers["X-Switchyard-Attempts"]) == (200, "2")
+        assert (reply.status, reply.headers["X-Pointsman-Attempts"]) == (200, "2")
         assert failure_ratio(router) > 0
 
 
@@ -88,6 +88,6 @@ async def test_one_that_says_nothing_to_anybody_is_not(stream: bool) -> None:
         two.scripts.append(good)
         async with routing(*endpoints(one, two)) as router:
             reply = await router.ask(stream=stream)
-            assert (reply.status, reply.headers["X-Switchyard-Attempts"]) == (200, "2")
+            assert (reply.status, reply.headers["X-Pointsman-Attempts"]) == (200, "2")
             blamed = [name for name in ("one", "two") if failure_ratio(router, name) > 0]
             assert len(blamed) == 1

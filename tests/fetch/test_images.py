@@ -121,7 +121,7 @@ async def test_once_for_all_attempts() -> None:
         ) as router,
     ):
         reply = await router.ask(input=seen(files.url("/a")))
-        assert (reply.status, reply.headers["X-Switchyard-Attempts"]) == (200, "2")
+        assert (reply.status, reply.headers["X-Pointsman-Attempts"]) == (200, "2")
         assert sent(one) == sent(two) == [DATA]
         assert files.paths == ["/a"]
 
@@ -218,7 +218,7 @@ async def test_who_takes_urls_is_left_where_an_image_cannot_be_had() -> None:
         ) as router,
     ):
         reply = await router.ask(input=seen(files.url("/gone")))
-        assert (reply.status, reply.headers["X-Switchyard-Endpoint"]) == (200, "two")
+        assert (reply.status, reply.headers["X-Pointsman-Endpoint"]) == (200, "two")
 
 
 async def test_a_client_that_leaves_ends_the_fetch_and_holds_no_slot() -> None:

@@ -31,7 +31,7 @@ _FIXED: Final = (
     (re.compile(r'"(created_at|modified_at)":"20[^"]*"'), r'"\1":"<time>"'),
     (re.compile(r'"(\w+_duration)":\d+'), r'"\1":<duration>'),
     (re.compile(r"(?m)^Content-Length: \d+$"), "Content-Length: <length>"),
-    (re.compile(r"\bswy1\.[0-9a-f]{12}\."), "swy1.<account>."),
+    (re.compile(r"\bpm1\.[0-9a-f]{12}\."), "pm1.<account>."),
 )
 
 

@@ -33,7 +33,7 @@ _BOOKED = Statement(
 )
 
 RIGHTLY_EMPTY: dict[str, str] = {
-    "switchyard_cache_store_errors_total": "the store in memory always answers",
+    "pointsman_cache_store_errors_total": "the store in memory always answers",
 }
 """Queries that say nothing in this traffic, by a metric that is in them, and why."""
 
@@ -85,7 +85,7 @@ def rule_queries() -> Iterator[tuple[str, str]]:
 
 def metrics_in(expr: str) -> set[str]:
     """The metrics that a query asks for; a histogram's without its endings."""
-    names = re.findall(r"\bswitchyard[a-z0-9_:]+", expr)
+    names = re.findall(r"\bpointsman[a-z0-9_:]+", expr)
     return {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
 
 
@@ -108,7 +108,7 @@ async def test_every_query_finds_something(tmp_path: Path, monkeypatch: pytest.M
             empty = {where: expr for where, expr in empty.items() if not await prom.query(expr)}
         assert not empty, "\n".join(f"{where}: {expr}" for where, expr in empty.items())
         await _rules_are_well(await prom.rules())
-        assert await prom.query("sum(switchyard_requests_total)") == [float(clients.sent)]
+        assert await prom.query("sum(pointsman_requests_total)") == [float(clients.sent)]
         await _exemplars(prom)
         await _agrees_with_the_ledger(clients, prom)
 
@@ -118,10 +118,10 @@ async def _agrees_with_the_ledger(clients: Traffic, prom: Prometheus) -> None:
     accounts = clients.router.app[ACCOUNTING]
     await accounts.ledger.flush()
     [booked] = await accounts._database.read(_BOOKED)
-    kinds = [f'switchyard_tokens_total{{kind="{kind}"}}' for kind in Tokens._fields]
+    kinds = [f'pointsman_tokens_total{{kind="{kind}"}}' for kind in Tokens._fields]
     told = [sum(await prom.query(expr)) for expr in kinds]
-    told += [NANO * sum(await prom.query("switchyard_cost_usd_total"))]
-    told += [sum(await prom.query("switchyard_attempts_total"))]
+    told += [NANO * sum(await prom.query("pointsman_cost_usd_total"))]
+    told += [sum(await prom.query("pointsman_attempts_total"))]
     assert [round(number) for number in told] == list(booked)
 
 
@@ -130,7 +130,7 @@ async def _rules_are_well(rules: list[dict[str, Any]]) -> None:
     for rule in rules:
         assert rule["health"] == "ok", rule
     firing = {rule["name"] for rule in rules if rule.get("state") in ("pending", "firing")}
-    assert "SwitchyardEndpointDown" in firing
+    assert "PointsmanEndpointDown" in firing
 
 
 def _rules() -> Iterator[dict[str, Any]]:
@@ -144,7 +144,7 @@ async def _exemplars(prom: Prometheus) -> None:
     for name in ("request_duration_seconds", "time_to_first_token_seconds"):
         found = await prom.get(
             "query_exemplars",
-            query=f"switchyard_{name}_bucket",
+            query=f"pointsman_{name}_bucket",
             start=str(time.time() - 300),
             end=str(time.time() + 1),
         )

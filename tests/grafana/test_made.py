@@ -41,7 +41,7 @@ def test_a_table_needs_its_place() -> None:
 
 def test_every_metric_is_ours_and_has_help() -> None:
     for one in declared():
-        assert one.name.startswith("switchyard_")
+        assert one.name.startswith("pointsman_")
         assert one.help.endswith("."), one
         assert not set(one.labels) & {"user", "path", "id", "request_id", "response_id"}
 
@@ -63,7 +63,7 @@ def test_every_query_follows_the_chosen_routers() -> None:
     for board in BOARDS:
         for panel in board.panels:
             for query in panel.queries:
-                metrics = re.findall(r"switchyard_\w+", query.expr)
+                metrics = re.findall(r"pointsman_\w+", query.expr)
                 assert len(metrics) == query.expr.count(INSTANCE), query.expr
 
 
@@ -72,7 +72,7 @@ def test_every_query_follows_the_chosen_endpoints_models_and_keys(board: Board) 
     labels = {one.name: set(one.labels) & {"endpoint", "model", "key"} for one in declared()}
     used: set[str] = set()
     for query in (query for panel in board.panels for query in panel.queries):
-        for name, matchers in re.findall(r"(switchyard_\w+)\{(.*?)\}", query.expr):
+        for name, matchers in re.findall(r"(pointsman_\w+)\{(.*?)\}", query.expr):
             [metric] = metrics_in(name)
             followed = set(re.findall(r'(?:^|, )(\w+)=~"\$\1"', matchers)) - {"instance"}
             assert followed == labels[metric], query.expr
@@ -172,7 +172,7 @@ def test_the_compose_file_mounts_what_is_there() -> None:
     assert inside[environment["GF_PATHS_PROVISIONING"]] == GRAFANA / "provisioning"
     home = Path(environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
     assert (inside[str(home.parent)] / home.name).exists()
-    provider = yaml.safe_load((GRAFANA / "provisioning/dashboards/switchyard.yml").read_text())
+    provider = yaml.safe_load((GRAFANA / "provisioning/dashboards/pointsman.yml").read_text())
     for one in provider["providers"]:
         assert inside[one["options"]["path"]] == GRAFANA / "dashboards"
     source = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())

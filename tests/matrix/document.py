@@ -34,12 +34,12 @@ The kinds of endpoints are those of `endpoints[].dialect`. *responses only* is o
 `responses` that has `/v1/responses` and nothing beside it.
 
 - **yes**: it works.
-- **ignored**: the request is served without it, and the header `X-Switchyard-Unsent` names the
+- **ignored**: the request is served without it, and the header `X-Pointsman-Unsent` names the
   field; with `server.unsupported: strict` it is refused with 400 `unsupported_parameter`.
 - **passed on**: the API has no such field. What is sent goes to the endpoint as it is, which may
   understand it.
 - **counted**: the model reasons, and the usage tells how much, but not what.
-- **estimated**: the endpoint cannot count; the header `X-Switchyard-Estimated` says so.
+- **estimated**: the endpoint cannot count; the header `X-Pointsman-Estimated` says so.
 - **not told**: the API has no place for it in its answers.
 - **no**: it is refused, with the error below the table.
 """

@@ -137,7 +137,7 @@ def _counts(path: str, **asked: Any) -> Case:
         if (found := _other(reply)) is not None:
             return found
         assert reply.json["input_tokens"] > 0
-        if reply.headers.get("X-Switchyard-Estimated"):
+        if reply.headers.get("X-Pointsman-Estimated"):
             return ESTIMATED
         assert reply.json["input_tokens"] == (await stand.again())["input_tokens"]
         return YES

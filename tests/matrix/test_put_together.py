@@ -16,7 +16,7 @@ from tests.matrix.stand import COLUMNS, Stand, standing
 from tests.support.router import Reply
 
 ASKS: dict[str, Ask] = {name: replace(ask, stream=False) for name, (ask, _) in FEATURES.items()}
-ACCOUNT = re.compile(rb"swy1\.[0-9a-f]{12}")
+ACCOUNT = re.compile(rb"pm1\.[0-9a-f]{12}")
 """The mark of an endpoint, and so of the port that it listens on."""
 LOADING = "/api/generate"
 

@@ -35,7 +35,7 @@ logging: {format: json}
 
 async def served(tmp_path: Path, url: str, requests: Any) -> list[dict[str, Any]]:
     """Run a router in a process of its own while ``requests(base_url)`` runs; its log."""
-    file = tmp_path / "switchyard.yaml"
+    file = tmp_path / "pointsman.yaml"
     file.write_text(CONFIG.replace("KEY", KEY).replace("URL", url))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "router", "serve", "--config", str(file)), cwd=ROOT, stderr=PIPE

@@ -70,5 +70,5 @@ async def test_a_burst_gets_exactly_what_the_budget_has(routers: int, on_down: s
         )
         assert ends == {200: _FIT, 429: _AT_ONCE - _FIT}
         for router in running:
-            assert await router.metric("switchyard_limits_store_up") == [1]
-            assert await router.metric("switchyard_limits_uncounted_total") == [0, 0]
+            assert await router.metric("pointsman_limits_store_up") == [1]
+            assert await router.metric("pointsman_limits_uncounted_total") == [0, 0]

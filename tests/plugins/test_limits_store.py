@@ -30,18 +30,18 @@ async def test_a_store_that_is_away_is_told_of(on_down: str) -> None:
         ):
             router.http.headers["Authorization"] = "Bearer sk-a"
             assert (await router.ask(store=False)).status == 200
-            assert await router.metric("switchyard_limits_store_up") == [1]
+            assert await router.metric("pointsman_limits_store_up") == [1]
             assert await ready(router) == (200, True)
-            assert await router.metric("switchyard_limits_uncounted_total") == [0, 0]
+            assert await router.metric("pointsman_limits_uncounted_total") == [0, 0]
             await asyncio.to_thread(server.kill)
             passes = on_down == "fail_open"
             for _ in range(5):
                 reply = await router.ask(store=False)
                 assert reply.status == (200 if passes else 503), reply.body
-            assert await router.metric("switchyard_limits_store_up") == [0]
+            assert await router.metric("pointsman_limits_store_up") == [0]
             assert await ready(router) == (200, False)
-            counted = await router.metric("switchyard_limits_uncounted_total", away="store")
+            counted = await router.metric("pointsman_limits_uncounted_total", away="store")
             assert counted == [5 if passes else 0]
             await asyncio.to_thread(server.start)
-            await router.metric_becomes(1, "switchyard_limits_store_up")
+            await router.metric_becomes(1, "pointsman_limits_store_up")
             assert await ready(router) == (200, True)

@@ -66,8 +66,8 @@ async def test_a_request_and_its_attempt(exporter: InMemorySpanExporter, stream:
     assert request.parent is None
     assert request.status.status_code is StatusCode.UNSET
     given = values(request)
-    assert given.pop("switchyard.request.id").startswith("req_")
-    assert (given.pop("switchyard.first_output", None) is not None) is stream
+    assert given.pop("pointsman.request.id").startswith("req_")
+    assert (given.pop("pointsman.first_output", None) is not None) is stream
     assert given == {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": "m",
@@ -76,10 +76,10 @@ async def test_a_request_and_its_attempt(exporter: InMemorySpanExporter, stream:
         "http.request.method": "POST",
         "http.response.status_code": 200,
         "http.route": "/v1/responses",
-        "switchyard.attempts": 1,
-        "switchyard.endpoint": "one",
-        "switchyard.key": "default",
-        "switchyard.outcome": "ok",
+        "pointsman.attempts": 1,
+        "pointsman.endpoint": "one",
+        "pointsman.key": "default",
+        "pointsman.outcome": "ok",
     }
     assert attempt.name == "chat big-llama"
     assert attempt.parent == request.context
@@ -95,10 +95,10 @@ async def test_a_request_and_its_attempt(exporter: InMemorySpanExporter, stream:
         "gen_ai.usage.output_tokens": 4,
         "server.address": "127.0.0.1",
         "server.port": int(address.rpartition(":")[2]),
-        "switchyard.attempt.kind": "first",
-        "switchyard.endpoint": "one",
-        "switchyard.outcome": "ok",
-        "switchyard.usage.provenance": "reported",
+        "pointsman.attempt.kind": "first",
+        "pointsman.endpoint": "one",
+        "pointsman.outcome": "ok",
+        "pointsman.usage.provenance": "reported",
     }
     assert request.start_time is not None
     assert attempt.start_time is not None
@@ -174,10 +174,10 @@ async def test_every_attempt_is_a_span(exporter: InMemorySpanExporter) -> None:
             assert await ask(router) == 200
         [first], [second] = one.requests, two.requests
     [request], attempts = split(exporter)
-    assert values(request)["switchyard.attempts"] == 2
+    assert values(request)["pointsman.attempts"] == 2
     assert [a.parent for a in attempts] == [request.context] * 2
-    assert [values(a)["switchyard.endpoint"] for a in attempts] == ["one", "two"]
-    assert [values(a)["switchyard.attempt.kind"] for a in attempts] == ["first", "retry"]
+    assert [values(a)["pointsman.endpoint"] for a in attempts] == ["one", "two"]
+    assert [values(a)["pointsman.attempt.kind"] for a in attempts] == ["first", "retry"]
     assert [a.status.status_code for a in attempts] == [StatusCode.ERROR, StatusCode.UNSET]
     failed = values(attempts[0])
     assert failed["error.type"]
@@ -192,7 +192,7 @@ async def test_a_request_that_fails(exporter: InMemorySpanExporter) -> None:
     [request], attempts = split(exporter)
     assert request.status.status_code is StatusCode.ERROR
     given = values(request)
-    assert (given["http.response.status_code"], given["switchyard.outcome"]) == (503, "failed")
+    assert (given["http.response.status_code"], given["pointsman.outcome"]) == (503, "failed")
     assert given["error.type"] == "upstream_unavailable"
     assert attempts
     assert {values(a)["error.type"] for a in attempts} == {"upstream_unavailable"}
@@ -210,7 +210,7 @@ async def test_nothing_private_is_in_any_span(exporter: InMemorySpanExporter) ->
     spans = exporter.get_finished_spans()
     assert len(spans) == 3
     told = "".join(span.to_json() for span in spans)
-    assert '"switchyard.key": "team"' in told
+    assert '"pointsman.key": "team"' in told
     for private in (PROMPT, "hush", "jane", CHAT.text, "Hello", key, API_KEY, "x" * 201):
         assert private not in told
 
@@ -239,8 +239,8 @@ async def test_an_answer_from_the_cache_has_no_attempt(exporter: InMemorySpanExp
         assert await ask(router, store=False) == 200
     requests, attempts = split(exporter)
     assert len(attempts) == 1
-    assert "switchyard.endpoint" not in values(requests[1])
-    assert values(requests[1])["switchyard.cache"] == "exact"
+    assert "pointsman.endpoint" not in values(requests[1])
+    assert values(requests[1])["pointsman.cache"] == "exact"
 
 
 async def test_a_run_is_a_trace_of_its_own(exporter: InMemorySpanExporter) -> None:
@@ -335,4 +335,4 @@ except SettingsError as error:
     assert (done.returncode, done.stderr) == (0, "")
     loaded, problem = done.stdout.splitlines()
     assert loaded == "[]"
-    assert "tracing.enabled: needs OpenTelemetry: pip install 'llm-switchyard[otel]'" in problem
+    assert "tracing.enabled: needs OpenTelemetry: pip install 'pointsman[otel]'" in problem

@@ -70,7 +70,7 @@ async def test_spans_and_metrics_get_to_a_collector(monkeypatch: pytest.MonkeyPa
     assert collector.kinds == {"application/x-protobuf"}
     groups = [group for taken in collector.traces for group in taken.resource_spans]
     who = {a.key: a.value.string_value for a in groups[0].resource.attributes}
-    assert who["service.name"] == "switchyard"
+    assert who["service.name"] == "pointsman"
     assert who["deployment.environment.name"] == "test"
     spans = [s for g in groups for scope in g.scope_spans for s in scope.spans]
     assert sorted(span.name for span in spans) == ["chat m"] * 6
@@ -134,7 +134,7 @@ async def test_a_collector_that_is_away_is_not_felt(
 
 
 def _ours(thread: threading.Thread) -> bool:
-    return thread.name.startswith(("Otel", "switchyard-tracing"))
+    return thread.name.startswith(("Otel", "pointsman-tracing"))
 
 
 def test_lost_spans_are_told_of_once() -> None:

@@ -165,12 +165,12 @@ def test_overrides() -> None:
     settings = parse(
         GOOD,
         KEY="x",
-        SWITCHYARD_SERVER__PORT="9000",
-        SWITCHYARD_SERVER__HOST="::1",
-        SWITCHYARD_SERVER__DRAIN_TIMEOUT="2.5",
-        SWITCHYARD_METRICS__REQUIRE_KEY="true",
-        SWITCHYARD_AUTH__KEYS='[{"name": "a", "key": "${KEY}"}]',
-        SWITCHYARD_PLUGINS="[a:b]",
+        POINTSMAN_SERVER__PORT="9000",
+        POINTSMAN_SERVER__HOST="::1",
+        POINTSMAN_SERVER__DRAIN_TIMEOUT="2.5",
+        POINTSMAN_METRICS__REQUIRE_KEY="true",
+        POINTSMAN_AUTH__KEYS='[{"name": "a", "key": "${KEY}"}]',
+        POINTSMAN_PLUGINS="[a:b]",
     )
     assert (settings.server.host, settings.server.port) == ("::1", 9000)
     assert settings.server.drain_timeout == 2.5
@@ -182,38 +182,38 @@ def test_overrides() -> None:
 
 def test_overrides_alone_are_enough() -> None:
     endpoints = '[{"name": "a", "url": "http://h", "dialect": "ollama"}]'
-    assert parse("", SWITCHYARD_ENDPOINTS=endpoints).endpoints[0].name == "a"
+    assert parse("", POINTSMAN_ENDPOINTS=endpoints).endpoints[0].name == "a"
 
 
 def test_wrong_overrides_are_reported_with_the_variables_name() -> None:
     found = mistakes(
         GOOD,
         KEY="x",
-        SWITCHYARD_SERVER__PORT="high",
-        SWITCHYARD_BALANCE__MAX_ATTEMPTS="",
-        SWITCHYARD_PLUGINS="[a:b, ab]",
-        SWITCHYARD_AUTH__KEYS="[{name: a, key: k, key: l}]",
-        SWITCHYARD_ENDPOINTS="[",
+        POINTSMAN_SERVER__PORT="high",
+        POINTSMAN_BALANCE__MAX_ATTEMPTS="",
+        POINTSMAN_PLUGINS="[a:b, ab]",
+        POINTSMAN_AUTH__KEYS="[{name: a, key: k, key: l}]",
+        POINTSMAN_ENDPOINTS="[",
     )
     assert found == [
-        "SWITCHYARD_ENDPOINTS:1: is not valid YAML: expected the node content, but found "
+        "POINTSMAN_ENDPOINTS:1: is not valid YAML: expected the node content, but found "
         "'<stream end>'",
-        "SWITCHYARD_AUTH__KEYS:1: auth.keys[0].key: is given twice, first on line 1",
-        "SWITCHYARD_BALANCE__MAX_ATTEMPTS: balance.max_attempts: must be a whole number",
-        'SWITCHYARD_PLUGINS: plugins[1]: must have the form "package.module:factory"',
-        "SWITCHYARD_SERVER__PORT: server.port: must be a whole number",
+        "POINTSMAN_AUTH__KEYS:1: auth.keys[0].key: is given twice, first on line 1",
+        "POINTSMAN_BALANCE__MAX_ATTEMPTS: balance.max_attempts: must be a whole number",
+        'POINTSMAN_PLUGINS: plugins[1]: must have the form "package.module:factory"',
+        "POINTSMAN_SERVER__PORT: server.port: must be a whole number",
     ]
 
 
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("SWITCHYARD_SERVR__PORT", ", did you mean SWITCHYARD_SERVER__PORT?"),
-        ("SWITCHYARD_SERVER_PORT", ", did you mean SWITCHYARD_SERVER__PORT?"),
-        ("SWITCHYARD_PORT", ", did you mean SWITCHYARD_"),
-        ("SWITCHYARD_server__port", ", did you mean SWITCHYARD_SERVER__PORT?"),
-        ("SWITCHYARD_ENDPOINTS__0__URL", ", did you mean SWITCHYARD_ENDPOINTS?"),
-        ("SWITCHYARD_XQZW", ""),
+        ("POINTSMAN_SERVR__PORT", ", did you mean POINTSMAN_SERVER__PORT?"),
+        ("POINTSMAN_SERVER_PORT", ", did you mean POINTSMAN_SERVER__PORT?"),
+        ("POINTSMAN_PORT", ", did you mean POINTSMAN_"),
+        ("POINTSMAN_server__port", ", did you mean POINTSMAN_SERVER__PORT?"),
+        ("POINTSMAN_ENDPOINTS__0__URL", ", did you mean POINTSMAN_ENDPOINTS?"),
+        ("POINTSMAN_XQZW", ""),
     ],
 )
 def test_variables_that_name_no_setting(name: str, hint: str) -> None:
@@ -246,23 +246,23 @@ endpoints:
 
 def test_variables_that_kubernetes_sets_are_not_mistakes() -> None:
     links = {
-        "SWITCHYARD_SERVICE_HOST": "10.0.0.1",
-        "SWITCHYARD_SERVICE_PORT": "8080",
-        "SWITCHYARD_SERVICE_PORT_HTTP": "8080",
-        "SWITCHYARD_PORT": "tcp://10.0.0.1:8080",
-        "SWITCHYARD_PORT_8080_TCP": "tcp://10.0.0.1:8080",
-        "SWITCHYARD_PORT_8080_TCP_ADDR": "10.0.0.1",
-        "SWITCHYARD_REDIS_SERVICE_HOST": "10.0.0.2",
-        "SWITCHYARD_REDIS_PORT_6379_TCP_PROTO": "tcp",
+        "POINTSMAN_SERVICE_HOST": "10.0.0.1",
+        "POINTSMAN_SERVICE_PORT": "8080",
+        "POINTSMAN_SERVICE_PORT_HTTP": "8080",
+        "POINTSMAN_PORT": "tcp://10.0.0.1:8080",
+        "POINTSMAN_PORT_8080_TCP": "tcp://10.0.0.1:8080",
+        "POINTSMAN_PORT_8080_TCP_ADDR": "10.0.0.1",
+        "POINTSMAN_REDIS_SERVICE_HOST": "10.0.0.2",
+        "POINTSMAN_REDIS_PORT_6379_TCP_PROTO": "tcp",
     }
     assert parse(GOOD, KEY="x", **links).server.port == 9001
 
 
 def test_an_override_replaces_a_section_that_is_null_and_none_that_is_wrong() -> None:
     text = GOOD + "balance:\n"
-    assert parse(text, KEY="x", SWITCHYARD_BALANCE__QUEUE_SIZE="7").balance.queue_size == 7
+    assert parse(text, KEY="x", POINTSMAN_BALANCE__QUEUE_SIZE="7").balance.queue_size == 7
     text = GOOD + "balance: 3\n"
-    assert mistakes(text, KEY="x", SWITCHYARD_BALANCE__QUEUE_SIZE="7") == [
+    assert mistakes(text, KEY="x", POINTSMAN_BALANCE__QUEUE_SIZE="7") == [
         "f.yaml:8: balance: must be a mapping"
     ]
 
@@ -281,7 +281,7 @@ def test_ca_files_are_read(tmp_path: Path) -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    path = tmp_path / "switchyard.yaml"
+    path = tmp_path / "pointsman.yaml"
     path.write_text("\ufeff" + GOOD, encoding="utf-8")
     assert load_settings(path, {"KEY": "x"}).server.port == 9001
     with pytest.raises(SettingsError) as caught:
@@ -352,4 +352,4 @@ def test_any_text_gives_settings_or_mistakes(text: str) -> None:
 
 
 def test_variables_that_are_for_others() -> None:
-    assert parse(GOOD, KEY="x", SWITCHYARD_DATA_DIR="/data").endpoints
+    assert parse(GOOD, KEY="x", POINTSMAN_DATA_DIR="/data").endpoints

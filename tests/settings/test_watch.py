@@ -31,7 +31,7 @@ def looks(config: ConfigFile, times: int = 3) -> list[bool]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    path = tmp_path / "switchyard.yaml"
+    path = tmp_path / "pointsman.yaml"
     path.write_text(TEXT)
     return path
 
@@ -104,10 +104,10 @@ def test_a_change_between_two_loads_of_the_same_look(path: Path) -> None:
 def test_a_link_that_is_swapped_as_kubernetes_does_it(tmp_path: Path) -> None:
     for version, text in (("v1", TEXT), ("v2", MORE)):
         (tmp_path / version).mkdir()
-        (tmp_path / version / "switchyard.yaml").write_text(text)
+        (tmp_path / version / "pointsman.yaml").write_text(text)
     (tmp_path / "..data").symlink_to("v1")
-    path = tmp_path / "switchyard.yaml"
-    path.symlink_to("..data/switchyard.yaml")
+    path = tmp_path / "pointsman.yaml"
+    path.symlink_to("..data/pointsman.yaml")
     config = opened(path)
     (tmp_path / "..new").symlink_to("v2")
     (tmp_path / "..new").rename(tmp_path / "..data")
@@ -116,7 +116,7 @@ def test_a_link_that_is_swapped_as_kubernetes_does_it(tmp_path: Path) -> None:
 
 
 def test_the_environment_is_that_of_the_start(path: Path) -> None:
-    environ = {"KEY": "sk-1", "SWITCHYARD_SERVER__PORT": "9001"}
+    environ = {"KEY": "sk-1", "POINTSMAN_SERVER__PORT": "9001"}
     config = ConfigFile(path, environ)
     config.load()
     environ.clear()

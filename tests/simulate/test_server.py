@@ -95,7 +95,7 @@ async def test_a_taken_port_is_told_with_the_way_out() -> None:
         async with asyncio.timeout(30):
             out, err = await process.communicate()
     told = (
-        f"switchyard: cannot listen on 127.0.0.1 port {port}: it is already in use; "
+        f"pointsman: cannot listen on 127.0.0.1 port {port}: it is already in use; "
         "choose another with --port\n"
     )
     assert (process.returncode, out, err.decode()) == (1, b"", told)

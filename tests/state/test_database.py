@@ -140,7 +140,7 @@ POISON = {
     ),
     "parameter missing": Step(ADD, [{"id": "p"}]),
     "number too large": Step(
-        Statement("INSERT INTO switchyard_schema VALUES (:version)"), [{"version": 2**63}]
+        Statement("INSERT INTO pointsman_schema VALUES (:version)"), [{"version": 2**63}]
     ),
     "surrogate": add("p\ud800"),
     "not a value": Step(ADD, [{"id": object(), "until": 1.0}]),  # type: ignore[dict-item]
@@ -182,7 +182,7 @@ async def test_a_zero_in_a_text(database: Database) -> None:
 
 
 async def test_what_cannot_be_stored_is_not_there(database: Database) -> None:
-    by_number = Statement("SELECT * FROM switchyard_schema WHERE version = :number")
+    by_number = Statement("SELECT * FROM pointsman_schema WHERE version = :number")
     assert await database.read(ONE, id="\ud800") == []
     assert await database.read(by_number, number=2**63) == []
     await database.write(add("a"))

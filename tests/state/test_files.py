@@ -153,7 +153,7 @@ async def test_a_router_says_so(path: Path, on_down: str) -> None:
             assert (first.status, first.error["type"]) == (503, "server_error")
         else:
             assert first.status == 200
-        assert await router.metric("switchyard_state_up") == [0]
+        assert await router.metric("pointsman_state_up") == [0]
         async with router.http.get(router.url + "/ready") as answer:
             assert (answer.status, (await answer.json())["state"]) == (200, False)
         asked = len(upstream.requests)
@@ -166,7 +166,7 @@ async def test_a_router_says_so(path: Path, on_down: str) -> None:
         said = [line["event"] for line in router.log if line["log_level"] == "error"]
         assert said[0] == "the database does not answer"
         path.with_name("elsewhere").rename(path)
-        await router.metric_becomes(1, "switchyard_state_up")
+        await router.metric_becomes(1, "pointsman_state_up")
         assert (await router.ask()).status == 200
         router.log.clear()  # errors in it would fail the test
 

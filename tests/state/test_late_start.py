@@ -35,7 +35,7 @@ async def test_where_serving_goes_before_storing_it_does() -> None:
             async with routing(one, state={"url": server.url, **state}) as router:
                 reply = await router.ask()
                 assert (reply.status, reply.json["store"]) == (200, False)
-                assert reply.headers["X-Switchyard-Store"] == "degraded"
+                assert reply.headers["X-Pointsman-Store"] == "degraded"
                 refused = await router.ask(background=True)
                 assert (refused.status, refused.error["code"]) == (503, "state_unavailable")
                 server.start()

@@ -15,7 +15,7 @@ from router.state.statement import Statement, Step
 from tests.support.children import python
 from tests.support.state import opened
 
-VERSION = Statement("SELECT version FROM switchyard_schema")
+VERSION = Statement("SELECT version FROM pointsman_schema")
 NEXT = ("CREATE TABLE extra (n {int})", "INSERT INTO extra (n) VALUES (7)")
 EXTRA = Statement("SELECT n FROM extra")
 
@@ -87,7 +87,7 @@ async def test_a_newer_schema_is_refused(
     message = str(caught.value)
     assert f"version {SCHEMA_VERSION + 1}" in message
     assert f"up to {SCHEMA_VERSION};" in message
-    assert "upgrade Switchyard (nothing was changed)" in message
+    assert "upgrade Pointsman (nothing was changed)" in message
     know(monkeypatch, NEXT)
     async with opened(database_url) as database:
         assert await database.read(EXTRA) == [(7,)]

@@ -60,7 +60,7 @@ def test_without_asyncpg(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("asyncpg", "router.state.postgres", "router.state.link"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    with pytest.raises(StateError, match=r"pip install 'llm-switchyard\[postgres\]'"):
+    with pytest.raises(StateError, match=r"pip install 'pointsman\[postgres\]'"):
         open_database(state_settings("postgresql://u:s3cret@127.0.0.1/x"))
 
 
@@ -84,8 +84,8 @@ def test_a_password_is_blotted_out() -> None:
 
 
 async def test_a_database_that_is_not_there(url: str) -> None:
-    elsewhere = urlsplit(url)._replace(path="/switchyard_no_such_database").geturl()
-    with pytest.raises(StateError, match='database "switchyard_no_such_database" does not exist'):
+    elsewhere = urlsplit(url)._replace(path="/pointsman_no_such_database").geturl()
+    with pytest.raises(StateError, match='database "pointsman_no_such_database" does not exist'):
         async with opened(elsewhere):
             pass
 
@@ -194,7 +194,7 @@ async def test_durability(
 async def test_the_connections_end(url: str, operator: asyncpg.Connection) -> None:
     count = (
         "SELECT count(*) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND application_name = 'switchyard'"
+        " WHERE datname = current_database() AND application_name = 'pointsman'"
     )
     async with opened(url) as database:
         await asyncio.gather(*[database.read(ALL) for _ in range(50)])

@@ -66,7 +66,7 @@ async def test_hidden_reasoning_is_shown_only_where_it_is_asked_for(
         "resp_1",
         given=[reasoning("rs_0")],
         output=[reasoning("rs_1"), reasoning("rs_2"), message("msg_1", role="assistant"), *odd],
-        hidden={"rs_0": "swy1.a.0", "rs_1": "swy1.a.1", "msg_1": "never"},
+        hidden={"rs_0": "pm1.a.0", "rs_1": "pm1.a.1", "msg_1": "never"},
     )
     await keep(database, row)
     found = await responses.get("ann", "resp_1")
@@ -74,13 +74,13 @@ async def test_hidden_reasoning_is_shown_only_where_it_is_asked_for(
     assert orjson.loads(found.public())["output"][0] == reasoning("rs_1")
     assert found.input_items() == [reasoning("rs_0")]
     shown = orjson.loads(found.public({ENCRYPTED}))["output"]
-    assert shown[0] == {**reasoning("rs_1"), "encrypted_content": "swy1.a.1"}
+    assert shown[0] == {**reasoning("rs_1"), "encrypted_content": "pm1.a.1"}
     assert shown[1:3] == [reasoning("rs_2"), message("msg_1", role="assistant")]
     chain = await responses.chain("ann", "resp_1")
     assert chain is not None
     blobs = [item.get("encrypted_content") for item in chain.items]
-    assert blobs[:4] == ["swy1.a.0", "swy1.a.1", None, None]
-    assert found.input_items({ENCRYPTED})[0]["encrypted_content"] == "swy1.a.0"
+    assert blobs[:4] == ["pm1.a.0", "pm1.a.1", None, None]
+    assert found.input_items({ENCRYPTED})[0]["encrypted_content"] == "pm1.a.0"
 
 
 async def test_a_run_is_finished_in_place(database: Database, responses: Responses) -> None:

@@ -304,7 +304,7 @@ async def test_a_write_ahead_log_is_read_and_left_alone(tmp_path: Path) -> None:
 async def test_a_schema_that_is_newer_is_refused(database_url: str) -> None:
     async with opened(database_url):
         pass
-    await executed(database_url, f"UPDATE switchyard_schema SET version = {SCHEMA_VERSION + 1}")
+    await executed(database_url, f"UPDATE pointsman_schema SET version = {SCHEMA_VERSION + 1}")
     settings = state_settings(database_url)
     for refused in (check(settings), glance(settings), is_current(settings)):
         with pytest.raises(StateError, match=f"schema version {SCHEMA_VERSION + 1}.*upgrade"):
@@ -371,7 +371,7 @@ async def test_where_there_can_be_no_database(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("sqlite:///switchyard.db", "sqlite:///switchyard.db"),
+        ("sqlite:///pointsman.db", "sqlite:///pointsman.db"),
         ("postgresql://h/d", "postgresql://h/d"),
         ("postgresql://me:secret@h:5432/d", "postgresql://me@h:5432/d"),
         ("postgresql://me:se%2Fcret@[::1]:5432/d", "postgresql://me@[::1]:5432/d"),

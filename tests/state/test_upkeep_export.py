@@ -20,7 +20,7 @@ from tests.support.usage import booked, row
 
 __all__ = ["database_url"]
 
-BLOB = "swy1.account.sealed"
+BLOB = "pm1.account.sealed"
 
 
 async def fill(database: Database, owner: str, count: int) -> None:

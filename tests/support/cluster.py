@@ -103,7 +103,7 @@ def cluster() -> Iterator[Cluster]:
     if not found:
         pytest.skip("no PostgreSQL server is installed under /usr/lib/postgresql")
     # Not in the directory of the tests: root's is closed to others.
-    place = Path(tempfile.mkdtemp(prefix="switchyard-pg-"))
+    place = Path(tempfile.mkdtemp(prefix="pointsman-pg-"))
     try:
         if os.geteuid() == 0:
             shutil.chown(place, USER)

@@ -17,7 +17,7 @@ import structlog
 from router.cli import main
 from router.telemetry.log import configure
 
-__all__ = ["Ended", "switchyard", "switchyard_process"]
+__all__ = ["Ended", "pointsman", "pointsman_process"]
 
 _ROOT = Path(__file__).parents[2]
 _DEADLINE = 60.0
@@ -32,10 +32,10 @@ class Ended:
     err: str
 
 
-async def switchyard(*arguments: str) -> Ended:
-    """Run ``switchyard ARGUMENTS`` in a thread of this process, whose output is caught meanwhile.
+async def pointsman(*arguments: str) -> Ended:
+    """Run ``pointsman ARGUMENTS`` in a thread of this process, whose output is caught meanwhile.
 
-    That takes a tenth of the time of ``switchyard_process``, most of which is importing.
+    That takes a tenth of the time of ``pointsman_process``, most of which is importing.
     """
     out, err = _Standard(), _Standard()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _logging_as_before():
@@ -44,8 +44,8 @@ async def switchyard(*arguments: str) -> Ended:
     return Ended(status, out.text(), err.text())
 
 
-async def switchyard_process(*arguments: str) -> Ended:
-    """Run ``switchyard ARGUMENTS`` in a process of its own; it must not end in a traceback."""
+async def pointsman_process(*arguments: str) -> Ended:
+    """Run ``pointsman ARGUMENTS`` in a process of its own; it must not end in a traceback."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "router", *arguments),

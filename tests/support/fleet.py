@@ -23,7 +23,7 @@ MODELS: dict[Dialect, str] = {"responses": "sim-native", "chat": "sim-chat", "ol
 
 @asynccontextmanager
 async def listening(app: web.Application, port: int = 0) -> AsyncIterator[str]:
-    """Serve an application as ``switchyard serve`` does; its base URL, without a path."""
+    """Serve an application as ``pointsman serve`` does; its base URL, without a path."""
     runner = web.AppRunner(
         app, handle_signals=False, handler_cancellation=True, access_log=None, shutdown_timeout=1
     )

@@ -17,7 +17,7 @@ __all__ = ["cached_model", "cached_wheel", "minilm_directory", "minilm_wheel"]
 
 def _cache() -> Path:
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    directory = root / "switchyard-tests"
+    directory = root / "pointsman-tests"
     directory.mkdir(parents=True, exist_ok=True)
     return directory
 

@@ -50,4 +50,4 @@ async def single(
 def by(reply: Reply) -> str:
     """Who answered."""
     assert reply.status == 200, reply.body
-    return reply.headers["X-Switchyard-Endpoint"]
+    return reply.headers["X-Pointsman-Endpoint"]

@@ -135,7 +135,7 @@ _SERVER: Final = {"shutdown_delay": 0, "drain_timeout": 1, "open_after": 15}
 
 
 class RouterProcess(Process):
-    """``switchyard serve`` with a configuration of its own, on a port that it keeps."""
+    """``pointsman serve`` with a configuration of its own, on a port that it keeps."""
 
     def __init__(self, name: str, directory: Path, settings: Mapping[str, Any]) -> None:
         self._port = free_port()

@@ -62,7 +62,7 @@ class Prometheus:
 
     async def scraped_since(self, moment: float) -> None:
         """Wait until what was so at this moment (Unix time) has been scraped, and rules too."""
-        for expr in ('timestamp(up{job="switchyard"})', "timestamp(switchyard:requests:rate5m)"):
+        for expr in ('timestamp(up{job="pointsman"})', "timestamp(pointsman:requests:rate5m)"):
             async with asyncio.timeout(_PATIENCE):
                 while not any(at > moment for at in await self.query(expr)):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)

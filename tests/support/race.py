@@ -85,13 +85,13 @@ class Scene:
     async def counted(self) -> dict[str, float]:
         """How the hedges ended, as the metrics have it."""
         results = ("won", "lost", "failed")
-        found = {r: await self.router.metric("switchyard_hedges_total", result=r) for r in results}
+        found = {r: await self.router.metric("pointsman_hedges_total", result=r) for r in results}
         return {result: sum(values) for result, values in found.items() if values}
 
     async def attempts(self, number: int, result: str) -> float:
         """The attempts at an endpoint with this result."""
         name = NAMES[number]
-        counter = "switchyard_upstream_attempts_total"
+        counter = "pointsman_upstream_attempts_total"
         return sum(await self.router.metric(counter, endpoint=name, result=result))
 
 

@@ -30,7 +30,7 @@ async def redis_prefix() -> AsyncIterator[str]:
     """What nobody else's keys at ``REDIS_URL`` begin with; they are removed afterwards. Skips
     where no Redis answers.
     """
-    prefix = f"switchyard-test:{secrets.token_hex(8)}"
+    prefix = f"pointsman-test:{secrets.token_hex(8)}"
     async with Redis.from_url(REDIS_URL, socket_timeout=5) as redis:
         try:
             await redis.ping()

@@ -151,7 +151,7 @@ class Router:
 
     async def in_flight(self) -> float:
         """Requests in flight, as the metrics have it."""
-        name = "switchyard_requests_in_flight"
+        name = "pointsman_requests_in_flight"
         # A whole scrape after every test would be a good part of what they all take.
         found = self.fleet._metrics.registry.restricted_registry([name]).collect()
         return sum(sample.value for gauge in found for sample in gauge.samples)

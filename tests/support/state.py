@@ -46,7 +46,7 @@ async def postgresql_url() -> AsyncIterator[str]:
 
 
 async def _created() -> str:
-    name = f"switchyard_test_{secrets.token_hex(8)}"
+    name = f"pointsman_test_{secrets.token_hex(8)}"
     try:
         server = await asyncpg.connect(MAINTENANCE, timeout=5)
     except (OSError, TimeoutError, asyncpg.PostgresError) as exc:

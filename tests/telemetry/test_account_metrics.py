@@ -39,13 +39,13 @@ class Told:
             sample.value
             for family in self.registry.collect()
             for sample in family.samples
-            if sample.name == f"switchyard_{name}" and labels.items() <= sample.labels.items()
+            if sample.name == f"pointsman_{name}" and labels.items() <= sample.labels.items()
         )
 
     def series(self, name: str) -> int:
         """How many label sets a metric has."""
         return sum(
-            sample.name == f"switchyard_{name}"
+            sample.name == f"pointsman_{name}"
             for family in self.registry.collect()
             for sample in family.samples
         )
@@ -135,7 +135,7 @@ def test_limits_that_are_hit() -> None:
     told.metrics.limit_hit("a", "requests_per_minute")
     assert told.value("limits_hit_total", key="a", limit="requests_per_minute") == 2
     assert told.value("limits_hit_total", key="other") == 2
-    assert told.value("series_folded_total", metric="switchyard_limits_hit") == 2
+    assert told.value("series_folded_total", metric="pointsman_limits_hit") == 2
 
 
 def test_a_budget_is_full_again_once_it_is_reset() -> None:
@@ -158,7 +158,7 @@ def test_budgets_are_bounded() -> None:
     told.metrics.budget("key-0", "day", "usd", 0.25)
     assert told.series("budget_left_ratio") == 2
     assert told.value("budget_left_ratio") == 0.75
-    assert told.value("series_folded_total", metric="switchyard_budget_left_ratio") == 3
+    assert told.value("series_folded_total", metric="pointsman_budget_left_ratio") == 3
 
 
 def test_what_counts_limits_is_looked_at_when_it_is_asked_for() -> None:

@@ -32,7 +32,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float:
         sample.value
         for family in metrics.registry.collect()
         for sample in family.samples
-        if sample.name == f"switchyard_{name}" and labels.items() <= sample.labels.items()
+        if sample.name == f"pointsman_{name}" and labels.items() <= sample.labels.items()
     )
 
 
@@ -135,7 +135,7 @@ def exemplars(metrics: Metrics, name: str) -> list[str]:
     """The request ids that a scraper which asks for OpenMetrics gets for a histogram."""
     body, kind = metrics.exposition("application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text")
-    lines = [line for line in body.decode().splitlines() if line.startswith(f"switchyard_{name}")]
+    lines = [line for line in body.decode().splitlines() if line.startswith(f"pointsman_{name}")]
     return [line.split('# {request_id="')[1].split('"')[0] for line in lines if " # {" in line]
 
 
@@ -164,15 +164,15 @@ def test_models_as_labels_are_bounded_however_many_are_known() -> None:
     for number in range(1500):
         metrics.record(an_exchange(), f"m{number}")
         metrics.slots_changed(("one", f"m{number}"), 1, known=True)
-    families = [f for f in metrics.registry.collect() if f.name == "switchyard_requests"]
+    families = [f for f in metrics.registry.collect() if f.name == "pointsman_requests"]
     (family,) = families
     totals = [s for s in family.samples if s.name.endswith("_total")]
     assert len(totals) <= 1001
     assert sum(sample.value for sample in totals) == 1500
     assert value(metrics, "requests_in_flight") == 1500
     assert value(metrics, "requests_in_flight", model="other") > 400
-    assert value(metrics, "series_folded_total", metric="switchyard_requests") == 500
-    assert value(metrics, "series_folded_total", metric="switchyard_requests_in_flight") == 500
+    assert value(metrics, "series_folded_total", metric="pointsman_requests") == 500
+    assert value(metrics, "series_folded_total", metric="pointsman_requests_in_flight") == 500
 
 
 def test_unknown_models_in_flight_are_added_up_and_leave_nothing_behind() -> None:

@@ -69,4 +69,4 @@ async def test_ten_thousand_random_paths_and_models_add_no_series() -> None:
         before = await _series(router)
         await _scan(router, 2 * len(KINDS), _SCANNED)
         assert await _series(router) == before
-        assert sum(await router.metric("switchyard_requests_total")) > _SCANNED
+        assert sum(await router.metric("pointsman_requests_total")) > _SCANNED

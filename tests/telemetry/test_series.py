@@ -33,7 +33,7 @@ def test_past_the_cap_what_varies_is_other() -> None:
         ("other", "ok"): 2,
         ("other", "bad"): 1,
     }
-    assert values(registry, "switchyard_series_folded_total") == {("c",): 3}
+    assert values(registry, "pointsman_series_folded_total") == {("c",): 3}
 
 
 def test_the_same_child_every_time() -> None:
@@ -73,4 +73,4 @@ def test_what_is_asked_for_is_asked_for_when_it_is_read() -> None:
     assert values(registry, "lost_total") == {(): 7}
     seen[1:] = [(("c",), 3.0), (("d",), 4.0)]
     assert values(registry, "g") == {("a",): 1, ("c",): 3}
-    assert values(registry, "switchyard_series_folded_total")["g",] >= 1
+    assert values(registry, "pointsman_series_folded_total")["g",] >= 1

@@ -22,5 +22,5 @@ async def test_missing_prices_at_own_hosts_are_counted_when_asked_for() -> None:
                 reply = await call(router, "POST", "/responses", {"model": "m", "input": "hi"})
                 assert reply.status == 200, reply.body
                 shown = await fetch(router.http, "GET", f"{router.url}/metrics")
-                counts.append(b"switchyard_unpriced_attempts_total{" in shown.body)
+                counts.append(b"pointsman_unpriced_attempts_total{" in shown.body)
             assert counts == [False, True]

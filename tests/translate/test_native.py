@@ -248,13 +248,13 @@ def test_reasoning_is_sealed_with_its_account() -> None:
         assert final["output"][0]["encrypted_content"] == odd
 
 
-@pytest.mark.parametrize("blob", ["", "plain", "swy1", "swy1.", "swy1.nodot"])
+@pytest.mark.parametrize("blob", ["", "plain", "pm1", "pm1.", "pm1.nodot"])
 def test_what_is_not_sealed(blob: str) -> None:
     assert unseal(blob) == (None, blob)
 
 
 def test_a_sealed_blob_may_have_any_text() -> None:
-    assert unseal(seal("swy1.x.y.z", "acc")) == ("acc", "swy1.x.y.z")
+    assert unseal(seal("pm1.x.y.z", "acc")) == ("acc", "pm1.x.y.z")
 
 
 def test_a_whole_answer() -> None:

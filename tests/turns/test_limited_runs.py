@@ -74,7 +74,7 @@ async def test_past_a_rate_it_is_refused_at_once(
         assert (reply.status, reply.error["code"]) == (429, "rate_limit_exceeded")
         assert 1 <= int(reply.headers["Retry-After"]) <= 30
         assert await stored(router) == kept
-        refused = await router.metric("switchyard_limits_hit_total", limit="requests")
+        refused = await router.metric("pointsman_limits_hit_total", limit="requests")
         assert refused == [1]
         await eventually(lambda: len(upstream.requests) == 2)
 
@@ -139,7 +139,7 @@ async def test_more_than_may_be_at_once_wait_for_each_other(store: str) -> None:
         await watcher
         assert most <= 2
         assert len(upstream.requests) == 8
-        assert await router.metric("switchyard_limits_hit_total") == []
+        assert await router.metric("pointsman_limits_hit_total") == []
 
 
 async def test_it_waits_for_a_request_that_is_under_way(store: str) -> None:
@@ -180,4 +180,4 @@ async def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, store:
         await response.content.readany()
         failed = await finished(router, (await router.ask(background=True)).json["id"])
         assert (failed["status"], failed["error"]["code"]) == ("failed", "rate_limit_exceeded")
-        assert await router.metric("switchyard_limits_hit_total", limit="concurrent") == [1]
+        assert await router.metric("pointsman_limits_hit_total", limit="concurrent") == [1]

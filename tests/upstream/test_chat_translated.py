@@ -72,7 +72,7 @@ async def test_a_route_that_is_not_there_is_learned(status: int, stream: bool) -
         for asked in ([CHAT, "/v1/responses"], ["/v1/responses"]):
             reply = await router.ask(chat=True, stream=stream)
             assert text(reply) == SPEECH["responses"].text
-            assert reply.headers["X-Switchyard-Attempts"] == "1"
+            assert reply.headers["X-Pointsman-Attempts"] == "1"
             assert paths(upstream) == asked
         assert [row.outcome for row in router.rows] == ["ok", "ok"]
         assert [row.tokens.input for row in router.rows] == [7, 7]
@@ -154,7 +154,7 @@ async def test_ollama_is_told_of_the_context() -> None:
     ):
         reply = await router.ask(chat=True, stop="x", tools=[WEATHER], max_tokens=9)
         assert text(reply) == SPEECH["ollama"].text
-        assert "X-Switchyard-Unsent" not in reply.headers
+        assert "X-Pointsman-Unsent" not in reply.headers
         [asked] = upstream.requests
         assert asked.json["options"] == {"stop": ["x"], "num_predict": 9, "num_ctx": 4096}
         assert (asked.json["keep_alive"], asked.json["truncate"]) == ("1h", False)
@@ -184,7 +184,7 @@ async def test_what_is_left_out_is_named(dialect: Dialect, unsent: str, stream: 
     ):
         reply = await router.ask(chat=True, stream=stream, **LEFT_OUT)
         assert text(reply) == SPEECH[dialect].text
-        assert reply.headers["X-Switchyard-Unsent"] == unsent
+        assert reply.headers["X-Pointsman-Unsent"] == unsent
 
 
 STRICT: dict[str, Any] = {"server": {"unsupported": "strict"}}
@@ -218,8 +218,8 @@ async def test_or_sent_to_an_endpoint_that_can_carry_it() -> None:
     ):
         for _ in range(3):
             reply = await router.ask(chat=True, n=2)
-            assert reply.headers["X-Switchyard-Endpoint"] == "b"
-            assert "X-Switchyard-Unsent" not in reply.headers
+            assert reply.headers["X-Pointsman-Endpoint"] == "b"
+            assert "X-Pointsman-Unsent" not in reply.headers
         assert one.requests == []
 
 
@@ -295,9 +295,9 @@ async def test_it_is_explained_as_it_is_sent(dialect: Dialect) -> None:
         assert upstream.requests == []
         reply = await router.ask(chat=True, n=2)
         [sent] = upstream.requests
-        assert (told["body"], told["answer_headers"]) == (sent.json, {"X-Switchyard-Unsent": "n"})
+        assert (told["body"], told["answer_headers"]) == (sent.json, {"X-Pointsman-Unsent": "n"})
         assert SPEECH[dialect].prefix + told["path"] == sent.path
-        assert reply.headers["X-Switchyard-Unsent"] == "n"
+        assert reply.headers["X-Pointsman-Unsent"] == "n"
     async with fleet(settings, dialect=dialect, **STRICT) as (router, [upstream]):
         told = await explained(router, request)
         assert told["request"] is None

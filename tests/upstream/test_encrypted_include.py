@@ -174,4 +174,4 @@ def test_compacting() -> None:
     sent = {"type": "compaction", "encrypted_content": "x"}
     assert orjson.loads(made.request.body) == {"model": "served", "input": [sent]}
     lossy = adapter.compact(exchange(input=[foreign, own]), "served", make_draft())
-    assert lossy.notes == {"X-Switchyard-Reasoning-Dropped": "1"}
+    assert lossy.notes == {"X-Pointsman-Reasoning-Dropped": "1"}

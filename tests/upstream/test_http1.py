@@ -37,7 +37,7 @@ async def test_the_request_as_it_arrives() -> None:
         "host": upstream.address.removeprefix("http://"),
         "accept": "*/*",
         "accept-encoding": "identity",
-        "user-agent": "switchyard",
+        "user-agent": "pointsman",
         "authorization": f"Bearer {KEY}",
         "content-type": "application/json",
         "content-length": "7",

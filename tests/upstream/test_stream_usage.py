@@ -183,10 +183,10 @@ async def test_a_refused_stream_is_asked_for_once_more_and_its_usage_estimated()
             final = check_responses_stream(reply.events)
             assert final["output_text"] == speech.text
             assert final["usage"]["estimated"]
-            assert reply.headers["X-Switchyard-Attempts"] == "1"
+            assert reply.headers["X-Pointsman-Attempts"] == "1"
             assert len(upstream.requests) == asked
         reply = await router.ask(stream=True, chat=True, stream_options={"include_usage": True})
         assert reply.status == 200
-        assert reply.headers["X-Switchyard-Unsent"] == "stream_options"
+        assert reply.headers["X-Pointsman-Unsent"] == "stream_options"
         assert b'"usage"' not in reply.body
         assert len(upstream.requests) == 4

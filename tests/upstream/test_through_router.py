@@ -174,14 +174,14 @@ async def test_kept_connections_closed_at_the_wrong_moment(
         for _ in range(60):
             reply = await router.ask(stream=stream)
             assert reply.status == 200
-            assert reply.headers["X-Switchyard-Attempts"] == "1"
+            assert reply.headers["X-Pointsman-Attempts"] == "1"
             if stream:
                 assert check_responses_stream(reply.events)["status"] == "completed"
         for _ in range(5):
             replies = await asyncio.gather(*(router.ask(stream=stream) for _ in range(16)))
             assert {reply.status for reply in replies} == {200}
-            assert {reply.headers["X-Switchyard-Attempts"] for reply in replies} == {"1"}
-        assert await router.metric("switchyard_upstream_attempts_total", result="ok") == [140.0]
+            assert {reply.headers["X-Pointsman-Attempts"] for reply in replies} == {"1"}
+        assert await router.metric("pointsman_upstream_attempts_total", result="ok") == [140.0]
         if "drops_request" in moment:
             assert upstream.dropped > 20
 

@@ -15,7 +15,7 @@ from router.upstream.contract import Call
 from tests.support.chain import an_exchange
 from tests.support.reading import make_draft
 
-HEADER = "X-Switchyard-Truncated"
+HEADER = "X-Pointsman-Truncated"
 TRANSLATED: list[Dialect] = ["chat", "ollama"]
 
 

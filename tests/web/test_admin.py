@@ -145,8 +145,8 @@ async def test_counted_as_what_they_are(router: Router) -> None:
     await call_admin(router, "POST", "/endpoints/one/drain")
     await call_admin(router, "GET", "/endpoints", key="wrong")
     labels = {"operation": "admin"}
-    assert await router.metric("switchyard_requests_total", status="200", **labels) == [1.0]
-    assert await router.metric("switchyard_requests_total", status="401", **labels) == [1.0]
+    assert await router.metric("pointsman_requests_total", status="200", **labels) == [1.0]
+    assert await router.metric("pointsman_requests_total", status="401", **labels) == [1.0]
 
 
 def held(until: asyncio.Event) -> Script:
@@ -181,7 +181,7 @@ async def test_a_drained_endpoint_ends_what_it_has_begun() -> None:
         assert (reply.status, reply.json["state"], reply.json["in_flight"]) == (200, "drained", 2)
         assert reply.json["models"][0]["grade"] == "drained"
         for _ in range(5):
-            assert (await router.ask()).headers["X-Switchyard-Endpoint"] == "two"
+            assert (await router.ask()).headers["X-Pointsman-Endpoint"] == "two"
         assert len(one.requests) == 2
         go_on.set()
         for streamed_reply in await asking:
@@ -235,7 +235,7 @@ async def test_those_who_wait_are_not_sent_there(upstream: Upstream) -> None:
                 await call_admin(router, "POST", "/endpoints/one/drain")
                 await eventually(lambda: router.waiting)
             assert not asking.done()
-        assert (await asking).headers["X-Switchyard-Endpoint"] == "two"
+        assert (await asking).headers["X-Pointsman-Endpoint"] == "two"
         assert not upstream.requests
 
 

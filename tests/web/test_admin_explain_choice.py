@@ -48,7 +48,7 @@ async def test_the_next_in_turn() -> None:
             again = await explained(router)
             assert tried(told) == tried(again)
             assert sorted(tried(told)) == ["e0", "e1", "e2"]
-            served = (await router.ask()).headers["X-Switchyard-Endpoint"]
+            served = (await router.ask()).headers["X-Pointsman-Endpoint"]
             assert told["chosen"] == {"endpoint": served, "model": "m", "why": "round-robin"}
             assert told["request"]["endpoint"] == served
 
@@ -65,7 +65,7 @@ async def test_by_load() -> None:
             assert [one["in_flight"] for one in candidates] == [2, 1, 1]
             assert {one["grade"] for one in candidates} == {"ready"}
             assert {one["wait"] for one in candidates} == {0.0}
-            assert (await router.ask()).headers["X-Switchyard-Endpoint"] == "e1"
+            assert (await router.ask()).headers["X-Pointsman-Endpoint"] == "e1"
 
 
 async def test_chance_is_mentioned_where_it_decides() -> None:
@@ -245,7 +245,7 @@ async def test_who_knows_the_conversation() -> None:
     async with fleet({}, {}, {}) as (router, _):
         first = {"role": "user", "content": "once upon a time " * 20}
         reply = await router.ask(input=[first], store=False)
-        served = reply.headers["X-Switchyard-Endpoint"]
+        served = reply.headers["X-Pointsman-Endpoint"]
         follow_up = [
             first,
             {"role": "assistant", "content": "yes"},
@@ -283,7 +283,7 @@ async def test_fallbacks() -> None:
         assert told["plans"][0]["why"] == "no endpoint can be asked"
         assert told["chosen"] == {"endpoint": "e1", "model": "small", "why": "least-loaded"}
         assert told["request"]["body"]["model"] == "small"
-        assert (await router.ask()).headers["X-Switchyard-Endpoint"] == "e1"
+        assert (await router.ask()).headers["X-Pointsman-Endpoint"] == "e1"
 
 
 async def test_no_fallback_while_a_request_waits() -> None:

@@ -50,7 +50,7 @@ class Served:
 async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     """A router that does not look at its file by itself."""
     monkeypatch.setattr(following, "_LOOK_SECONDS", 3600.0)
-    served = Served(tmp_path / "switchyard.yaml")
+    served = Served(tmp_path / "pointsman.yaml")
     served.write()
     config = ConfigFile(served.path, {})
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()

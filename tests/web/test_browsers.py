@@ -260,7 +260,7 @@ async def test_answers_for_configured_origins(upstream: Upstream) -> None:
             assert reply.status == status
             assert reply.headers["Access-Control-Allow-Origin"] == APP
             exposed = reply.headers["Access-Control-Expose-Headers"].split(", ")
-            assert {"X-Request-Id", "X-Cache", "X-Switchyard-Endpoint"} <= set(exposed)
+            assert {"X-Request-Id", "X-Cache", "X-Pointsman-Endpoint"} <= set(exposed)
             own = {name.lower() for name in reply.headers if name.startswith("X-")}
             assert own <= {name.lower() for name in exposed}
         for path in ("/health", "/nothing", "/v1/models"):
@@ -300,5 +300,5 @@ async def test_refused_requests_are_logged_and_counted(upstream: Upstream) -> No
         await chat(router, Host="evil.com")
         [line] = [line for line in router.log if line["event"] == "request"]
         assert (line["status"], line["error"]) == (403, "host_not_allowed")
-        [count] = await router.metric("switchyard_requests_total", outcome="refused")
+        [count] = await router.metric("pointsman_requests_total", outcome="refused")
         assert count == 1

@@ -69,7 +69,7 @@ async def test_running_ones_are_ended_when_the_time_is_over() -> None:
         assert (await router.ask()).status == 503
         for request in upstream.requests:
             await request.wire.gone.wait()
-        assert await router.metric("switchyard_requests_total", outcome="failed", status="503")
+        assert await router.metric("pointsman_requests_total", outcome="failed", status="503")
 
 
 async def test_not_while_the_connection_is_tidied_up() -> None:
@@ -87,4 +87,4 @@ async def test_not_while_the_connection_is_tidied_up() -> None:
         assert router.running == 1
         await router.app[FRONT].drain(0)
         assert [event.type for event in reply.events][-1] == "response.completed"
-        assert await router.metric("switchyard_requests_total", outcome="ok") == [1.0]
+        assert await router.metric("pointsman_requests_total", outcome="ok") == [1.0]

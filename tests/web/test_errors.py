@@ -298,10 +298,10 @@ async def test_a_client_that_leaves_in_the_midst_of_its_body(router: Router) -> 
     labels = {"operation": "responses", "outcome": "cancelled"}
     async with asyncio.timeout(60):
         while not await router.metric(  # noqa: ASYNC110 (there is no event for it)
-            "switchyard_requests_total", **labels, status="499"
+            "pointsman_requests_total", **labels, status="499"
         ):
             await asyncio.sleep(0.01)
-    assert not await router.metric("switchyard_requests_total", status="0")
+    assert not await router.metric("pointsman_requests_total", status="0")
 
 
 class Broken(Guard):

@@ -34,9 +34,9 @@ __all__ = ["dialect", "speech"]
 
 KEY = "sk-claude"
 KEYS: dict[str, Any] = {"auth": {"keys": [{"name": "ann", "key": KEY}]}}
-UNSENT = "X-Switchyard-Unsent"
+UNSENT = "X-Pointsman-Unsent"
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-DROPPED = "X-Switchyard-Reasoning-Dropped"
+DROPPED = "X-Pointsman-Reasoning-Dropped"
 
 
 async def post(router: Router, body: Any, path: str = "/v1/messages", **options: Any) -> Reply:
@@ -83,8 +83,8 @@ async def test_an_answer_is_booked(
         assert message["content"] == [{"type": "text", "text": speech.text}]
         assert (message["usage"]["input_tokens"], message["usage"]["output_tokens"]) == (7, 4)
         assert reply.headers["request-id"] == reply.headers["X-Request-Id"] == "mine"
-        assert reply.headers["X-Switchyard-Endpoint"] == "one"
-        assert reply.headers["X-Switchyard-Attempts"] == "1"
+        assert reply.headers["X-Pointsman-Endpoint"] == "one"
+        assert reply.headers["X-Pointsman-Attempts"] == "1"
         assert UNSENT not in reply.headers
         await eventually(lambda: router.rows)
         (row,) = router.rows
@@ -223,7 +223,7 @@ async def test_a_client_that_leaves_gives_its_slot_back(dialect: Dialect, speech
             await upstream.requests[0].wire.gone.wait()
         await router.idle()
         assert await router.metric(
-            "switchyard_requests_total", outcome="cancelled", operation="messages"
+            "pointsman_requests_total", outcome="cancelled", operation="messages"
         ) == [1.0]
 
 
@@ -276,11 +276,11 @@ async def test_encrypted_reasoning_goes_there_and_back(account: Account, *, stre
             kinds = [block["type"] for block in message["content"]]
             assert kinds[0] in ("thinking", "redacted_thinking"), message
             first = message["content"][0]
-            assert (first.get("signature") or first["data"]).startswith(sign("swy1."))
+            assert (first.get("signature") or first["data"]).startswith(sign("pm1."))
             sent = account.received[-1]
             blobs = [item for item in sent["input"] if item.get("encrypted_content")]
             assert len(blobs) == turn
-            assert not any(item["encrypted_content"].startswith("swy1.") for item in blobs)
+            assert not any(item["encrypted_content"].startswith("pm1.") for item in blobs)
             assert DROPPED not in reply.headers
             said += [
                 {"role": "assistant", "content": message["content"]},
@@ -337,7 +337,7 @@ async def test_tokens_are_counted_by_who_can() -> None:
         assert sorted(upstream.requests[0].json) == ["input", "model", "reasoning"]
         reply = await post(router, {**body, "model": "c"}, "/v1/messages/count_tokens")
         assert list(reply.json) == ["input_tokens"]
-        assert reply.headers["X-Switchyard-Estimated"] == "true"
+        assert reply.headers["X-Pointsman-Estimated"] == "true"
 
 
 async def test_what_attributes_a_request_for_billing_is_no_part_of_the_prompt() -> None:

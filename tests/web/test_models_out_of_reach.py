@@ -108,7 +108,7 @@ async def test_no_route_falls_back_to_one(route: str, by: str, to: str) -> None:
             reply = await post(router, route, "big", key)
             assert bool(asked(two)) == falls
             if not falls:
-                assert "X-Switchyard-Fallback" not in reply.headers
+                assert "X-Pointsman-Fallback" not in reply.headers
 
 
 async def test_nothing_that_is_kept_leads_to_one() -> None:

@@ -62,7 +62,7 @@ async def test_mounted_under_a_prefix() -> None:
             reply = await fetch(http, "POST", f"{url}/llm/api/v1/responses", json=stream)
             assert reply.events[-1].type == "response.completed"
             assert (await fetch(http, "GET", f"{url}/llm/ready")).status == 200
-            assert b"switchyard_" in (await fetch(http, "GET", f"{url}/llm/metrics")).body
+            assert b"pointsman_" in (await fetch(http, "GET", f"{url}/llm/metrics")).body
 
 
 async def test_errors_of_a_mounted_router() -> None:

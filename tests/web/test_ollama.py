@@ -85,13 +85,13 @@ async def test_an_answer(dialect: Dialect, speech: Speech) -> None:
         assert reply.json["message"] == {"role": "assistant", "content": TEXT}
         assert reply.json["model"] == "m"
         assert reply.json["done_reason"] == "stop"
-        assert reply.headers["X-Switchyard-Endpoint"] == "one"
+        assert reply.headers["X-Pointsman-Endpoint"] == "one"
         upstream.default = streamed(*speech.pieces)
         reply = await chat(router, stream=True)
         *words, last = lines(reply)
         assert "".join(line["message"]["content"] for line in words) == TEXT
         assert last["done"] is True
-        assert reply.headers["X-Switchyard-Endpoint"] == "one"
+        assert reply.headers["X-Pointsman-Endpoint"] == "one"
         [row, _] = router.rows
         assert row.operation == "ollama_chat"
 
@@ -130,7 +130,7 @@ async def test_what_is_sent_on(dialect: Dialect, speech: Speech) -> None:
         options = {"temperature": 0.5, "num_ctx": 9, "num_predict": 20, "seed": 1}
         reply = await chat(router, options=options, keep_alive="5m")
         assert reply.status == 200, reply.body
-        unsent = reply.headers["X-Switchyard-Unsent"].split(", ")
+        unsent = reply.headers["X-Pointsman-Unsent"].split(", ")
         assert unsent[:2] == ["keep_alive", "options.num_ctx"]
         assert unsent[2:] == (["options.seed"] if dialect == "responses" else [])
         [received] = upstream.requests
@@ -184,7 +184,7 @@ async def test_routes_that_are_not_there() -> None:
         assert reply.headers["Allow"] == "POST"
         # Below /api/v1 it is OpenAI's API that has no such route.
         assert (await call(router, "GET", "/v1/nope")).error["code"] == "unknown_url"
-        assert await router.metric("switchyard_requests_total", operation="other")
+        assert await router.metric("pointsman_requests_total", operation="other")
 
 
 @pytest.mark.parametrize("foreign", [False, True])
@@ -193,7 +193,7 @@ async def test_the_heartbeat(foreign: bool) -> None:
         Upstream() as upstream,
         routing(endpoint(upstream, "chat"), foreign=foreign) as router,
     ):
-        for method, body in (("GET", b"Switchyard is running"), ("HEAD", b"")):
+        for method, body in (("GET", b"Pointsman is running"), ("HEAD", b"")):
             async with router.http.request(method, f"{router.url}/") as reply:
                 assert (reply.status, await reply.read()) == (200, body)
 
@@ -202,7 +202,7 @@ async def test_the_version() -> None:
     async with Upstream() as upstream, routing(endpoint(upstream, "chat")) as router:
         reply = await call(router, "GET", "/version")
         assert reply.json == {"version": LEVEL}
-        assert reply.headers["X-Switchyard-Version"]
+        assert reply.headers["X-Pointsman-Version"]
 
 
 KEYS = {"keys": [{"name": "team", "key": KEY, "models": ["of-a*", "shared*", "m"]}]}
@@ -367,8 +367,8 @@ async def test_loading_is_the_routers_own() -> None:
         reply = await call(router, "POST", "/generate", {"model": "of-a", "keep_alive": "10m"})
         assert reply.json["done_reason"] == "load"
         assert reply.json["response"] == ""
-        assert reply.headers["X-Switchyard-Unsent"] == "keep_alive"
-        assert reply.headers["X-Switchyard-Endpoint"] == "a"
+        assert reply.headers["X-Pointsman-Unsent"] == "keep_alive"
+        assert reply.headers["X-Pointsman-Endpoint"] == "a"
         assert router.target("a", "of-a:latest").loaded
         assert any(line["event"] == "model loaded" for line in router.log)
         assert router.rows == []  # nothing was used
@@ -380,7 +380,7 @@ async def test_loading_is_the_routers_own() -> None:
         assert not router.target("a", "of-a:latest").loaded
         reply = await call(router, "POST", "/chat", {**body, "keep_alive": -1}, key=ADMIN_KEY)
         assert reply.json["done_reason"] == "load"
-        assert "X-Switchyard-Unsent" not in reply.headers
+        assert "X-Pointsman-Unsent" not in reply.headers
         said = error(await call(router, "POST", "/chat", {**body, "keep_alive": "soon"}), 400)
         assert "'keep_alive'" in said
 

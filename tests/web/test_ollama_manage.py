@@ -38,7 +38,7 @@ async def managed(dialect: Dialect = "ollama") -> AsyncIterator[tuple[Upstream, 
 
 async def manage(router: Router, method: str, path: str, body: Any, at: str | None = None) -> Reply:
     """A request with the admin key, to one endpoint or to all."""
-    aim = {} if at is None else {"X-Switchyard-Endpoint": at}
+    aim = {} if at is None else {"X-Pointsman-Endpoint": at}
     return await call(router, method, path, body, key=ADMIN_KEY, **aim)
 
 

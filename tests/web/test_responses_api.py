@@ -200,8 +200,8 @@ async def test_a_bad_page_is_refused_before_the_response_is_looked_up(
 @pytest.mark.parametrize("stream", [False, True])
 async def test_headers_say_who_answered(router: Router, stream: bool) -> None:
     reply = await post(router, "/v1/responses", {**ASK, "stream": stream})
-    assert reply.headers["X-Switchyard-Endpoint"] == "one"
-    assert reply.headers["X-Switchyard-Attempts"] == "1"
+    assert reply.headers["X-Pointsman-Endpoint"] == "one"
+    assert reply.headers["X-Pointsman-Attempts"] == "1"
     assert reply.headers["X-Request-Id"].startswith("req_")
     if stream:
         assert reply.headers["Cache-Control"] == "no-cache"
@@ -210,8 +210,8 @@ async def test_headers_say_who_answered(router: Router, stream: bool) -> None:
 async def test_tokens_are_counted_by_who_can(router: Router, upstream: Upstream) -> None:
     reply = await post(router, "/v1/responses/input_tokens", {**ASK, "store": True, "metadata": {}})
     assert reply.json == {"object": "response.input_tokens", "input_tokens": 42}
-    assert reply.headers["X-Switchyard-Endpoint"] == "one"
-    assert "X-Switchyard-Estimated" not in reply.headers
+    assert reply.headers["X-Pointsman-Endpoint"] == "one"
+    assert "X-Pointsman-Estimated" not in reply.headers
     assert upstream.requests[-1].json == ASK
 
 
@@ -228,7 +228,7 @@ async def test_tokens_are_estimated_where_nobody_can(answer: Any) -> None:
         large = await post(router, "/v1/responses/input_tokens", {**ASK, "input": "word " * 500})
     for reply in (small, large):
         assert reply.status == 200
-        assert reply.headers["X-Switchyard-Estimated"] == "true"
+        assert reply.headers["X-Pointsman-Estimated"] == "true"
     assert 0 < small.json["input_tokens"] < 50 < 300 < large.json["input_tokens"] < 1000
 
 

@@ -45,7 +45,7 @@ class Samples:
         return {
             s.labels[label]
             for s in self.all
-            if s.name.startswith("switchyard_") and label in s.labels
+            if s.name.startswith("pointsman_") and label in s.labels
         }
 
 
@@ -164,7 +164,7 @@ async def test_requests_are_counted(router: Router) -> None:
     found = await scrape(router)
 
     def requests(**labels: str) -> float:
-        return found.sum("switchyard_requests_total", **labels)
+        return found.sum("pointsman_requests_total", **labels)
 
     assert requests(operation="responses", model="m", outcome="ok", status="200") == 3
     assert requests(operation="responses", model="small", outcome="ok", status="200") == 3
@@ -175,18 +175,18 @@ async def test_requests_are_counted(router: Router) -> None:
     assert requests(operation="other", outcome="refused", status="404") == 1
     assert requests() == 11
 
-    name = "switchyard_request_duration_seconds"
+    name = "pointsman_request_duration_seconds"
     assert found.sum(f"{name}_count") == 11
     assert found.sum(f"{name}_bucket", le="+Inf") == 11
     assert 0 < found.sum(f"{name}_sum", operation="responses") < 20
 
-    name = "switchyard_time_to_first_token_seconds"
+    name = "pointsman_time_to_first_token_seconds"
     assert found.sum(f"{name}_count", operation="responses", endpoint="one", model="m") == 2
     assert found.sum(f"{name}_count") == 4  # streams only
 
-    assert found.sum("switchyard_upstream_attempts_total", endpoint="one", result="ok") == 7
-    assert found.sum("switchyard_endpoint_up", endpoint="one") == 1
-    assert found.sum("switchyard_build_info") == 1
+    assert found.sum("pointsman_upstream_attempts_total", endpoint="one", result="ok") == 7
+    assert found.sum("pointsman_endpoint_up", endpoint="one") == 1
+    assert found.sum("pointsman_build_info") == 1
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ async def test_what_is_left_alone_is_counted(reason: str, answer: Script) -> Non
         routing(endpoint(upstream, "chat"), balance={"breaker": breaker}) as router,
     ):
         await eventually(router.target().endpoint.probed.is_set)
-        name = "switchyard_models_left_alone"
+        name = "pointsman_models_left_alone"
         assert (await scrape(router)).sum(name, endpoint="one") == 0
         await router.ask()
         found = await scrape(router)
@@ -216,8 +216,8 @@ async def test_tokens_are_counted(router: Router) -> None:
     for kind, count in (("input", usage["input_tokens"]), ("output", usage["output_tokens"])):
         assert count > 0
         labels = {"endpoint": "one", "model": "m", "kind": kind, "provenance": "reported"}
-        assert found.sum("switchyard_tokens_total", **labels) == 2 * count
-    assert found.sum("switchyard_tokens_total", provenance="estimated") == 0
+        assert found.sum("pointsman_tokens_total", **labels) == 2 * count
+    assert found.sum("pointsman_tokens_total", provenance="estimated") == 0
 
 
 async def test_what_is_in_flight(upstream: Upstream) -> None:
@@ -232,14 +232,14 @@ async def test_what_is_in_flight(upstream: Upstream) -> None:
     async with routing(one, balance={"queue_size": 5}) as router:
         asked = [asyncio.create_task(router.ask()) for _ in range(5)]
         await eventually(lambda: len(upstream.requests) == 2)
-        await eventually_metric(router, "switchyard_queue_depth", 3)
+        await eventually_metric(router, "pointsman_queue_depth", 3)
         found = await scrape(router)
-        assert found.sum("switchyard_requests_in_flight", endpoint="one", model="m") == 2
+        assert found.sum("pointsman_requests_in_flight", endpoint="one", model="m") == 2
         gate.set()
         assert {reply.status for reply in await asyncio.gather(*asked)} == {200}
         found = await scrape(router)
-        assert found.sum("switchyard_requests_in_flight") == 0
-        assert found.sum("switchyard_queue_depth") == 0
+        assert found.sum("pointsman_requests_in_flight") == 0
+        assert found.sum("pointsman_queue_depth") == 0
 
 
 async def eventually_metric(router: Router, name: str, value: float) -> None:
@@ -263,8 +263,8 @@ async def test_labels_are_bounded_whatever_clients_ask_for(upstream: Upstream) -
     assert found.values("endpoint") == {"", "one"}
     assert found.values("operation") == {"responses", "stored_responses", "models", "other"}
     assert found.values("status") == {"200", "404"}
-    assert found.sum("switchyard_requests_total", model="other", outcome="ok") == 30
-    assert found.sum("switchyard_requests_in_flight") == 0
+    assert found.sum("pointsman_requests_total", model="other", outcome="ok") == 30
+    assert found.sum("pointsman_requests_in_flight") == 0
 
 
 async def test_errors_of_an_upstream_are_not_labels(upstream: Upstream) -> None:
@@ -274,7 +274,7 @@ async def test_errors_of_an_upstream_are_not_labels(upstream: Upstream) -> None:
             upstream.scripts.append(whole(error, 400))
             assert (await router.ask()).status == 400
         found = await scrape(router)
-    assert found.sum("switchyard_upstream_attempts_total") == 5
+    assert found.sum("pointsman_upstream_attempts_total") == 5
     assert not any("made_up" in value for value in found.values("result"))
 
 
@@ -284,7 +284,7 @@ async def test_openmetrics_for_who_asks_for_it(router: Router) -> None:
     assert reply.headers["Content-Type"].startswith("application/openmetrics-text")
     assert reply.body.endswith(b"# EOF\n")
     found = Samples(parse_openmetrics(reply.body.decode()))  # type: ignore[no-untyped-call]
-    assert found.sum("switchyard_requests_total") == 1
+    assert found.sum("pointsman_requests_total") == 1
     plain = await get(router, "/metrics", Accept="text/html, */*;q=0.1")
     assert plain.headers["Content-Type"].startswith("text/plain")
 
@@ -293,7 +293,7 @@ async def test_every_metric_is_ours_and_explained(router: Router) -> None:
     await router.ask(stream=True)
     reply = await get(router, "/metrics")
     for family in parse_text(reply.body.decode()):
-        assert family.name.startswith("switchyard_")
+        assert family.name.startswith("pointsman_")
         assert family.documentation
         assert family.type != "unknown"
 

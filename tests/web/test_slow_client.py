@@ -137,7 +137,7 @@ async def test_a_client_that_never_reads_is_given_up(monkeypatch: pytest.MonkeyP
         await eventually(lambda: upstream.requests)
         await upstream.requests[0].wire.gone.wait()
         await router.idle()
-        assert await router.metric("switchyard_requests_total", outcome="cancelled") == [1.0]
+        assert await router.metric("pointsman_requests_total", outcome="cancelled") == [1.0]
         client.leave()
 
 

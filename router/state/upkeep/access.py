@@ -112,8 +112,8 @@ async def is_current(settings: State) -> bool:
         raise newer(version)
     if 0 < version < SCHEMA_VERSION:
         raise StateError(
-            f"it has schema version {version}, and this Switchyard works with version "
-            f"{SCHEMA_VERSION}; 'switchyard serve' brings it up to date"
+            f"it has schema version {version}, and this Pointsman works with version "
+            f"{SCHEMA_VERSION}; 'pointsman serve' brings it up to date"
         )
     return version == SCHEMA_VERSION
 

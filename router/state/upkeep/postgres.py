@@ -36,7 +36,7 @@ class PostgresAccess:
 
     def __init__(self, url: str, *, writing: bool) -> None:
         settings = {
-            "application_name": "switchyard state",
+            "application_name": "pointsman state",
             "jit": "off",
             "default_transaction_read_only": "off" if writing else "on",
         }

@@ -18,7 +18,7 @@ __all__ = ["Show", "Thinking", "parse_thinking", "reasoning_item", "sign"]
 Show = Literal["text", "signature", "nothing"]
 """What a client is shown of the reasoning: its text, only that there was some, or nothing."""
 
-_MARK: Final = "swym1."
+_MARK: Final = "pmm1."
 _MIN_BUDGET: Final = 1024
 _LITTLE: Final = 4096
 _MUCH: Final = 16384

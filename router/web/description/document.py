@@ -30,7 +30,7 @@ from router.web.description.parts import JSON, Answer, Family, Key, Op
 
 __all__ = ["BASE", "document"]
 
-BASE: Final = "$SWITCHYARD"
+BASE: Final = "$POINTSMAN"
 """Stands for the router's address in examples for the command line."""
 
 _ABOUT: Final = """\
@@ -83,7 +83,7 @@ def document(*, version: str, metrics_opened_by: Key) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Switchyard",
+            "title": "Pointsman",
             "version": version,
             "summary": "An LLM router: many APIs in front of many backends.",
             "description": _ABOUT,

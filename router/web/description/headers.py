@@ -24,28 +24,28 @@ HEADERS: Final[Mapping[str, dict[str, Any]]] = {
         always=True,
     ),
     "request-id": _header(string(), "The same for clients of Anthropic's API.", always=True),
-    "X-Switchyard-Endpoint": _header(string(), "The name of the endpoint that answered."),
-    "X-Switchyard-Attempts": _header(_COUNT, "How many times an endpoint was asked."),
-    "X-Switchyard-Unsent": _header(
+    "X-Pointsman-Endpoint": _header(string(), "The name of the endpoint that answered."),
+    "X-Pointsman-Attempts": _header(_COUNT, "How many times an endpoint was asked."),
+    "X-Pointsman-Unsent": _header(
         string(),
         "What of the request could not be sent to the endpoint, with commas between. With "
         "`server.unsupported: strict` such a request is refused instead.",
     ),
-    "X-Switchyard-Fallback": _header(string(), "The model that answered in place of another."),
-    "X-Switchyard-Truncated": _header(
+    "X-Pointsman-Fallback": _header(string(), "The model that answered in place of another."),
+    "X-Pointsman-Truncated": _header(
         _COUNT,
         "How many items `truncation: auto`, or messages `server.chat_truncation: auto`, left out.",
     ),
-    "X-Switchyard-Reasoning-Dropped": _header(
+    "X-Pointsman-Reasoning-Dropped": _header(
         _COUNT, "How many reasoning items of another account's were left out."
     ),
-    "X-Switchyard-Store": _header(
+    "X-Pointsman-Store": _header(
         enum("degraded"), "The answer could not be stored: the database does not answer."
     ),
-    "X-Switchyard-Estimated": _header(
+    "X-Pointsman-Estimated": _header(
         enum("true"), "The tokens are estimated: no endpoint counts them."
     ),
-    "X-Switchyard-Version": _header(string(), "The router's version."),
+    "X-Pointsman-Version": _header(string(), "The router's version."),
     "X-Cache": _header(enum("HIT", "MISS", "BYPASS"), "What the response cache did."),
     "X-Cache-Tier": _header(string(), "Where a hit was found: `exact` or `semantic`."),
     "X-Cache-Entry": _header(string(), "The key of the entry that answered."),
@@ -75,8 +75,8 @@ CACHED: Final = (
 )  # fmt: skip
 _LIMITS: Final = tuple(name for name in HEADERS if name.startswith("x-ratelimit-"))
 SERVED: Final = (
-    "X-Switchyard-Endpoint", "X-Switchyard-Attempts", "X-Switchyard-Unsent",
-    "X-Switchyard-Fallback", *_LIMITS,
+    "X-Pointsman-Endpoint", "X-Pointsman-Attempts", "X-Pointsman-Unsent",
+    "X-Pointsman-Fallback", *_LIMITS,
 )  # fmt: skip
 """Of an answer that an endpoint made."""
 

@@ -72,7 +72,7 @@ async def test_only_an_answer_from_the_cache() -> None:
     async with wholes(SPEECH_OF_IT) as upstream, caching(upstream) as router:
         reply = await ask(router, "only-if-cached")
         assert (reply.status, reply.error["code"]) == (504, "not_cached")
-        assert await router.metric("switchyard_requests_total", outcome="refused") == [1]
+        assert await router.metric("pointsman_requests_total", outcome="refused") == [1]
         assert not upstream.requests
         reply = await ask(router, "only-if-cached, no-cache, no-store")
         assert (reply.status, reply.error["code"]) == (504, "not_cached")

@@ -32,7 +32,7 @@ async def test_the_same_is_answered_from_the_cache(dialect: Dialect) -> None:
         again = await post(router, EMBEDDING, input=["hi"], user="somebody", metadata={})
         assert tier(again) == ("HIT", "exact")
         assert again.body == first.body
-        assert "X-Switchyard-Endpoint" not in again.headers
+        assert "X-Pointsman-Endpoint" not in again.headers
         assert int(again.headers["Age"]) >= 0
         others: list[tuple[dict[str, Any], int]] = [
             ({"input": "ho"}, 1),
@@ -110,7 +110,7 @@ async def test_less_than_was_asked_is_not_kept() -> None:
         for _ in range(2):
             reply = await post(router, EMBEDDING, input_type="query")
             assert tier(reply) == ("MISS", None)
-            assert reply.headers["X-Switchyard-Unsent"] == "input_type"
+            assert reply.headers["X-Pointsman-Unsent"] == "input_type"
 
 
 async def test_those_who_ask_at_once_share_a_call() -> None:

@@ -165,8 +165,8 @@ async def test_who_tried_again_is_not_told_of_as_failed() -> None:
             await first.read()
         assert said(await second, chat=False, stream=False) == SPEECH_OF_IT.text
         await router.idle()
-        assert sum(await router.metric("switchyard_requests_total", outcome="failed")) == 1
-        assert sum(await router.metric("switchyard_requests_total", outcome="ok")) == 1
+        assert sum(await router.metric("pointsman_requests_total", outcome="failed")) == 1
+        assert sum(await router.metric("pointsman_requests_total", outcome="ok")) == 1
 
 
 async def test_a_stream_opened_early_that_fails_counts_as_failed() -> None:
@@ -182,7 +182,7 @@ async def test_a_stream_opened_early_that_fails_counts_as_failed() -> None:
         assert check_responses_stream(second.events)["status"] == "failed"
         assert (await first).status == 502
         await router.idle()
-        assert sum(await router.metric("switchyard_requests_total", outcome="failed")) == 2
+        assert sum(await router.metric("pointsman_requests_total", outcome="failed")) == 2
 
 
 async def test_what_the_router_ends_counts_as_failed() -> None:
@@ -198,7 +198,7 @@ async def test_what_the_router_ends_counts_as_failed() -> None:
         await router.app[FRONT].drain(0.05)
         for one in (first, second):
             assert b"event: response.failed" in await one.read()
-        assert sum(await router.metric("switchyard_requests_total", outcome="failed")) == 2
+        assert sum(await router.metric("pointsman_requests_total", outcome="failed")) == 2
         assert not plugin_of(router)._flights
         go.set()
 
@@ -226,8 +226,8 @@ async def test_what_was_reported_is_booked_when_the_last_one_leaves() -> None:
             await eventually(lambda: router.running == 1)
             second.close()
         await router.idle()
-        assert sum(await router.metric("switchyard_tokens_total", kind="input")) == 7
-        assert sum(await router.metric("switchyard_tokens_total", kind="output")) == 3
+        assert sum(await router.metric("pointsman_tokens_total", kind="input")) == 7
+        assert sum(await router.metric("pointsman_tokens_total", kind="output")) == 3
         hang.set()
 
 

@@ -29,7 +29,7 @@ async def test_a_body_is_given_again(dialect: Dialect, speech: Speech) -> None:
     assert first.headers["X-Cache"] == "MISS"
     assert (second.headers["X-Cache"], second.headers["X-Cache-Tier"]) == ("HIT", "exact")
     assert int(second.headers["Age"]) >= 0
-    assert "X-Switchyard-Endpoint" not in second.headers
+    assert "X-Pointsman-Endpoint" not in second.headers
     assert content(first.json) == content(second.json)
     assert first.json["id"] != second.json["id"]
     assert first.json["output"][0]["id"] != second.json["output"][0]["id"]
@@ -175,7 +175,7 @@ async def test_an_answer_of_another_model_is_kept_under_that_model() -> None:
     fallbacks = {"gone": ["m"]}
     async with wholes(speech) as upstream, caching(upstream, fallbacks=fallbacks) as router:
         first = await router.ask(model="gone", store=False)
-        assert first.headers["X-Switchyard-Fallback"] == "m"
+        assert first.headers["X-Pointsman-Fallback"] == "m"
         again = await router.ask(model="gone", store=False)
         assert again.headers["X-Cache"] == "MISS"
         straight = await router.ask(store=False)
@@ -188,11 +188,11 @@ async def test_the_metrics_tell() -> None:
     async with wholes(speech) as upstream, caching(upstream) as router:
         for _ in range(3):
             await router.ask(store=False)
-        assert await router.metric("switchyard_cache_lookups_total", result="hit") == [2]
-        assert await router.metric("switchyard_cache_lookups_total", result="miss") == [1]
-        assert sum(await router.metric("switchyard_cache_saved_tokens_total")) == 22
-        assert await router.metric("switchyard_cache_store_up") == [1]
-        assert sum(await router.metric("switchyard_tokens_total", kind="input")) == 7
+        assert await router.metric("pointsman_cache_lookups_total", result="hit") == [2]
+        assert await router.metric("pointsman_cache_lookups_total", result="miss") == [1]
+        assert sum(await router.metric("pointsman_cache_saved_tokens_total")) == 22
+        assert await router.metric("pointsman_cache_store_up") == [1]
+        assert sum(await router.metric("pointsman_tokens_total", kind="input")) == 7
 
 
 def _chat_text(reply: Reply) -> str:

@@ -19,8 +19,8 @@ from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
 from tests.support.upstream import Upstream, refused_port, silent, whole
 
-UNSENT = "X-Switchyard-Unsent"
-DROPPED = "X-Switchyard-Reasoning-Dropped"
+UNSENT = "X-Pointsman-Unsent"
+DROPPED = "X-Pointsman-Reasoning-Dropped"
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
 FOREIGN = [{"type": "thinking", "thinking": "Hm", "signature": "EqQBCgIYAhIM"}]
@@ -127,6 +127,6 @@ async def test_the_model_that_stood_in_is_named(*, stream: bool) -> None:
         async with routing(dead, alive, **sections) as router:
             for _ in range(2):
                 reply = await post(router, "/api/chat", {**CHAT, "model": "big"}, stream=stream)
-                assert reply.headers["X-Switchyard-Fallback"] == "small"
+                assert reply.headers["X-Pointsman-Fallback"] == "small"
                 lines = [orjson.loads(line) for line in reply.body.splitlines()]
                 assert {line["model"] for line in lines} == {"small"}

@@ -121,7 +121,7 @@ async def test_the_same_question_in_other_words() -> None:
         stream = await ask(router, ALIKE, stream=True)
         assert stream.headers["X-Cache-Tier"] == "semantic"
         assert model.asked == [QUESTION]
-        assert await router.metric("switchyard_cache_lookups_total", tier="semantic", result="hit")
+        assert await router.metric("pointsman_cache_lookups_total", tier="semantic", result="hit")
 
 
 async def test_another_question_that_looks_alike() -> None:
@@ -135,13 +135,13 @@ async def test_another_question_that_looks_alike() -> None:
         near = {one["question"]: one for one in explained.json["semantic"]["considered"]}
         assert near[QUESTION]["veto"]
         assert near[QUESTION]["similarity"] == pytest.approx(math.cos(0.2), abs=1e-3)
-        assert sum(await router.metric("switchyard_cache_vetoes_total")) >= 1
+        assert sum(await router.metric("pointsman_cache_vetoes_total")) >= 1
 
 
 async def test_what_is_far_is_not_even_judged() -> None:
     async with Model() as model, matching(model) as router:
         assert (await ask(router, FAR)).headers["X-Cache"] == "MISS"
-        assert not sum(await router.metric("switchyard_cache_vetoes_total"))
+        assert not sum(await router.metric("pointsman_cache_vetoes_total"))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ async def test_without_an_embedding_it_is_a_miss(status: int, embeds: bytes) -> 
         model.status, model.embeds = status, embeds
         reply = await ask(router, ALIKE)
         assert reply.headers["X-Cache"] == "MISS"
-        assert await router.metric("switchyard_cache_semantic_skips_total", reason="embedder")
+        assert await router.metric("pointsman_cache_semantic_skips_total", reason="embedder")
 
 
 async def test_hits_are_compared_with_the_truth() -> None:
@@ -205,7 +205,7 @@ async def test_hits_are_compared_with_the_truth() -> None:
             assert (await ask(router, ALIKE)).headers["X-Cache-Tier"] == "semantic"
         await eventually(lambda: model.asked == [QUESTION, ALIKE, ALIKE])
         await asyncio.sleep(0.1)
-        name = "switchyard_cache_comparisons_total"
+        name = "pointsman_cache_comparisons_total"
         assert await router.metric(name, result="agreed") == [2]
 
 
@@ -250,7 +250,7 @@ async def test_too_many_wrong_hits_switch_it_off() -> None:
         report = (await call_admin(router, "GET", "/cache")).json["semantic"]["self_check"]
         [namespace] = report["off"]
         assert report["overall"]["wrong"] == off
-        assert await router.metric("switchyard_cache_semantic_off") == [1]
+        assert await router.metric("pointsman_cache_semantic_off") == [1]
         assert any("switched off" in line["event"] for line in router.log)
         body = {"namespace": namespace}
         assert (await call_admin(router, "POST", "/cache/forgive", body)).status == 200

@@ -69,7 +69,7 @@ async def test_a_hundred_at_once_are_one_call(
                 await eventually(lambda: upstream.requests)
         replies = await asyncio.gather(*tasks)
         assert len(upstream.requests) == 1
-        await router.metric_becomes(7, "switchyard_tokens_total", kind="input")
+        await router.metric_becomes(7, "pointsman_tokens_total", kind="input")
     for reply, (chat, stream) in zip(replies, forms, strict=True):
         assert said(reply, chat=chat, stream=stream) == speech.text
     assert replies[0].headers["X-Cache"] == "MISS"
@@ -125,7 +125,7 @@ async def test_the_first_may_leave(dialect: Dialect, speech: Speech) -> None:
         assert said(await third, chat=False, stream=False) == speech.text
         assert created
         assert len(upstream.requests) == 1
-        assert sum(await router.metric("switchyard_requests_total", outcome="cancelled")) == 1
+        assert sum(await router.metric("pointsman_requests_total", outcome="cancelled")) == 1
 
 
 async def test_the_last_that_leaves_ends_the_call(dialect: Dialect, speech: Speech) -> None:

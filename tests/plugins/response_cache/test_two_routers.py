@@ -104,11 +104,11 @@ async def test_without_its_redis_a_router_answers() -> None:
             assert set(replies) <= {"BYPASS", "HIT"}  # a hit: of one call that several share
             reply = await router.ask(store=False)
             assert reply.headers["X-Cache-Reason"] == "store"
-            assert await router.metric("switchyard_cache_store_up") == [0]
+            assert await router.metric("pointsman_cache_store_up") == [0]
             server.start()
             await back(router)
             assert await told(router) == "HIT"
-            assert await router.metric("switchyard_cache_store_up") == [1]
+            assert await router.metric("pointsman_cache_store_up") == [1]
 
 
 async def test_a_redis_that_hangs_holds_nobody_up() -> None:

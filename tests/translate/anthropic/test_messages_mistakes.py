@@ -173,8 +173,8 @@ BLOCKS = st.sampled_from(
     [
         {"type": "text", "text": "a"},
         {"type": "text", "text": ""},
-        {"type": "thinking", "thinking": "t", "signature": sign("swy1.a.b")},
-        {"type": "redacted_thinking", "data": sign("swy1.a.b")},
+        {"type": "thinking", "thinking": "t", "signature": sign("pm1.a.b")},
+        {"type": "redacted_thinking", "data": sign("pm1.a.b")},
         {"type": "tool_use", "id": "c1", "name": "look", "input": {"a": [1]}},
         {"type": "tool_use", "id": "c2", "name": "look", "input": {}},
     ]

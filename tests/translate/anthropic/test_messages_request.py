@@ -244,9 +244,9 @@ def test_content(content: list[Any], parts: list[Any]) -> None:
 def test_a_history_with_tools_and_thinking() -> None:
     call = {"type": "tool_use", "id": "call_1", "name": "look", "input": {"a": "ö"}}
     other = {"type": "tool_use", "id": "call_2", "name": "look", "input": {}}
-    thought = {"type": "thinking", "thinking": "Hm", "signature": sign("swy1.acc.blob")}
+    thought = {"type": "thinking", "thinking": "Hm", "signature": sign("pm1.acc.blob")}
     plain = {"type": "thinking", "thinking": "So", "signature": sign(None)}
-    hidden = {"type": "redacted_thinking", "data": sign("swy1.acc.other")}
+    hidden = {"type": "redacted_thinking", "data": sign("pm1.acc.other")}
     history = [
         {"role": "user", "content": "Hi"},
         {
@@ -278,9 +278,9 @@ def test_a_history_with_tools_and_thinking() -> None:
         {
             "type": "reasoning",
             "summary": [{"type": "summary_text", "text": "Hm"}],
-            "encrypted_content": "swy1.acc.blob",
+            "encrypted_content": "pm1.acc.blob",
         },
-        {"type": "reasoning", "summary": [], "encrypted_content": "swy1.acc.other"},
+        {"type": "reasoning", "summary": [], "encrypted_content": "pm1.acc.other"},
         {"type": "message", "role": "assistant", "content": "I look."},
         {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": '{"a":"ö"}'},
         {"type": "function_call", "call_id": "call_2", "name": "look", "arguments": "{}"},

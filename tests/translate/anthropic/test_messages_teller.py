@@ -15,7 +15,7 @@ from router.wire.frame import Frame
 from tests.support import native as natives
 from tests.support.anthropic import check_message, check_stream, events_of
 
-SEALED = "swy1.acc0.blob"
+SEALED = "pm1.acc0.blob"
 LOOK = natives.call("look", '{"a":1}')
 TOOL_USE = {"type": "tool_use", "id": "call_look", "name": "look", "input": {"a": 1}}
 

@@ -243,7 +243,7 @@ FAMILY: Final = Family(
                     ref("CreateEmbeddings"),
                     ref("Rerank"),
                 ),
-                {"model": "my-model", "input": "What is a switchyard?"},
+                {"model": "my-model", "input": "What is a pointsman?"},
             ),
             answer=json_answer("What would become of it.", ref("Explanation"), _EXPLAINED, _KEPT),
             errors=tuple(sorted({*ASKING, 403} - {429, 502, 504})),

@@ -131,7 +131,7 @@ FAMILY: Final = Family(
                 _only(request=_REQUEST),
                 _only(request=_REQUEST, caller=_TEXT),
             ),
-            {"request": {"model": "my-model", "input": "What is a switchyard?"}},
+            {"request": {"model": "my-model", "input": "What is a pointsman?"}},
             any_of(ref("CacheExplained"), ref("CacheEntry")),
             {"cacheable": False, "reason": "state"},
             404,

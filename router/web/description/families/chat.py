@@ -83,7 +83,7 @@ FAMILY: Final = Family(
                 ref("CreateChatCompletion"),
                 {
                     "model": "my-model",
-                    "messages": [{"role": "user", "content": "What is a switchyard?"}],
+                    "messages": [{"role": "user", "content": "What is a pointsman?"}],
                 },
             ),
             answer=Answer(
@@ -105,7 +105,7 @@ FAMILY: Final = Family(
                     "choices": [{"index": 0, "message": _MESSAGE, "finish_reason": "stop"}],
                     "usage": {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16},
                 },
-                headers=(*SERVED, *CACHED, "X-Switchyard-Truncated"),
+                headers=(*SERVED, *CACHED, "X-Pointsman-Truncated"),
             ),
             errors=ASKING,
         ),

@@ -167,7 +167,7 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
     "CreateMessage": asked(
         {**_COUNTED, "max_tokens": integer(1)},
         _OPTIONS,
-        description="What cannot be passed on is named in `X-Switchyard-Unsent`.",
+        description="What cannot be passed on is named in `X-Pointsman-Unsent`.",
     ),
     "CountTokens": asked(_COUNTED, _OPTIONS),
     "AnthropicAnswer": told(
@@ -188,12 +188,12 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
 }  # fmt: skip
 
-_SAID: Final = [{"role": "user", "content": "What is a switchyard?"}]
+_SAID: Final = [{"role": "user", "content": "What is a pointsman?"}]
 _BETA: Final = (
     header("anthropic-version", string(), "Not needed, and without effect here."),
     header("anthropic-beta", string(), "Without effect."),
 )
-_HEADERS: Final = ("request-id", *SERVED, "X-Switchyard-Reasoning-Dropped")
+_HEADERS: Final = ("request-id", *SERVED, "X-Pointsman-Reasoning-Dropped")
 
 FAMILY: Final = Family(
     tag="Messages",
@@ -242,7 +242,7 @@ FAMILY: Final = Family(
                 "How many tokens the prompt has.",
                 told({"input_tokens": integer(0)}),
                 {"input_tokens": 9},
-                (*_HEADERS, "X-Switchyard-Estimated"),
+                (*_HEADERS, "X-Pointsman-Estimated"),
             ),
             errors=ASKING,
         ),

@@ -27,7 +27,7 @@ _MODEL: Final = {
     "id": "my-model",
     "object": "model",
     "created": 1767225600,
-    "owned_by": "switchyard",
+    "owned_by": "pointsman",
 }
 _SHOWN: Final = any_of(ref("Model"), ref("AnthropicModel"))
 

@@ -206,7 +206,7 @@ FAMILY: Final = Family(
                 ref("OllamaChat"),
                 {
                     "model": "my-model",
-                    "messages": [{"role": "user", "content": "What is a switchyard?"}],
+                    "messages": [{"role": "user", "content": "What is a pointsman?"}],
                     "stream": False,
                 },
             ),
@@ -231,7 +231,7 @@ FAMILY: Final = Family(
             parameters=(CACHE_CONTROL,),
             body=Body(
                 ref("OllamaGenerate"),
-                {"model": "my-model", "prompt": "What is a switchyard?", "stream": False},
+                {"model": "my-model", "prompt": "What is a pointsman?", "stream": False},
             ),
             answer=Answer(
                 description="The answer, or lines of it.",
@@ -251,7 +251,7 @@ FAMILY: Final = Family(
             id="ollamaEmbed",
             summary="Embed texts",
             description="Without a text the model is loaded.",
-            body=Body(ref("OllamaEmbed"), {"model": "my-model", "input": ["A switchyard"]}),
+            body=Body(ref("OllamaEmbed"), {"model": "my-model", "input": ["A pointsman"]}),
             answer=json_answer(
                 "A vector for each text.",
                 told(
@@ -272,7 +272,7 @@ FAMILY: Final = Family(
             path="/embeddings",
             id="ollamaEmbeddings",
             summary="Embed a text, as older clients do",
-            body=Body(ref("OllamaEmbeddings"), {"model": "my-model", "prompt": "A switchyard"}),
+            body=Body(ref("OllamaEmbeddings"), {"model": "my-model", "prompt": "A pointsman"}),
             answer=json_answer(
                 "A vector.",
                 told({"embedding": array(number())}),
@@ -325,7 +325,7 @@ FAMILY: Final = Family(
                 "A version.",
                 told({"version": string()}),
                 {"version": "0.12.11"},
-                ("X-Switchyard-Version",),
+                ("X-Pointsman-Version",),
             ),
             errors=KEYED,
         ),

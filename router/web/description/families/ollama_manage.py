@@ -30,7 +30,7 @@ from router.web.description.schema import (
 __all__ = ["FAMILY"]
 
 _AIM: Final = header(
-    "X-Switchyard-Endpoint", string(), "The only endpoint that is meant; else all that speak it."
+    "X-Pointsman-Endpoint", string(), "The only endpoint that is meant; else all that speak it."
 )
 _CLOSED: Final = (401, 403, 500, 501, 503)
 _ERRORS: Final = (400, 404, 413, 429, 502, 504, *_CLOSED)

@@ -120,7 +120,7 @@ _HEADERS: Final = (*SERVED, *CACHED)
 _QUERY: Final[dict[str, Any]] = {
     "model": "my-model",
     "query": "Where are trains put together?",
-    "documents": ["In a switchyard.", "In a harbour."],
+    "documents": ["In a pointsman.", "In a harbour."],
 }
 
 
@@ -153,7 +153,7 @@ FAMILY: Final = Family(
             id="createEmbeddings",
             summary="Create embeddings",
             parameters=(CACHE_CONTROL,),
-            body=Body(ref("CreateEmbeddings"), {"model": "my-model", "input": "A switchyard"}),
+            body=Body(ref("CreateEmbeddings"), {"model": "my-model", "input": "A pointsman"}),
             answer=json_answer(
                 "A vector for each input.",
                 ref("Embeddings"),
@@ -173,7 +173,7 @@ FAMILY: Final = Family(
             id="createCompletion",
             summary="Complete a text",
             parameters=(CACHE_CONTROL,),
-            body=Body(ref("CreateCompletion"), {"model": "my-model", "prompt": "A switchyard is"}),
+            body=Body(ref("CreateCompletion"), {"model": "my-model", "prompt": "A pointsman is"}),
             answer=Answer(
                 description="The completion, or its chunks.",
                 content={

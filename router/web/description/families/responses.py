@@ -185,10 +185,10 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
 
 _ID: Final = path("id", "The id of a response.", "resp_0")
 _HEADERS: Final = (
-    *SERVED, *CACHED, "X-Switchyard-Truncated", "X-Switchyard-Reasoning-Dropped",
-    "X-Switchyard-Store",
+    *SERVED, *CACHED, "X-Pointsman-Truncated", "X-Pointsman-Reasoning-Dropped",
+    "X-Pointsman-Store",
 )  # fmt: skip
-_EXAMPLE: Final = {"model": "my-model", "input": "What is a switchyard?"}
+_EXAMPLE: Final = {"model": "my-model", "input": "What is a pointsman?"}
 _MESSAGE: Final = {
     "id": "msg_0",
     "type": "message",
@@ -245,7 +245,7 @@ FAMILY: Final = Family(
                 "How many tokens the input has.",
                 told({"object": constant("response.input_tokens"), "input_tokens": integer(0)}),
                 {"object": "response.input_tokens", "input_tokens": 9},
-                (*SERVED, "X-Switchyard-Estimated"),
+                (*SERVED, "X-Pointsman-Estimated"),
             ),
             errors=(*ASKING, 409),
         ),

@@ -59,7 +59,7 @@ OPEN: Final = Family(
             answer=Answer(
                 description="Somebody is.",
                 content={TEXT: string()},
-                example="Switchyard is running",
+                example="Pointsman is running",
             ),
             key="none",
             head=True,
