@@ -11,16 +11,16 @@ from plugins.key_scope import KeyScope
 from plugins.limits import LimitHit, RequestLimits
 from plugins.request_metrics import KnownModel, RequestMetrics
 from plugins.response_cache import ResponseCachePlugin, Saved
-from router.accounts.budgets import tag_budgets
-from router.accounts.key import Key, KeyRing
-from router.accounts.metering import Meter
-from router.accounts.row import Tokens
-from router.exchange import Exchange
+from router.core.exchange import Exchange
+from router.core.key import Key, KeyRing
+from router.core.usage_record import Tokens
 from router.plugin import Plugin
 from router.settings.document import Mistake, SettingsError
 from router.settings.schema import Settings
 from router.settings.tracing import Tracing
 from router.telemetry.metrics import Metrics
+from router.usage.budgets import tag_budgets
+from router.usage.rate_limiter import Meter
 
 __all__ = ["Accounts", "default_plugins"]
 

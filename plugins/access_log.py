@@ -6,11 +6,11 @@ import hashlib
 import re
 from typing import Final
 
-from router.accounts.row import NANO
-from router.exchange import Exchange
+from router.core.bearer import presented_key
+from router.core.exchange import Exchange
+from router.core.usage_record import NANO
 from router.plugin import Observer
 from router.telemetry.log import get_logger
-from router.wire.bearer import presented_key
 
 __all__ = ["AccessLog"]
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from router.accounts.key import KeyRing
+from router.core.bearer import presented_key
+from router.core.exchange import Exchange
+from router.core.key import KeyRing
 from router.errors import AuthenticationFailed
-from router.exchange import Exchange
 from router.plugin import Guard
-from router.wire.bearer import presented_key
 
 __all__ = ["ApiKeys"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from router.accounts.key import Key
-from router.accounts.scope import check_model
+from router.core.exchange import Exchange
+from router.core.key import Key
+from router.core.scope import check_model
 from router.errors import ModelNotFound
-from router.exchange import Exchange
 from router.plugin import Gate
 
 __all__ = ["KeyScope", "Named"]

@@ -16,23 +16,23 @@ from functools import partial
 from random import uniform
 from typing import Final
 
-from router.accounts.budgets import NO_TAGS, Squeezed, TagBudgets, is_limited
-from router.accounts.key import Key
-from router.accounts.limits import OverLimit, What, most_tokens, rules_of
-from router.accounts.metering import Demand, Hold, Meter
-from router.accounts.row import NO_TOKENS, Tokens
+from router.core.exchange import COUNTED, GENERATING, Exchange, Operation
+from router.core.key import Key
+from router.core.usage_record import NO_TOKENS, Tokens
 from router.errors import LimitsUnavailable, QuotaExceeded, RateLimitExceeded, RouterError
-from router.exchange import COUNTED, GENERATING, Exchange, Operation
 from router.plugin import Gate, Leave
-from router.telemetry.log import get_logger
-from router.telemetry.tasks import Tasks
-from router.translate.usage import (
+from router.response.tokens import (
     answers,
     estimate_tokens,
     longest_prompt_chars,
     prompt_chars,
     prompts,
 )
+from router.telemetry.log import get_logger
+from router.telemetry.tasks import Tasks
+from router.usage.budgets import NO_TAGS, Squeezed, TagBudgets, is_limited
+from router.usage.limits import OverLimit, What, most_tokens, rules_of
+from router.usage.rate_limiter import Demand, Hold, Meter
 
 __all__ = ["LimitHit", "Price", "RequestLimits", "SpentBy"]
 

@@ -2,47 +2,53 @@
 
 The way of a request::
 
-    client ── HTTP ──▶ router/web       parse, validate, one error envelope
+    client ── HTTP ──▶ router/http      decode, validate, one error envelope
                           │  Exchange   (caller, operation, model, request, ids)
                           ▼
                      guards             plugins that may refuse: API keys … (observers listen)
                           │
                           ▼
-                     router/turns       prompt, chain, conversation → the whole history
-                          │             (runs are stored first: router/runs executes them)
+                     router/sessions    prompt, chain, conversation → the whole history
+                          │             (background runs are stored first, then executed)
                           ▼
-                     interceptors       plugins that may answer instead
+                     interceptors       plugins that may answer instead: limits, the cache …
                           │
                           ▼
-                     router/pipeline    plan → choose endpoint → attempt → translate → record
-                          │                 failover, balance   upstream   translate
+                     router/pipeline    plan → choose an endpoint → attempt → record
+                          │
                           ▼
-                     upstream           responses | chat | ollama
-                          │  batches of Frames
+                     router/upstream    one adapter per dialect: responses | chat | ollama
+                          │  batches of Frames (router/dialects, router/response)
                           ▼
                      back out the same way
 
+The rooms, from the top: ``cli``, ``http``, ``sessions``, ``pipeline``, ``usage``; ``endpoints``,
+``upstream``, ``state`` and ``fetch`` beside each other; ``core`` and ``telemetry``; ``dialects``,
+``response`` and ``balance``, which are pure; ``settings`` and ``errors``. Imports point downward
+only; ``lint-imports`` checks it. Each room's ``__init__`` says what is in it.
+
 The primitives:
 
-- ``Exchange`` (``router.exchange``): one request's life, handed from room to room.
-- ``Sink`` (``router.exchange``): where an answer goes. Streams are pushed: ``sink.feed(batch)``.
-- ``Frame`` (``router.wire.frame``): one server-sent event, decoded when someone asks.
-- ``Generation`` (``router.generations``): the plugins of one configuration; a reload makes another.
-- ``Fleet`` (``router.fleet``): the endpoints, and what decides between them; it survives reloads.
-- ``Target`` (``router.endpoints.target``): a model at an endpoint: slots, breaker, averages.
-- ``Plan``, ``Reservation`` (``router.endpoints``): where a request may go, and the slot it got.
-- ``Draft`` (``router.translate.draft``): the response under construction, across attempts.
-- ``Reader`` (``router.translate.reader``): an endpoint's bytes in, response events out. Pure.
-- ``Adapter``, ``Transport`` (``router.upstream.contract``): how an endpoint is spoken to.
-- ``Booking`` (``router.booking``): makes a ``Row`` (``router.accounts.row``) of every attempt.
-- ``Key``, ``Meter`` (``router.accounts``): what a client may use, and what counts how much it does.
-- ``Ledger`` (``router.books.ledger``): keeps the rows, through a journal that survives a kill.
-- ``Record`` (``router.exchange``): keeps an answer, before its last event leaves.
-- ``Database`` (``router.state.database``): what the stores of responses, conversations, prompts
-  and runs are built on; SQLite or PostgreSQL.
+- ``Exchange`` (``core.exchange``): one request's life, handed from room to room.
+- ``Sink`` (``core.exchange``): where an answer goes. Streams are pushed: ``sink.feed(batch)``.
+- ``Frame`` (``response.frame``): one server-sent event, decoded when someone asks.
 - ``Chain`` (``router.plugin``): guards, interceptors and observers, frozen per configuration.
+- ``Generation`` (``core.plugin_set``): the plugins of one configuration; a reload makes another.
+- ``Fleet`` (``pipeline.fleet``): the endpoints, and what decides between them; survives reloads.
+- ``Target`` (``endpoints.target``): a model at an endpoint: slots, breaker, averages.
+- ``Plan``, ``Reservation`` (``endpoints``): where a request may go, and the slot it got.
+- ``Draft`` (``response.builder``): the response under construction, across attempts.
+- ``Reader`` (``response.decoder``): an endpoint's bytes in, response events out. Pure.
+- ``Adapter``, ``Transport`` (``core.upstream``): how an endpoint is spoken to.
+- ``Booking`` (``usage.recorder``): makes a ``Row`` (``core.usage_record``) of every attempt.
+- ``Key`` (``core.key``), ``Meter`` (``usage.rate_limiter``): what a client may use, and what counts
+  how much it does.
+- ``Ledger`` (``usage.ledger``): keeps the rows, through a journal that survives a kill.
+- ``Record`` (``core.exchange``): keeps an answer, before its last event leaves.
+- ``Database`` (``state.database``): what the stores of responses, conversations, prompts and runs
+  are built on; SQLite or PostgreSQL.
 
-Start reading at ``router/pipeline.py``. Imports point downward only; ``lint-imports`` checks it.
+Start reading at ``router/pipeline/run.py``.
 """
 
 from __future__ import annotations

@@ -15,16 +15,40 @@ from aiohttp import web
 
 from cache.core import ResponseCache
 from plugins import default_plugins
-from router.accounting import Accounting
 from router.caching import make_cache
+from router.core.plugin_set import Generations, first_output
+from router.core.worker import Worker
 from router.endpoints.described import Described
 from router.errors import StateUnavailable
-from router.fleet import Fleet
-from router.generations import Generations, first_output
-from router.pipeline import Pipeline
+from router.http.admin import AdminApi
+from router.http.browsers import BrowserRules
+from router.http.chat import ChatApi
+from router.http.conversations import ConversationsApi
+from router.http.description.api import DescriptionApi
+from router.http.description.document import document
+from router.http.front import Front
+from router.http.keys_admin import KeysAdmin
+from router.http.messages import MessagesApi
+from router.http.models import ModelsApi
+from router.http.ollama import OllamaApi
+from router.http.ollama_manage import OllamaManage
+from router.http.ollama_models import OllamaModels
+from router.http.ollama_moves import OllamaMoves
+from router.http.plain import PlainApi
+from router.http.prompts import PromptsApi
+from router.http.responses import ResponsesApi
+from router.http.routes import Apis, add_routes
+from router.http.service import Service
+from router.http.stored import StoredApi
+from router.http.usage import UsageApi
+from router.pipeline.fleet import Fleet
+from router.pipeline.run import Pipeline
 from router.plugin import Chain, Plugin
 from router.reload import Reloader
-from router.runs.manager import Runs
+from router.sessions.execute import Executor
+from router.sessions.resolve import Resolver
+from router.sessions.runs import Runs
+from router.sessions.turns import Turns
 from router.settings.load import Mistake, SettingsError
 from router.settings.schema import Settings, State
 from router.state.connect import open_database
@@ -38,32 +62,8 @@ from router.state.retention import Retention
 from router.state.turn_lock import TurnLock
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
-from router.turns.execute import Executor
-from router.turns.resolve import Resolver
-from router.turns.turns import Turns
 from router.upstream.adapters import connect
-from router.web.admin import AdminApi
-from router.web.browsers import BrowserRules
-from router.web.chat import ChatApi
-from router.web.conversations import ConversationsApi
-from router.web.description.api import DescriptionApi
-from router.web.description.document import document
-from router.web.front import Front
-from router.web.keys_admin import KeysAdmin
-from router.web.messages import MessagesApi
-from router.web.models import ModelsApi
-from router.web.ollama import OllamaApi
-from router.web.ollama_manage import OllamaManage
-from router.web.ollama_models import OllamaModels
-from router.web.ollama_moves import OllamaMoves
-from router.web.plain import PlainApi
-from router.web.prompts import PromptsApi
-from router.web.responses import ResponsesApi
-from router.web.routes import Apis, add_routes
-from router.web.service import Service
-from router.web.stored import StoredApi
-from router.web.usage import UsageApi
-from router.worker import Worker
+from router.usage.accounting import Accounting
 
 __all__ = [
     "ACCOUNTING",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from cache.embedder import EmbedderError
+from router.core.upstream import LoadRequest
 from router.endpoints.endpoint import Endpoint
 from router.errors import RouterError
 from router.settings.cache import EndpointEmbedder as EmbedderSettings
-from router.upstream.contract import LoadRequest
 
 if TYPE_CHECKING:
     from cache.embedder import Vectors

@@ -22,10 +22,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from router.core.exchange import ClientGone, Exchange, Outcome, PassingSink, Sink
 from router.errors import InternalError, RouterError
-from router.exchange import ClientGone, Exchange, Outcome, PassingSink, Sink
+from router.response.frame import Frame
 from router.telemetry.log import get_logger
-from router.wire.frame import Frame
 
 __all__ = ["Chain", "Gate", "Guard", "Interceptor", "Leave", "Observer", "Plugin", "Proceed"]
 

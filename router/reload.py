@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from router.core.plugin_set import Generations
 from router.endpoints.registry import Prepared
-from router.fleet import Fleet
-from router.generations import Generations
+from router.pipeline.fleet import Fleet
 from router.plugin import Chain, Plugin
 from router.settings.changes import changes, needing_restart
 from router.settings.document import Mistake, SettingsError

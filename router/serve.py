@@ -20,11 +20,11 @@ from aiohttp import web
 from cache.core import ResponseCache
 from router.app import CACHE, FRONT, RELOADER, create_app
 from router.following import Following
+from router.http.front import Front
 from router.settings.schema import Settings
 from router.settings.watch import ConfigFile
 from router.telemetry.log import configure, get_logger
 from router.telemetry.tasks import Tasks
-from router.web.front import Front
 
 __all__ = ["freeze", "new_event_loop", "raise_file_limit", "run", "serve"]
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 FEW = 60
 _START = """
 import resource, sys
-from router.cli import main
+from router.cli.main import main
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 sys.exit(main(sys.argv[1:]))
 """

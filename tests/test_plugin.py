@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from router.core.exchange import Exchange
 from router.errors import AuthenticationFailed, InternalError
-from router.exchange import Exchange
 from router.plugin import Chain, Guard, Observer, Plugin
 from tests.support.chain import an_exchange, broke
 

@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from router import create_app
+from router.core.exchange import ClientGone, Exchange, Outcome, Sink
 from router.errors import InternalError, RouterError, UpstreamFailure
-from router.exchange import ClientGone, Exchange, Outcome, Sink
 from router.plugin import Chain, Interceptor, Proceed
-from router.wire.frame import Frame
+from router.response.frame import Frame
 from tests.support.chain import HELLO, Page, an_exchange, broke
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening, simulated

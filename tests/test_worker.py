@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from router import worker as module
-from router.worker import Worker
+from router.core import worker as module
+from router.core.worker import Worker
 
 
 async def test_closing_does_not_wait_for_what_is_under_way() -> None:

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from cache.answer import Answer
+from router.core.exchange import Exchange
 from router.errors import RouterError
-from router.exchange import Exchange
-from router.wire.frame import Frame
+from router.response.frame import Frame
 
 if TYPE_CHECKING:
     from plugins.response_cache.participant import Participant
@@ -34,7 +34,7 @@ _MAX_HELD: Final = 16 * 1024 * 1024
 
 
 class Overheard:
-    """Implements ``router.exchange.Record``: keeps what the records of the clients are given.
+    """Implements ``router.core.exchange.Record``: keeps what the records of the clients are given.
 
     ``final`` is the final Response object, ``left`` what there was of it where all have left.
     """
@@ -57,7 +57,7 @@ class Overheard:
 
 
 class Flight:
-    """Implements ``router.exchange.Sink`` for the call.
+    """Implements ``router.core.exchange.Sink`` for the call.
 
     ``complete`` is set when nothing more will come, ``done`` when the call is over, too.
 

@@ -9,13 +9,13 @@ from cache.answer import Answer
 from plugins.response_cache.flight import Flight, Overheard
 from plugins.response_cache.surfaces import Rendering
 from plugins.response_cache.telling import begin_output, tell
+from router.core.exchange import ClientGone, Exchange, Outcome, Sink, internal_error
+from router.core.persist import keep, keep_whole
+from router.core.response_headers import client_headers
 from router.errors import Overloaded, RouterError
-from router.exchange import ClientGone, Exchange, Outcome, Sink, internal_error
-from router.headers import client_headers
-from router.keeping import keep, keep_whole
-from router.translate.draft import output_text
-from router.translate.partial import DELTAS, PartialOutput
-from router.wire.frame import Frame
+from router.response.builder import output_text
+from router.response.frame import Frame
+from router.response.partial import DELTAS, PartialOutput
 
 __all__ = ["Participant", "TryAgain"]
 

@@ -27,17 +27,17 @@ from plugins.response_cache.participant import Participant, TryAgain
 from plugins.response_cache.shadow import Charge, Shadow, unpaid
 from plugins.response_cache.surfaces import SURFACES, Rendering, Surface, Told
 from plugins.response_cache.telling import tell
-from router.accounts.row import Tokens, tokens_of
+from router.core.exchange import Exchange, Sink, internal_error
+from router.core.plugin_set import Generation
+from router.core.response_headers import client_headers
+from router.core.upstream import REASONING_DROPPED
+from router.core.usage_record import Tokens, tokens_of
 from router.errors import InvalidRequest, NotCached, RouterError, ShuttingDown
-from router.exchange import Exchange, Sink, internal_error
-from router.generations import Generation
-from router.headers import client_headers
 from router.plugin import Chain, Interceptor, Proceed
 from router.settings.cache import Cache
 from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
-from router.upstream.contract import REASONING_DROPPED
 
 __all__ = ["ResponseCachePlugin", "Saved"]
 

@@ -15,9 +15,9 @@ from cache.answer import Answer
 from cache.core import ResponseCache
 from cache.embedder import EmbedderError
 from plugins.response_cache.flight import Flight
+from router.core.exchange import Exchange
+from router.core.plugin_set import Generation
 from router.errors import RouterError
-from router.exchange import Exchange
-from router.generations import Generation
 from router.plugin import Proceed
 from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.log import get_logger

@@ -26,16 +26,16 @@ from cache.request import (
 )
 from cache.vectors import VectorAnswer
 from plugins.response_cache.flight import Overheard
-from router.drafts import new_draft
+from router.core.exchange import AS_RESPONSES, Exchange, Operation
+from router.core.new_response import new_draft
+from router.dialects.chat.replay import answer_of_chat, chunks, completion
+from router.dialects.completions.replay import completion_chunks, finished_completion
 from router.errors import RouterError
-from router.exchange import AS_RESPONSES, Exchange, Operation
-from router.translate.draft import Draft
-from router.translate.follow import TERMINAL, ChatFollower, ResponseFollower
-from router.translate.replay import replay
-from router.translate.replay_chat import answer_of_chat, chunks, completion
-from router.translate.replay_completions import completion_chunks, finished_completion
-from router.translate.states import State
-from router.wire.frame import Frame
+from router.response.builder import Draft
+from router.response.frame import Frame
+from router.response.replay import replay
+from router.response.states import State
+from router.response.subscriber import TERMINAL, ChatFollower, ResponseFollower
 
 __all__ = ["SURFACES", "Rendering", "Surface", "Told"]
 

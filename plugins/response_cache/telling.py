@@ -9,11 +9,11 @@ from typing import Final
 
 from cache.answer import Answer
 from plugins.response_cache.surfaces import Rendering
-from router.exchange import Exchange, Sink
-from router.generations import first_output
-from router.keeping import keep, keep_whole
-from router.translate.pieces import tokens_of
-from router.wire.frame import Frame
+from router.core.exchange import Exchange, Sink
+from router.core.persist import keep, keep_whole
+from router.core.plugin_set import first_output
+from router.response.frame import Frame
+from router.response.pieces import tokens_of
 
 __all__ = ["begin_output", "tell"]
 

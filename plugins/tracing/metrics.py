@@ -19,7 +19,7 @@ from plugins.tracing.names import (
     error_of,
 )
 from plugins.tracing.sending import at_collector
-from router.accounts.row import Provenance, Row
+from router.core.usage_record import Provenance, Row
 
 __all__ = ["AttemptMetrics"]
 

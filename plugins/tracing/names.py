@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from router.accounts.row import NANO, Provenance, Row
-from router.exchange import GENERATING, Exchange, Operation
+from router.core.exchange import GENERATING, Exchange, Operation
+from router.core.usage_record import NANO, Provenance, Row
 from router.settings.schema import EndpointSettings
 
 __all__ = [

@@ -23,8 +23,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from plugins.tracing import names
 from plugins.tracing.metrics import AttemptMetrics
 from plugins.tracing.sending import Told, at_collector, in_time, resource
-from router.accounts.row import Row
-from router.exchange import Exchange, Outcome
+from router.core.exchange import Exchange, Outcome
+from router.core.usage_record import Row
 from router.plugin import Observer
 from router.settings.schema import EndpointSettings
 from router.settings.tracing import Tracing as TracingSettings

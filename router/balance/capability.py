@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import IntFlag, auto
 from typing import Any, Final, NamedTuple
 
+from router.settings.model_names import fits
 from router.settings.schema import Capabilities
-from router.wire.model_names import fits
 
 __all__ = [
     "ALL_FEATURES",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from router.balance.capability import Abilities, Feature
-from router.wire.overflow import stated_context, without_quotations
+from router.balance.overflow import stated_context, without_quotations
 
 __all__ = ["lesson"]
 

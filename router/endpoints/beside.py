@@ -16,10 +16,10 @@ from typing import Final
 
 import orjson
 
+from router.core.upstream import Adapter, Transport, UpstreamRequest
 from router.endpoints.listing import Listing, list_models
 from router.errors import UpstreamError, UpstreamModelMissing, UpstreamRejected
 from router.settings.schema import Dialect, EndpointSettings
-from router.upstream.contract import Adapter, Transport, UpstreamRequest
 
 __all__ = [
     "HINT_SECONDS",

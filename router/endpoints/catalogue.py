@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+from router.core.upstream import Listed
+from router.settings.model_names import LATEST, Patterns, is_pattern
 from router.settings.schema import EndpointSettings
-from router.upstream.contract import Listed
-from router.wire.model_names import LATEST, Patterns, is_pattern
 
 __all__ = ["Catalogue", "serves"]
 

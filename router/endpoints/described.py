@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import orjson
 
+from router.core.upstream import LoadRequest
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.registry import Registry
 from router.errors import UpstreamError
-from router.upstream.contract import LoadRequest
-from router.wire.model_names import LATEST
+from router.settings.model_names import LATEST
 
 __all__ = ["Described", "speaks_ollama"]
 

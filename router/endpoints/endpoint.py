@@ -10,10 +10,10 @@ from typing import Final
 from router.balance.breaker import Rules
 from router.balance.capability import Abilities, configured
 from router.balance.lane import Host, Lane, Share
+from router.core.upstream import Adapter, Transport, account_of, redacted
 from router.endpoints.catalogue import Catalogue
 from router.endpoints.target import Target
 from router.settings.schema import BreakerSettings, EndpointSettings
-from router.upstream.contract import Adapter, Transport, account_of, redacted
 
 __all__ = ["Endpoint", "breaker_rules"]
 

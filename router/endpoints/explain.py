@@ -11,6 +11,8 @@ import orjson
 from router.balance.capability import Feature, needs
 from router.balance.lane import COOLING, DRAINED, FULL, GRADES, OPEN
 from router.balance.selection import QUEUE
+from router.core.exchange import Exchange
+from router.dialects.dropped import unsent_note
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.plan import LACKS_FEATURE, able
 from router.endpoints.registry import Group, Registry
@@ -19,8 +21,6 @@ from router.endpoints.report import QueueReport, lacking, queue_report, rounded
 from router.endpoints.selector import Selector
 from router.endpoints.target import Target
 from router.errors import InvalidRequest, RouterError
-from router.exchange import Exchange
-from router.translate.unsent import unsent_note
 
 __all__ = ["Candidate", "Choice", "Explainer", "Explanation", "LeftOut", "ModelPlan", "Sent"]
 

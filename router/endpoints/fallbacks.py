@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from router.accounts.key import Key
+from router.core.key import Key
 from router.settings.fallbacks import FallbackSettings
-from router.wire.model_names import Patterns, by_either_name
+from router.settings.model_names import Patterns, by_either_name
 
 __all__ = ["Fallbacks"]
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import orjson
 
+from router.core.upstream import Adapter, Listed, Transport
 from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout
-from router.upstream.contract import Adapter, Listed, Transport
-from router.wire.reported import reported, says_loading
+from router.response.upstream_errors import reported, says_loading
 
 __all__ = ["Listing", "is_loading", "list_models", "list_resident"]
 

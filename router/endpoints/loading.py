@@ -6,10 +6,10 @@ import asyncio
 import re
 from typing import Final
 
+from router.core.upstream import LoadRequest
 from router.endpoints.listing import is_loading, list_models
 from router.endpoints.target import Target
 from router.errors import UpstreamTimeout
-from router.upstream.contract import LoadRequest
 
 __all__ = ["CannotBeAsked", "Failed", "Refused", "load", "wait_until_ready"]
 

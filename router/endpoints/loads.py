@@ -19,6 +19,7 @@ from functools import partial
 from math import ceil
 from typing import Final
 
+from router.core.upstream import Adapter, LoadRequest
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.loading import CannotBeAsked, Failed, Refused, load, wait_until_ready
 from router.endpoints.target import Target
@@ -34,7 +35,6 @@ from router.errors import (
 from router.settings.values import KeepAlive
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
-from router.upstream.contract import Adapter, LoadRequest
 
 __all__ = ["Loads"]
 

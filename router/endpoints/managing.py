@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import orjson
 
+from router.core.upstream import Patience, UpstreamRequest
+from router.dialects.ndjson import NDJSONDecoder
 from router.endpoints.endpoint import Endpoint
 from router.errors import UpstreamFailure
-from router.upstream.contract import Patience, UpstreamRequest
-from router.wire.ndjson import NDJSONDecoder
-from router.wire.sse import EventTooLarge
+from router.response.sse import EventTooLarge
 
 __all__ = ["Progress", "change", "follow"]
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Final
 
-from router.accounts.key import Key
 from router.balance.capability import Unmet, missing_features, needs, too_long
+from router.balance.overflow import CONTEXT_EXCEEDED
+from router.core.key import Key
+from router.dialects.responses.decode_stream import unseal
 from router.endpoints.registry import Group
 from router.endpoints.target import Target
 from router.errors import InvalidRequest, no_access
-from router.translate.native import unseal
-from router.translate.usage import estimate_tokens, longest_prompt_chars
-from router.wire.overflow import CONTEXT_EXCEEDED
+from router.response.tokens import estimate_tokens, longest_prompt_chars
 
 __all__ = ["LACKS_CONTEXT", "LACKS_FEATURE", "Plan", "able", "issuers", "reached"]
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from random import random
 from typing import Final
 
-from router.accounts.key import Key
 from router.balance.capability import Feature
 from router.balance.lane import Lane
+from router.core.key import Key
+from router.core.upstream import Adapter, Transport
 from router.endpoints.catalogue import serves
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.target import Target
 from router.errors import ModelNotFound, RouterError, UpstreamUnavailable
 from router.settings.schema import EndpointSettings, Settings
-from router.upstream.contract import Adapter, Transport
 
 __all__ = ["Group", "Prepared", "Registry"]
 

@@ -12,14 +12,14 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from router.balance.selection import NOTHING
-from router.drafts import new_draft
+from router.core.exchange import Exchange
+from router.core.new_response import new_draft
+from router.core.upstream import DIRECT, Call
+from router.dialects.dropped import refuse_unsent
 from router.endpoints.plan import Plan
 from router.endpoints.selector import Selector
 from router.endpoints.target import Target
 from router.errors import InvalidRequest, NotSupported, RouterError
-from router.exchange import Exchange
-from router.translate.unsent import refuse_unsent
-from router.upstream.contract import DIRECT, Call
 
 __all__ = ["Attempted", "Rehearsal", "rehearse"]
 

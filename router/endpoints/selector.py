@@ -11,13 +11,13 @@ from router.balance.affinity import Affinity, fingerprints
 from router.balance.lane import COLD, COOLING, FULL, OPEN, PROBE, READY, WARMING, Lane
 from router.balance.policies import make_policy
 from router.balance.selection import QUEUE, Selection
+from router.core.exchange import Exchange
 from router.endpoints.agenda import Agenda
 from router.endpoints.plan import Plan, able, issuers
 from router.endpoints.queue import Queue, QueueFull, QueueTimeout, Ticket
 from router.endpoints.registry import Group, Registry
 from router.endpoints.target import Slot, Target
 from router.errors import Overloaded, RouterError, UpstreamRateLimited
-from router.exchange import Exchange
 from router.settings.schema import Balance
 
 __all__ = ["Reservation", "Selector"]

@@ -7,13 +7,13 @@ import base64
 from collections.abc import Callable
 from typing import Final
 
+from router.core.exchange import Exchange
+from router.dialects.images import remote_images
+from router.dialects.parts import Where, path_of
 from router.errors import InvalidRequest
-from router.exchange import Exchange
 from router.fetch.guard import Guard, NotFetched
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
-from router.translate.images import remote_images
-from router.translate.parts import Where, path_of
 
 __all__ = ["Images"]
 

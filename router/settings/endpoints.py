@@ -80,7 +80,7 @@ class EndpointSettings(Section):
     Ollama is told to keep models in memory. ``chat_completions``: ``native`` passes them on,
     ``translated`` makes requests of the endpoint's own API of them; ``auto`` translates for Ollama,
     and where it turns out that there is no such route. ``system_messages`` is what becomes, for
-    ``chat`` and ``ollama``, of those after the first user message: see ``router.translate.system``;
+    ``chat`` and ``ollama``, of those after the first user message: ``dialects.system_messages``;
     None merges them in translated requests, and leaves passed on Chat Completions as they are.
     ``stream_whole_answers``: a stream is asked for also where the client wants its answer in one
     piece, which is put together here. It is for servers that notice only while they stream that

@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
+from router.response.sse import encode_event
 from router.simulate.backend import (
     BACKEND,
     answer,
@@ -34,7 +35,6 @@ from router.simulate.dialogue import (
 )
 from router.simulate.fields import BadRequest, Fields
 from router.simulate.logprobs import entries, wanted
-from router.wire.sse import encode_event
 
 __all__ = ["chat_completions", "read_function", "read_json_schema"]
 

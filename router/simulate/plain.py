@@ -12,13 +12,13 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
+from router.response.sse import encode_event
 from router.simulate.backend import BACKEND, answer, json_answer, new_id, read_fields, stream
 from router.simulate.dialogue import Message, Options, Plan, Question, count_tokens, pieces
 from router.simulate.fields import BadRequest, Fields
 from router.simulate.logprobs import legacy
 from router.simulate.ollama import keep_alive, num_ctx, served_name
 from router.simulate.vectors import DIMENSIONS, as_base64, embed, similarity
-from router.wire.sse import encode_event
 
 __all__ = ["completions", "embeddings", "ollama_embed", "rerank"]
 

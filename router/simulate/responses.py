@@ -12,13 +12,13 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
+from router.response.sse import encode_event
 from router.simulate.backend import BACKEND, answer, json_answer, new_id, read_fields, stream
 from router.simulate.dialogue import Plan, Question, input_tokens
 from router.simulate.events import response_events
 from router.simulate.fields import BadRequest, Fields
 from router.simulate.logprobs import entries
 from router.simulate.request import read_messages, read_question, read_tools
-from router.wire.sse import encode_event
 
 __all__ = ["count_input_tokens", "create", "retrieve"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from router.dialects.paging import Page, unknown_after
 from router.errors import Conflict, InvalidRequest
 from router.state.database import Database
 from router.state.ids import is_id
 from router.state.statement import Statement, Step, Value
-from router.wire.paging import Page, unknown_after
 
 __all__ = ["MAX_NAME", "Prompt", "Prompts"]
 

@@ -10,7 +10,7 @@ Times are in seconds since 1970. JSON is kept as bytes: PostgreSQL's JSONB refus
     conversations        and conversation_items, in order of ``position``
     prompts              and prompt_versions
     routers              the processes that share this database, and until when they count as alive
-    usage                the ledger: one row per attempt, see router.accounts.row; old ones may be
+    usage                the ledger: one row per attempt, see core.usage_record; old ones may be
                          rolled up into one per hour or day, see router.state.rollup
     usage_rollups        who rolls up next
     virtual_keys         the keys that are made while the router runs
@@ -31,7 +31,7 @@ _RESPONSES: Final = (
     # parent: whose history this one continues; NULL, or the deleted parent's own parent.
     # body: the Response object without output and output_text. input, output: JSON arrays of
     # items. hidden: {item id: encrypted reasoning} that the client did not ask for.
-    # account: the endpoint account that answered, see router.upstream.contract.account_of.
+    # account: the endpoint account that answered, see router.core.upstream.account_of.
     # A deleted response is status 'deleted' with nothing in it, until retention takes it: a
     # request that continues it may still be under way, and its chain goes on above it.
     # response_items.sent: 1 for what came with the request, 0 for what the response made.

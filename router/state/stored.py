@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import orjson
 
+from router.response.builder import output_text
 from router.state.ids import keys_of
-from router.translate.draft import output_text
 
 __all__ = ["ENCRYPTED", "StoredResponse", "items_with", "with_hidden"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
-from router.accounts.row import Row as Booked
+from router.core.usage_record import Row as Booked
 from router.state.database import Database
 from router.state.statement import Row, Statement, Step, Value
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 
-from router.accounts.row import NANO, Kind, Provenance, Row, Tokens
+from router.core.usage_record import NANO, Kind, Provenance, Row, Tokens
 from router.telemetry.series import OTHER, Asked, Cap, Series
 
 __all__ = ["AccountMetrics"]

@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from router.exchange import Exchange, Operation, Outcome
+from router.core.exchange import Exchange, Operation, Outcome
 from router.telemetry.faults import code_of, fault_of
 from router.telemetry.series import Cap, Series
 

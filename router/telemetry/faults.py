@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from router.core.exchange import Exchange, Outcome
 from router.errors import (
     Forbidden,
     InternalError,
@@ -25,7 +26,6 @@ from router.errors import (
     StateUnavailable,
     UpstreamError,
 )
-from router.exchange import Exchange, Outcome
 from router.telemetry.series import OTHER
 
 __all__ = ["CALLER", "POLICY", "ROUTER", "UPSTREAM", "code_of", "fault_of"]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.exposition import choose_encoder
 
-from router.exchange import Exchange
+from router.core.exchange import Exchange
 from router.telemetry.account_metrics import AccountMetrics
 from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.exchange_metrics import ExchangeMetrics

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from router.accounts.row import Row
+from router.core.usage_record import Row
 from router.settings.schema import EndpointSettings
 
 __all__ = ["NO_TRACE", "AttemptTrace", "Trace"]

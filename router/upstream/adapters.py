@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from router.core.upstream import Adapter, Transport
 from router.settings.schema import Dialect, EndpointSettings
 from router.upstream.chat import ChatAdapter
-from router.upstream.contract import Adapter, Transport
 from router.upstream.http1 import HttpTransport
 from router.upstream.ollama import OllamaAdapter
 from router.upstream.responses import ResponsesAdapter

@@ -52,7 +52,7 @@ class Link(Protocol):
 
 
 class HttpAnswer:
-    """Implements ``router.upstream.contract.Answer``. At most one task reads it.
+    """Implements ``router.core.upstream.Answer``. At most one task reads it.
 
     ``idle`` is in seconds, ``total`` a point in the loop's time. The connection fills ``status``,
     ``fields`` (headers, lower-case names), ``pieces`` and ``size`` (what is unread, in bytes),

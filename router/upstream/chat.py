@@ -9,13 +9,13 @@ from typing import Final
 import orjson
 
 from router.balance.capability import stream_usage
+from router.core.exchange import Exchange
+from router.core.upstream import Call, UpstreamRequest, cannot_compact
+from router.dialects.chat.decode_stream import ChatReader
+from router.dialects.chat.encode_request import chat_body
 from router.errors import UpstreamError, UpstreamRejected
-from router.exchange import Exchange
+from router.response.builder import Draft
 from router.settings.schema import EndpointSettings
-from router.translate.chat_reader import ChatReader
-from router.translate.chat_request import chat_body
-from router.translate.draft import Draft
-from router.upstream.contract import Call, UpstreamRequest, cannot_compact
 from router.upstream.learned import ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
 from router.upstream.options import assembles, dropped_note, machine_options, within_context
@@ -35,7 +35,7 @@ _REFUSED: Final = re.compile(
 
 
 class ChatAdapter(OpenAIModels, PlainCalls):
-    """Implements ``router.upstream.contract.Adapter`` for the dialect ``chat``.
+    """Implements ``router.core.upstream.Adapter`` for the dialect ``chat``.
 
     A stream is asked for its token counts (``stream_options``), but of models that have none: some
     are configured so, others refuse the question, which is remembered.

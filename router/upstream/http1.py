@@ -20,10 +20,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
+from router.core.upstream import LoadRequest, UpstreamRequest
 from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout
 from router.settings.schema import EndpointSettings
 from router.upstream.answer import MAX_BODY_BYTES, HttpAnswer
-from router.upstream.contract import LoadRequest, UpstreamRequest
 from router.upstream.dial import Dialer
 from router.upstream.pool import Pool
 from router.upstream.refusals import refusal
@@ -39,7 +39,7 @@ _VERSION: Final = "/v1"
 
 
 class HttpTransport:
-    """Implements ``router.upstream.contract.Transport``."""
+    """Implements ``router.core.upstream.Transport``."""
 
     def __init__(self, endpoint: EndpointSettings) -> None:
         self._name = endpoint.name

@@ -7,15 +7,8 @@ from typing import Any
 
 import orjson
 
-from router.errors import UpstreamFailure
-from router.exchange import Exchange, Operation
-from router.settings.schema import EndpointSettings
-from router.settings.values import KeepAlive
-from router.translate.draft import Draft
-from router.translate.embeddings import OllamaEmbedReader, ollama_embed_body
-from router.translate.ollama_reader import OllamaReader
-from router.translate.ollama_request import ollama_body
-from router.upstream.contract import (
+from router.core.exchange import Exchange, Operation
+from router.core.upstream import (
     Call,
     Listed,
     LoadRequest,
@@ -23,6 +16,13 @@ from router.upstream.contract import (
     cannot_compact,
     leaves_memory,
 )
+from router.dialects.embeddings.decode_response import OllamaEmbedReader, ollama_embed_body
+from router.dialects.ollama.decode_stream import OllamaReader
+from router.dialects.ollama.encode_request import ollama_body
+from router.errors import UpstreamFailure
+from router.response.builder import Draft
+from router.settings.schema import EndpointSettings
+from router.settings.values import KeepAlive
 from router.upstream.openai import chat_passthrough
 from router.upstream.options import assembles, dropped_note, machine_options, within_context
 from router.upstream.plain import Lacking, PlainCalls, cannot
@@ -32,7 +32,7 @@ __all__ = ["OllamaAdapter"]
 
 
 class OllamaAdapter(PlainCalls):
-    """Implements ``router.upstream.contract.Adapter`` for the dialect ``ollama``."""
+    """Implements ``router.core.upstream.Adapter`` for the dialect ``ollama``."""
 
     _completions_path = "/v1/completions"
 

@@ -7,19 +7,13 @@ from typing import Any, Final
 
 import orjson
 
+from router.core.exchange import Exchange
+from router.core.upstream import Call, Listed, LoadRequest, UpstreamRequest, leaves_memory
+from router.dialects.chat.passthrough import ChatPassthrough
+from router.dialects.responses.encode_request import native_chat_body
+from router.dialects.system_messages import SystemMessages
 from router.errors import UpstreamFailure
-from router.exchange import Exchange
 from router.settings.values import KeepAlive
-from router.translate.chat_passthrough import ChatPassthrough
-from router.translate.native_request import native_chat_body
-from router.translate.system import SystemMessages
-from router.upstream.contract import (
-    Call,
-    Listed,
-    LoadRequest,
-    UpstreamRequest,
-    leaves_memory,
-)
 from router.upstream.options import within_context
 
 __all__ = ["OpenAIModels", "chat_passthrough"]

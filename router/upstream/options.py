@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from router.exchange import Exchange
+from router.core.exchange import Exchange
+from router.core.upstream import REASONING_DROPPED
+from router.dialects.chat.encode_request import wants_logprobs
+from router.dialects.function_tools import custom_tool_names
+from router.dialects.history import match, match_messages
+from router.dialects.truncation import fit
+from router.response.machine import MachineOptions
+from router.response.tokens import answers, estimate_tokens, prompt_chars
 from router.settings.schema import EndpointSettings
-from router.translate.chat_request import wants_logprobs
-from router.translate.history import match, match_messages
-from router.translate.machine import MachineOptions
-from router.translate.tools import custom_tool_names
-from router.translate.truncation import fit
-from router.translate.usage import answers, estimate_tokens, prompt_chars
-from router.upstream.contract import REASONING_DROPPED
 
 __all__ = ["assembles", "dropped_note", "machine_options", "within_context"]
 

@@ -12,15 +12,15 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
+from router.core.exchange import Exchange, Operation
+from router.core.upstream import Call, UpstreamRequest
+from router.dialects.chat.encode_request import PRIVATE_FIELDS
+from router.dialects.completions.decode_stream import CompletionPassthrough
+from router.dialects.embeddings.decode_response import OLLAMA_FIELDS, EmbeddingsReader
+from router.dialects.embeddings.rerank import RerankReader
+from router.dialects.responses.encode_request import native_chat_body
 from router.errors import NotSupported, UpstreamError, UpstreamRouteMissing
-from router.exchange import Exchange, Operation
 from router.settings.schema import EndpointSettings
-from router.translate.chat_request import PRIVATE_FIELDS
-from router.translate.completions import CompletionPassthrough
-from router.translate.embeddings import OLLAMA_FIELDS, EmbeddingsReader
-from router.translate.native_request import native_chat_body
-from router.translate.rerank import RerankReader
-from router.upstream.contract import Call, UpstreamRequest
 from router.upstream.options import assembles
 
 __all__ = ["Lacking", "PlainCalls", "cannot", "either"]

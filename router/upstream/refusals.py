@@ -20,7 +20,7 @@ from router.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from router.wire.reported import rejection, reported, says_loading
+from router.response.upstream_errors import rejection, reported, says_loading
 
 __all__ = ["refusal"]
 
@@ -45,7 +45,7 @@ _RETRY_AFTER: Final = re.compile(r"[0-9A-Za-z ,:.+]{1,40}")
 def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
     """The router's error for an endpoint's answer that is not 200.
 
-    A fault of the request (see ``router.wire.reported``) is passed on with its status, type, code,
+    A fault of the request (``response.upstream_errors``) is passed on with its status, type, code,
     param and message; what concerns the router's own credentials or the endpoint's health is not
     the client's to see in detail.
     """

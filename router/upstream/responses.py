@@ -8,31 +8,31 @@ from typing import Any, Final
 
 import orjson
 
-from router.errors import (
-    UpstreamError,
-    UpstreamModelMissing,
-    UpstreamRejected,
-    UpstreamRouteMissing,
-)
-from router.exchange import AS_RESPONSES, Exchange, Operation
-from router.settings.schema import EndpointSettings
-from router.translate.compaction import CompactionReader
-from router.translate.draft import Draft
-from router.translate.native import NativeReader
-from router.translate.native_request import (
+from router.core.exchange import AS_RESPONSES, Exchange, Operation
+from router.core.upstream import REASONING_DROPPED, Call, UpstreamRequest, account_of, redacted
+from router.dialects.responses.compaction import CompactionReader
+from router.dialects.responses.decode_stream import NativeReader
+from router.dialects.responses.encode_request import (
     asks_for_encrypted,
     compact_body,
     known_fields,
     native_body,
     token_count_body,
 )
-from router.upstream.contract import REASONING_DROPPED, Call, UpstreamRequest, account_of, redacted
+from router.dialects.responses.stored_items import ids_of
+from router.errors import (
+    UpstreamError,
+    UpstreamModelMissing,
+    UpstreamRejected,
+    UpstreamRouteMissing,
+)
+from router.response.builder import Draft
+from router.settings.schema import EndpointSettings
 from router.upstream.learned import ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
 from router.upstream.options import assembles
 from router.upstream.plain import Lacking, PlainCalls
 from router.upstream.translated import as_chat
-from router.wire.stored_items import ids_of
 
 __all__ = ["ResponsesAdapter"]
 
@@ -50,7 +50,7 @@ _RESPONSES_ONLY: Final = re.compile(r"only (?:supported )?(?:in|with|by) [\w ]*v
 
 
 class ResponsesAdapter(OpenAIModels, PlainCalls):
-    """Implements ``router.upstream.contract.Adapter`` for the dialect ``responses``."""
+    """Implements ``router.core.upstream.Adapter`` for the dialect ``responses``."""
 
     def __init__(self, endpoint: EndpointSettings) -> None:
         super().__init__()

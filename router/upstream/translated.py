@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from router.drafts import new_draft
+from router.core.exchange import Exchange
+from router.core.new_response import new_draft
+from router.core.upstream import Call
+from router.dialects.chat.decode_request import from_chat
+from router.dialects.chat.encode_stream import ChatTold
 from router.errors import InvalidRequest
-from router.exchange import Exchange
-from router.translate.chat_told import ChatTold
-from router.translate.draft import Draft
-from router.translate.from_chat import from_chat
-from router.upstream.contract import Call
+from router.response.builder import Draft
 from router.upstream.options import within_context
 
 __all__ = ["as_chat"]

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from router.accounts.row import Kind, Provenance, Row
+from router.core.usage_record import Kind, Provenance, Row
 from tests.accounting.counting_upstream import PLAYS, CountingUpstream
 from tests.support.router import Router, endpoint, routing
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.accounts.row import NO_TOKENS, Kind, Provenance
+from router.core.usage_record import NO_TOKENS, Kind, Provenance
 from tests.accounting.reconciling import reconciled
 
 

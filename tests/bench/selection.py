@@ -23,9 +23,9 @@ from collections.abc import Callable
 from typing import Any, Final, get_args
 
 from router.balance.affinity import fingerprints
+from router.core.exchange import Exchange
 from router.endpoints.plan import Plan
 from router.endpoints.selector import Reservation
-from router.exchange import Exchange
 from router.settings.schema import PolicyName
 from tests.support.depot import Depot, asking, backend
 

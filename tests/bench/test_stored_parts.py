@@ -8,7 +8,7 @@ import asyncpg
 import orjson
 import pytest
 
-from router.drafts import new_id
+from router.core.new_response import new_id
 from router.state.responses import Responses
 
 from .bodies import get

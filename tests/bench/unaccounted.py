@@ -10,9 +10,9 @@ import sys
 import plugins
 from plugins.limits import RequestLimits
 from plugins.request_metrics import RequestMetrics
-from router.booking import Booking
-from router.cli import main
+from router.cli.main import main
 from router.plugin import Observer, Plugin
+from router.usage.recorder import Booking
 
 __all__: list[str] = []
 

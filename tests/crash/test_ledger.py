@@ -15,7 +15,7 @@ from typing import Any, Final
 import aiohttp
 import pytest_asyncio
 
-from router.accounts.row import Tokens
+from router.core.usage_record import Tokens
 from router.state.database import Database
 from router.state.statement import Statement
 from tests.accounting.counting_upstream import CountingUpstream

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import pytest
 
+from router.dialects.chat.schema import check_chat
+from router.dialects.embeddings.schema import check_completions, check_embeddings, check_rerank
+from router.dialects.messages.decode_request import messages_request
+from router.dialects.ollama.decode_request import chat_request, generate_request
+from router.dialects.ollama.embeddings import embed_request
+from router.dialects.responses.conversations import parse_added, parse_new
+from router.dialects.responses.prompts import parse_changes, parse_prompt
+from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
-from router.translate.anthropic.request import messages_request
-from router.translate.from_ollama import chat_request, generate_request
-from router.translate.ollama_embed import embed_request
-from router.wire.chat import check_chat
-from router.wire.conversations import parse_added, parse_new
-from router.wire.plain import check_completions, check_embeddings, check_rerank
-from router.wire.prompts import parse_changes, parse_prompt
-from router.wire.responses import validate_create
 from tests.description.test_document import DOCUMENT, faults
 
 Check = Callable[[dict[str, Any]], object]

@@ -15,12 +15,13 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from router.app import create_app
+from router.dialects.responses import input_items, tools
+from router.dialects.responses import schema as responses
 from router.errors import RouterError
-from router.web.description.document import BASE, document
-from router.web.description.families.items import SCHEMAS as ITEMS
-from router.web.description.families.responses import FAMILY as RESPONSES
-from router.web.description.parts import Key
-from router.wire import input_items, responses, tools
+from router.http.description.document import BASE, document
+from router.http.description.families.items import SCHEMAS as ITEMS
+from router.http.description.families.responses import FAMILY as RESPONSES
+from router.http.description.parts import Key
 from tests.support.router import settings_for
 
 DOCUMENT: Final = document(version="1.2.3", metrics_opened_by="none")

@@ -14,11 +14,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from router.web.description.api import DescriptionApi
+from router.http.description.api import DescriptionApi
 from tests.support.router import Router, routing
 
 PATHS: Final = ("/openapi.json", "/docs")
-PAGE: Final = resources.files("router.web.description").joinpath("page.html").read_text("utf-8")
+PAGE: Final = resources.files("router.http.description").joinpath("page.html").read_text("utf-8")
 MOST_LINES: Final = 400
 
 

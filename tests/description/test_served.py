@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from router.web.description.document import document
+from router.http.description.document import document
 from tests.description.test_document import faults
 from tests.support.described import ADMIN_KEY, KEY, MODELS, serving
 

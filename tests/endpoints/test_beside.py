@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from router.capabilities.probe import Limits, probe_endpoint
 from router.endpoints import beside as beside_module
 from router.endpoints.beside import beside, hint
-from router.probe import probe
+from router.probing.capabilities import Limits, probe_endpoint
+from router.probing.endpoint import probe
 from router.upstream.adapters import connect
 from tests.support.fleet import listening
 from tests.support.router import eventually, routing

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.core.upstream import Listed
 from router.endpoints.catalogue import Catalogue
 from router.settings.schema import EndpointSettings
-from router.upstream.contract import Listed
 
 
 def catalogue(dialect: str = "chat", listed: list[str] | None = None, **fields: Any) -> Catalogue:

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from router.core.upstream import UpstreamRequest
 from router.errors import ModelLoadFailed
-from router.upstream.contract import UpstreamRequest
 from tests.support.router import eventually
 from tests.support.watched import LATEST, NEVER, cold_ollama, state, told
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from router.balance.capability import Abilities, Feature
+from router.dialects.responses.decode_stream import seal
 from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Plan, able, issuers
 from router.endpoints.registry import Group
 from router.endpoints.target import Target
 from router.errors import InvalidRequest
-from router.translate.native import seal
 from tests.support.depot import Depot, asking, backend
 
 TOOLS = [{"type": "function", "name": "f", "parameters": {}}]

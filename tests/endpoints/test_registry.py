@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from router.accounts.key import Key
+from router.core.key import Key
+from router.core.upstream import Adapter, Transport
 from router.endpoints.registry import Group
 from router.errors import ModelNotFound, UpstreamUnavailable
 from router.settings.document import Mistake, SettingsError
 from router.settings.schema import EndpointSettings
-from router.upstream.contract import Adapter, Transport
 from tests.support.depot import Depot, asking, backend, settings_of, turns
 
 

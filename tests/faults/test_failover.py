@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from router.core.upstream import account_of
+from router.dialects.responses.decode_stream import seal
 from router.settings.schema import Dialect, EndpointSettings
-from router.translate.native import seal
-from router.upstream.contract import account_of
 from tests.support.router import Router, endpoint, routing
 from tests.support.speech import DIALECTS, SPEECH, Speech
 from tests.support.sse import check_responses_stream, text_of

@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 import pytest
 
-from router.accounts.row import Provenance
+from router.core.usage_record import Provenance
+from router.dialects.embeddings import decode_response as embeddings
 from router.settings.schema import Dialect
-from router.translate import embeddings
 from tests.support.plain import EMBEDDING, PATHS, embedding, post, reranking
 from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.sse import parse_events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.exchange import ClientGone, Exchange, Sink
+from router.core.exchange import ClientGone, Exchange, Sink
 from router.plugin import Interceptor, Proceed
 from router.settings.schema import Dialect
 from tests.support.client import Client

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from openai import AsyncOpenAI
 
-from router.accounts.row import Provenance, Tokens
+from router.core.usage_record import Provenance, Tokens
 from router.settings.schema import Dialect
 from tests.support.pair import by, pair, single
 from tests.support.router import Router, endpoint, eventually, routing

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.cli import main
+from router.cli.main import main
 from router.settings.schema import Settings
 from tests.golden.exchange import exchange
 from tests.support.fleet import routed

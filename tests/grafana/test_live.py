@@ -14,10 +14,10 @@ import orjson
 import pytest
 import yaml
 
-from router import accounting
-from router.accounts.row import NANO, Tokens
 from router.app import ACCOUNTING
+from router.core.usage_record import NANO, Tokens
 from router.state.statement import Statement
+from router.usage import accounting
 from tests.grafana.traffic import Traffic, traffic
 from tests.support.prometheus import ROOT, Prometheus, binary, prometheus
 

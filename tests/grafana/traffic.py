@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
+from router.dialects.responses.decode_stream import seal
 from router.simulate import create_backend
-from router.translate.native import seal
 from tests.support.fetch import fetch
 from tests.support.fleet import listening
 from tests.support.router import Router, endpoint, eventually, routing

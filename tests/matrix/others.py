@@ -7,8 +7,8 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from router.dialects.dropped import UNSENT
 from router.simulate.vectors import embed
-from router.translate.unsent import UNSENT
 from tests.matrix.asking import BODIES, Ask
 from tests.matrix.cases import YES
 from tests.matrix.said import trouble

@@ -11,10 +11,10 @@ import aiohttp
 import orjson
 from aiohttp import web
 
+from router.dialects.dropped import UNSENT
 from router.settings.schema import Dialect
 from router.simulate import create_backend
 from router.simulate import listening as backend_listening
-from router.translate.unsent import UNSENT
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, routed
 from tests.support.router import Reply

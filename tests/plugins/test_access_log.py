@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from yarl import URL
 
 from plugins.access_log import AccessLog
-from router.exchange import Exchange, Operation, Outcome
+from router.core.exchange import Exchange, Operation, Outcome
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, routed, simulated
 

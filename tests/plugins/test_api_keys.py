@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from router.accounts.key import Key
-from router.books.key_ring import Ring
+from router.core.key import Key
 from router.errors import AuthenticationFailed, StateUnavailable
+from router.usage.key_resolver import Ring
 from tests.support.keys import admitted, configured
 
 RING = Ring([configured("ann"), configured("old", expires="2027-01-31T12:00Z", models=["m"])])

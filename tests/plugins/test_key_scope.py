@@ -8,11 +8,11 @@ import pytest
 import structlog
 
 from plugins.key_scope import KeyScope
-from router.accounts.key import Key
-from router.books.key_ring import Ring
+from router.core.exchange import Exchange, Sink
+from router.core.key import Key
 from router.errors import InternalError, ModelNotFound, RouterError, StateUnavailable
-from router.exchange import Exchange, Sink
 from router.plugin import Chain
+from router.usage.key_resolver import Ring
 from tests.support.keys import admitted, configured
 
 RING = Ring([configured("all"), configured("some", models=["gpt-*", "llama3"])])

@@ -10,11 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from plugins.limits import RequestLimits
-from router.accounts.key import Budget, Key, Limits
-from router.accounts.metering import Demand, Hold
-from router.accounts.row import NO_TOKENS, Tokens, tokens_of
-from router.books.meter import MemoryMeter
-from router.delivery import answer_headers
+from router.core.exchange import ClientGone, Exchange, Operation, Sink
+from router.core.key import Budget, Key, Limits
+from router.core.usage_record import NO_TOKENS, Tokens, tokens_of
 from router.errors import (
     InternalError,
     LimitsUnavailable,
@@ -22,8 +20,10 @@ from router.errors import (
     RateLimitExceeded,
     UpstreamFailure,
 )
-from router.exchange import ClientGone, Exchange, Operation, Sink
+from router.pipeline.delivery import answer_headers
 from router.plugin import Chain
+from router.usage.memory_limiter import MemoryMeter
+from router.usage.rate_limiter import Demand, Hold
 from tests.support.chain import HELLO, Page, an_exchange
 
 LIMITED = Key("alice", limits=Limits(requests_per_minute=10))

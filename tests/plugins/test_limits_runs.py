@@ -12,10 +12,9 @@ from structlog.testing import capture_logs
 
 from plugins import limits
 from plugins.limits import RequestLimits
-from router.accounts.key import Budget, Key, Limits
-from router.accounts.metering import Demand, Hold, Meter
-from router.accounts.row import NO_TOKENS, Tokens
-from router.books.meter import MemoryMeter
+from router.core.exchange import Exchange, Operation, Sink
+from router.core.key import Budget, Key, Limits
+from router.core.usage_record import NO_TOKENS, Tokens
 from router.errors import (
     InternalError,
     LimitsUnavailable,
@@ -23,8 +22,9 @@ from router.errors import (
     RateLimitExceeded,
     RouterError,
 )
-from router.exchange import Exchange, Operation, Sink
 from router.plugin import Chain, Gate
+from router.usage.memory_limiter import MemoryMeter
+from router.usage.rate_limiter import Demand, Hold, Meter
 from tests.support.chain import Page, an_exchange
 
 KEY = Key(

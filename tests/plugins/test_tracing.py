@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from plugins.tracing import names, plugin
+from router.core.upstream import UpstreamRequest
 from router.settings.schema import EndpointSettings
-from router.upstream.contract import UpstreamRequest
 from router.upstream.http1 import HttpTransport
 from tests.support.router import API_KEY, endpoint, eventually
 from tests.support.speech import SPEECH
@@ -302,7 +302,7 @@ async def test_headers_cannot_bring_others_with_them() -> None:
     ],
 )
 def test_providers(url: str, dialect: Any, provider: str, port: int) -> None:
-    from router.exchange import Exchange, Operation
+    from router.core.exchange import Exchange, Operation
 
     exchange = Exchange(
         id="req_1", operation=Operation.CHAT, route="/v1/chat/completions", method="POST",

@@ -13,14 +13,14 @@ from unittest import mock
 
 from structlog.testing import capture_logs
 
+from router.core.exchange import Exchange, Operation
+from router.core.upstream import Adapter, Transport
 from router.endpoints.selector import Reservation, Selector
 from router.errors import RouterError
-from router.exchange import Exchange, Operation
-from router.fleet import Fleet
+from router.pipeline.fleet import Fleet
 from router.settings.schema import EndpointSettings, Settings
 from router.telemetry.metrics import Metrics
 from router.upstream.adapters import make_adapter
-from router.upstream.contract import Adapter, Transport
 from tests.simulation.box import Box, Machine
 from tests.simulation.line import Line
 from tests.simulation.scene import SIZES, Fault
@@ -146,7 +146,7 @@ class _Stage:
 
 
 class _Work:
-    """One request at the router; implements ``router.failover.Work``."""
+    """One request at the router; implements ``router.pipeline.failover.Work``."""
 
     def __init__(self, outcome: Outcome, selector: Selector, boxes: Mapping[str, Box]) -> None:
         self._outcome = outcome

@@ -6,14 +6,14 @@ from typing import Any
 
 import orjson
 
-from router.upstream.contract import Answer, LoadRequest, UpstreamRequest
+from router.core.upstream import Answer, LoadRequest, UpstreamRequest
 from tests.simulation.box import Box
 
 __all__ = ["SimulatedTransport"]
 
 
 class SimulatedTransport:
-    """Implements ``router.upstream.contract.Transport`` in front of a box.
+    """Implements ``router.core.upstream.Transport`` in front of a box.
 
     It tells what the box serves and has in memory, and loads models. Requests do not come this
     way.

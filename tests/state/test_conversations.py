@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from router.dialects.paging import Page
 from router.errors import InvalidRequest
 from router.state import conversations as module
 from router.state.conversations import Conversation, Conversations
 from router.state.database import Database
 from router.state.responses import Responses
 from router.state.statement import Statement, Step
-from router.wire.paging import Page
 from tests.support.stored import alive, dead, ids_of, message, reasoning, stored
 
 UP = Page(100, descending=False)

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
+from router.dialects.paging import Page
 from router.state.database import Database
 from router.state.statement import Statement, Step
 from router.state.stored import ENCRYPTED
-from router.wire.paging import Page
 from tests.support.state import opened, postgresql_url
 from tests.support.state_model import Conversation, Model, Node, revealed
 from tests.support.state_world import ROUTERS, World

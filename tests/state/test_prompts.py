@@ -7,10 +7,10 @@ import asyncio
 import orjson
 import pytest
 
+from router.dialects.paging import Page
 from router.errors import Conflict, InvalidRequest
 from router.state.database import Database
 from router.state.prompts import Prompts
-from router.wire.paging import Page
 
 HOSTILE = ["", "\0", "a\0", "\ud800", "x" * 100_000, "line\nbreak"]
 

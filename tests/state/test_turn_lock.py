@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from router.dialects.paging import Page
 from router.errors import Conflict, StateUnavailable
 from router.state.conversations import BUSY, Conversations
 from router.state.database import Database
 from router.state.statement import Statement, Step
 from router.state.turn_lock import Turn, TurnLock
-from router.wire.paging import Page
 from tests.support.stored import alive, dead, ids_of, message
 
 TIMEOUT = 20.0

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from router.response.frame import Frame
 from router.state.conversations import Conversations
 from router.state.database import StateError
 from router.state.prompts import Prompts
@@ -23,7 +24,6 @@ from router.state.statement import Row, Statement, Step
 from router.state.upkeep import access
 from router.state.upkeep.access import Damaged, is_current, shown_url
 from router.state.upkeep.check import _ORPHANS, Report, check, glance
-from router.wire.frame import Frame
 from tests.support.damage import executed
 from tests.support.state import database_url, opened, postgresql_url, state_settings
 from tests.support.stored import alive, message, stored

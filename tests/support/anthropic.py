@@ -17,7 +17,7 @@ import orjson
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
-from router.wire.frame import Frame
+from router.response.frame import Frame
 from tests.support.sse import Event, parse_events
 
 __all__ = [

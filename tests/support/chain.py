@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
-from router.exchange import ClientGone, Exchange, Operation
-from router.wire.frame import Frame
+from router.core.exchange import ClientGone, Exchange, Operation
+from router.response.frame import Frame
 
 __all__ = ["HELLO", "Page", "an_exchange", "broke"]
 

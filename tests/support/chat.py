@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from router.translate.chat_reader import ChatReader
-from router.translate.machine import MachineOptions
+from router.dialects.chat.decode_stream import ChatReader
+from router.response.machine import MachineOptions
 from tests.support.reading import make_draft, sse
 
 __all__ = ["USAGE", "chat", "chat_chunk", "completion", "reader", "text", "tool"]

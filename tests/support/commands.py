@@ -14,7 +14,7 @@ from unittest import mock
 
 import structlog
 
-from router.cli import main
+from router.cli.main import main
 from router.telemetry.log import configure
 
 __all__ = ["Ended", "pointsman", "pointsman_process"]

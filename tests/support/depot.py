@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from router.balance.lane import OPEN
+from router.core.exchange import Exchange, Operation
+from router.core.upstream import Adapter, Answer, LoadRequest, Transport, UpstreamRequest
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.plan import Plan
 from router.endpoints.registry import Registry
 from router.endpoints.selector import Reservation, Selector
 from router.endpoints.target import Slot, Target
-from router.exchange import Exchange, Operation
 from router.settings.schema import EndpointSettings, Settings
 from router.upstream.adapters import make_adapter
-from router.upstream.contract import Adapter, Answer, LoadRequest, Transport, UpstreamRequest
 
 __all__ = [
     "Depot",

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from router.core.exchange import Exchange
 from router.endpoints.loads import Loads
 from router.endpoints.selector import Reservation, Selector
 from router.endpoints.target import Target
@@ -21,10 +22,9 @@ from router.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from router.exchange import Exchange
-from router.failover import Failover
 from router.fetch.guard import Guard
 from router.fetch.images import Images
+from router.pipeline.failover import Failover
 from router.settings.fetch import Fetch
 from router.settings.schema import Settings
 from router.telemetry.metrics import Metrics

@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from router.core.upstream import UpstreamRequest
 from router.settings.schema import EndpointSettings
 from router.upstream.answer import HttpAnswer
-from router.upstream.contract import UpstreamRequest
 from router.upstream.http1 import HttpTransport
 from tests.support.upstream import Script, Upstream, Wire
 

@@ -10,13 +10,13 @@ from typing import Any
 from pydantic import SecretStr
 
 from plugins.api_keys import ApiKeys
-from router.accounts.key import KeyRing
-from router.books.key_ring import Ring
-from router.books.keys import Issued, KeyStore
-from router.books.virtual_keys import VirtualKeys
-from router.exchange import Exchange, Operation
+from router.core.exchange import Exchange, Operation
+from router.core.key import KeyRing
 from router.settings.accounts import ApiKey
 from router.state.database import Database
+from router.usage.key_resolver import Ring
+from router.usage.keys import Issued, KeyStore
+from router.usage.virtual_keys import VirtualKeys
 
 __all__ = ["Here", "admitted", "configured", "here", "made_by", "secret_of"]
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from router.accounts.budgets import TagBudgets
-from router.accounts.key import Budget, Key, Limits
-from router.accounts.metering import Demand
-from router.books.meter import MemoryMeter, OnDown
-from router.books.meter_redis import RedisMeter
+from router.core.key import Budget, Key, Limits
+from router.usage.budgets import TagBudgets
+from router.usage.memory_limiter import MemoryMeter, OnDown
+from router.usage.rate_limiter import Demand
+from router.usage.redis_limiter import RedisMeter
 from tests.support.redis import REDIS_URL, redis_prefix
 
 __all__ = ["Ledger", "World", "demand", "keyed", "numbers", "world"]

@@ -12,14 +12,14 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from plugins.api_keys import ApiKeys
-from router.books.key_ring import Ring
-from router.exchange import Operation
-from router.generations import Generations, proceed
+from router.core.exchange import Operation
+from router.core.plugin_set import Generations, proceed
+from router.http.body import expect_later
+from router.http.front import Front, Handler
+from router.http.routes import PREFIXES
 from router.plugin import Chain
 from router.settings.schema import ApiKey, Server
-from router.web.body import expect_later
-from router.web.front import Front, Handler
-from router.web.routes import PREFIXES
+from router.usage.key_resolver import Ring
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening
 from tests.support.router import Reply

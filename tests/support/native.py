@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from router.translate.native import NativeReader
+from router.dialects.responses.decode_stream import NativeReader
 from tests.support.reading import make_draft, native
 
 __all__ = [

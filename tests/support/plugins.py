@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from router.exchange import Exchange, Sink
+from router.core.exchange import Exchange, Sink
 from router.plugin import Guard, Interceptor, Observer, Plugin, Proceed
-from router.wire.frame import Frame
+from router.response.frame import Frame
 
 __all__ = [
     "NOT_CALLABLE",

@@ -10,11 +10,11 @@ import orjson
 import pytest
 from hypothesis import settings
 
+from router.dialects.responses.echo import echo_fields
 from router.errors import RouterError, UpstreamFailure
-from router.translate.draft import Draft
-from router.translate.reader import Reader
-from router.wire.echo import echo_fields
-from router.wire.frame import Frame
+from router.response.builder import Draft
+from router.response.decoder import Reader
+from router.response.frame import Frame
 from tests.support.order import Event, check_order, parse_sse
 
 __all__ = [

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from router.app import RELOADER
-from router.generations import Generations
+from router.core.plugin_set import Generations
 from router.reload import Reloaded
 from router.settings.document import SettingsError
 from tests.support.router import Router, endpoint, settings_for

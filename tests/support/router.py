@@ -16,12 +16,12 @@ import orjson
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from router.accounts.row import Row
 from router.app import ACCOUNTING, FLEET, FRONT, create_app
+from router.core.usage_record import Row
 from router.endpoints.plan import Plan
 from router.endpoints.registry import Group
 from router.endpoints.target import Target
-from router.fleet import Fleet
+from router.pipeline.fleet import Fleet
 from router.settings.schema import Dialect, Settings
 from tests.support.speech import SPEECH
 from tests.support.sse import Event, parse_events

@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from router.errors import StateUnavailable
-from router.runs.log import RunLog
-from router.runs.manager import Claimed, Execute, Runs
+from router.response.frame import Frame
+from router.sessions.event_log import RunLog
+from router.sessions.runs import Claimed, Execute, Runs
 from router.state.database import Database
 from router.state.presence import Presence
 from router.state.responses import Responses
 from router.state.runs import RunStore
 from router.state.statement import Statement, Step, Value
 from router.state.stored import StoredResponse
-from router.wire.frame import Frame
 from tests.support.state import opened, state_settings
 
 __all__ = [

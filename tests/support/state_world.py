@@ -9,12 +9,12 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from router.dialects.paging import Page
 from router.state.conversations import Conversations
 from router.state.database import Database
 from router.state.responses import Responses
 from router.state.statement import Statement
 from router.state.turn_lock import TurnLock
-from router.wire.paging import Page
 from tests.support.state_model import Conversation, Model, Node
 from tests.support.stored import alive, ids_of, message, reasoning
 

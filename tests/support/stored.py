@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from router.response.builder import output_text
 from router.state.database import Database
 from router.state.responses import StoredResponse
 from router.state.statement import Statement, Step
-from router.translate.draft import output_text
 
 __all__ = ["alive", "dead", "ids_of", "message", "reasoning", "stored"]
 

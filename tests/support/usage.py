@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from router.accounts.row import Kind, Provenance, Row, Tokens
+from router.core.usage_record import Kind, Provenance, Row, Tokens
 from router.state.database import Database
 from router.state.statement import Statement
 from router.state.usage import UsageRows, as_row, values_of

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from router.accounts.row import NANO, Kind, Provenance, Row, Tokens
+from router.core.usage_record import NANO, Kind, Provenance, Row, Tokens
 from router.telemetry.account_metrics import AccountMetrics
 from router.telemetry.series import Cap
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from router import errors
-from router.exchange import Exchange, Operation, Outcome
+from router.core.exchange import Exchange, Operation, Outcome
 from router.telemetry.faults import code_of, fault_of
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from router.accounts.row import Spent
-from router.exchange import Exchange, Operation, Outcome
+from router.core.exchange import Exchange, Operation, Outcome
+from router.core.usage_record import Spent
 from router.telemetry.metrics import Metrics
 from tests.telemetry.test_account_metrics import a_row
 

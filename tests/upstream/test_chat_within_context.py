@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from router.exchange import Exchange, Operation
+from router.core.exchange import Exchange, Operation
+from router.core.upstream import Call
 from router.settings.schema import EndpointSettings
 from router.upstream.adapters import make_adapter
-from router.upstream.contract import Call
 from tests.support.chain import an_exchange
 from tests.upstream.test_within_context import ALL, HEADER, TURNS
 

@@ -7,11 +7,11 @@ from typing import Any, cast
 import orjson
 import pytest
 
+from router.core.exchange import Exchange, Record
+from router.core.upstream import Call, account_of
+from router.dialects.responses.decode_stream import seal
 from router.errors import UpstreamRejected
-from router.exchange import Exchange, Record
 from router.settings.schema import EndpointSettings
-from router.translate.native import seal
-from router.upstream.contract import Call, account_of
 from router.upstream.responses import ResponsesAdapter
 from tests.support.chain import an_exchange
 from tests.support.native import REASONING_ID, begun, reasoning

@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from router.core.upstream import LoadRequest, UpstreamRequest
 from router.errors import (
     UpstreamError,
     UpstreamFailure,
@@ -18,7 +19,6 @@ from router.errors import (
     UpstreamUnavailable,
 )
 from router.upstream.connection import MAX_HEAD_BYTES
-from router.upstream.contract import LoadRequest, UpstreamRequest
 from tests.support.http1 import KEY, bytes_of, everything, post, transport_to
 from tests.support.upstream import Framing, Upstream, Wire, silent, streamed, whole
 

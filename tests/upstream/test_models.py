@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.core.upstream import Adapter, Listed, LoadRequest, leaves_memory
 from router.errors import UpstreamFailure
 from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
 from router.upstream.adapters import make_adapter
-from router.upstream.contract import Adapter, Listed, LoadRequest, leaves_memory
 
 
 def adapter(dialect: str, **fields: Any) -> Adapter:

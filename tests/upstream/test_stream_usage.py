@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
+from router.core.exchange import Exchange
+from router.core.upstream import Call
 from router.errors import UpstreamRejected
-from router.exchange import Exchange
 from router.settings.schema import EndpointSettings
 from router.upstream.chat import ChatAdapter
-from router.upstream.contract import Call
 from tests.support.chain import an_exchange
 from tests.support.reading import make_draft
 from tests.support.router import endpoint, routing

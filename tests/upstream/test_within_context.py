@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
+from router.core.upstream import Call
 from router.errors import NotSupported
+from router.response.tokens import estimate_tokens, prompt_chars
 from router.settings.schema import Dialect, EndpointSettings
-from router.translate.usage import estimate_tokens, prompt_chars
 from router.upstream.adapters import make_adapter
-from router.upstream.contract import Call
 from tests.support.chain import an_exchange
 from tests.support.reading import make_draft
 

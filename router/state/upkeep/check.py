@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import orjson
 
+from router.response.frame import Frame
 from router.settings.schema import State
 from router.state.migrate import newer
 from router.state.schema import ALIVE, SCHEMA_VERSION
 from router.state.statement import Statement
 from router.state.upkeep.access import Access, Damaged, open_access, shown_url
-from router.wire.frame import Frame
 
 __all__ = ["Problem", "Report", "check", "glance"]
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import orjson
 
+from router.dialects.responses.conversations import conversation_object
+from router.dialects.responses.prompts import prompt_object
 from router.errors import RouterError
 from router.settings.schema import State
 from router.state import conversation_sql
@@ -22,8 +24,6 @@ from router.state.statement import Statement
 from router.state.stored import ENCRYPTED, StoredResponse, with_hidden
 from router.state.upkeep.access import given_up, is_current
 from router.state.usage import UsageRows
-from router.wire.conversations import conversation_object
-from router.wire.prompts import prompt_object
 
 __all__ = ["Exported", "export"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.accounts.row import Kind
+from router.core.usage_record import Kind
 from router.settings.schema import Dialect
 from tests.plugins.response_cache.conftest import ALWAYS, caching
 from tests.support.admin import ADMIN, call_admin

@@ -205,6 +205,6 @@ def _chat_text(reply: Reply) -> str:
 
 def test_what_is_told_again_is_no_more_than_what_is_kept() -> None:
     from cache import answer
-    from router.translate import retold
+    from router.response import retold
 
     assert answer._OWN - {"model"} <= retold._NOT_RETOLD

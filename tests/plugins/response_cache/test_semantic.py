@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pytest
 
-from router.accounts.row import Kind, Row
 from router.app import ACCOUNTING
+from router.core.usage_record import Kind, Row
 from tests.plugins.response_cache.conftest import ALWAYS
 from tests.support.admin import ADMIN, call_admin
 from tests.support.router import Reply, Router, endpoint, eventually, routing

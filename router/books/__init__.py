@@ -1,1 +1,0 @@
-"""What accounts keep between requests: the ledger and its journal, virtual keys, the meters."""

@@ -1,0 +1,116 @@
+"""A client's key: who it is, what it may use, and how much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final, Literal, Protocol
+
+from router.core.usage_record import NANO
+from router.settings.accounts import ApiKey, BudgetSettings, LimitSettings
+from router.settings.model_names import fits
+
+__all__ = [
+    "ANYBODY", "NO_LIMITS", "Budget", "Key", "KeyRing", "Limits", "budgets_of", "key_of",
+    "limits_of", "model_limits_of",
+]  # fmt: skip
+
+Unit = Literal["usd", "tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """So much in each period (UTC); ``most`` is in nano-USD or in tokens."""
+
+    period: Literal["day", "week", "month", "total"]
+    unit: Unit
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """So many a minute, and at once; None is any number."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrent: int | None = None
+
+
+NO_LIMITS: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """See ``router.settings.accounts.ApiKey``. ``expires`` is in Unix time; ``model_limits`` are by
+    pattern; ``virtual`` keys were made at run time.
+    """
+
+    name: str
+    models: tuple[str, ...] | None = None
+    endpoints: tuple[str, ...] | None = None
+    expires: float | None = None
+    tags: tuple[str, ...] = ()
+    priority: int = 1
+    budgets: tuple[Budget, ...] = ()
+    limits: Limits = NO_LIMITS
+    model_limits: tuple[tuple[str, Limits], ...] = ()
+    virtual: bool = False
+
+    def may_use(self, model: str) -> bool:
+        """Whether it may use a model, by the client's name for it."""
+        return self.models is None or any(fits(model, p) for p in self.models)
+
+    def may_reach(self, endpoint: str) -> bool:
+        """Whether an endpoint may serve it."""
+        return self.endpoints is None or any(fnmatchcase(endpoint, p) for p in self.endpoints)
+
+
+ANYBODY: Final = Key("default")
+"""Who calls where no keys are configured."""
+
+
+class KeyRing(Protocol):
+    """Finds keys by what a client presents."""
+
+    async def find(self, presented: str, now: float) -> Key | None:
+        """The key, expired or not; None where there is none. ``now`` is in Unix time.
+
+        Raises StateUnavailable where only the database could tell and it does not answer.
+        """
+        ...
+
+
+def key_of(settings: ApiKey) -> Key:
+    """A configured key."""
+    return Key(
+        name=settings.name,
+        models=settings.models,
+        endpoints=settings.endpoints,
+        expires=settings.expires.timestamp() if settings.expires is not None else None,
+        tags=settings.tags,
+        priority=settings.priority,
+        budgets=budgets_of(settings.budgets),
+        limits=limits_of(settings.limits),
+        model_limits=model_limits_of(settings.model_limits),
+    )
+
+
+def budgets_of(settings: tuple[BudgetSettings, ...]) -> tuple[Budget, ...]:
+    """Configured budgets."""
+    return tuple(
+        Budget(one.period, "usd", round(one.usd * NANO))
+        if one.usd is not None
+        else Budget(one.period, "tokens", one.tokens or 0)
+        for one in settings
+    )
+
+
+def limits_of(settings: LimitSettings) -> Limits:
+    """Configured limits."""
+    return Limits(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrent)
+
+
+def model_limits_of(settings: Mapping[str, LimitSettings]) -> tuple[tuple[str, Limits], ...]:
+    """Configured limits by pattern."""
+    return tuple((pattern, limits_of(limits)) for pattern, limits in settings.items())

@@ -1,0 +1,135 @@
+"""The plugin chains of this configuration and of those before it that are still in use.
+
+An exchange ends on the chain that it began on: its guards, interceptors and observers are those of
+the configuration under which it came in. A reload puts a chain that has been started in the place
+of the current one, whose plugins are stopped once nobody uses them any more.
+
+    Generations
+    ├── current            what new exchanges, and runs that begin, enter
+    └── retired            left by the last that uses it, then stopped
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final
+
+from router.core.exchange import Exchange, Sink
+from router.plugin import Chain, Proceed
+from router.telemetry.log import get_logger
+from router.telemetry.tasks import Tasks
+
+__all__ = ["Generation", "Generations", "first_output", "proceed"]
+
+_log = get_logger("router.core.plugin_set")
+
+_PATIENCE_SECONDS: Final = 3600.0
+"""So long the plugins of a former configuration are kept for exchanges that do not end."""
+
+_STOP_SECONDS: Final = 60.0
+
+
+class Generation:
+    """One configuration's chain, what it leads to, and how many use it."""
+
+    __slots__ = ("_unused", "chain", "proceed", "users")
+
+    def __init__(self, chain: Chain, core: Proceed) -> None:
+        self.chain = chain
+        self.proceed = chain.through(core)
+        self.users = 0
+        self._unused = asyncio.Event()
+
+    def enter(self) -> None:
+        """Whoever enters keeps the plugins running until it leaves."""
+        self.users += 1
+
+    def leave(self) -> None:
+        """To be called once for every ``enter``."""
+        self.users -= 1
+        if not self.users:
+            self._unused.set()
+
+    def retire(self) -> None:
+        """From now on nobody enters it but those who are in it."""
+        if self.users:
+            self._unused.clear()
+        else:
+            self._unused.set()
+
+    async def left(self, timeout: float) -> bool:
+        """Once it is retired: wait until nobody uses it, for ``timeout`` seconds at most.
+
+        Returns whether nobody does.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._unused.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def abandon(self) -> None:
+        """Have ``left`` return: whoever is still counted is gone."""
+        self._unused.set()
+
+
+class Generations:
+    """Holds the current generation, and sees the retired ones to their end.
+
+    ``core`` is what stands behind the plugins of each. ``patience`` is how many seconds a retired
+    one is left to those who use it.
+    """
+
+    def __init__(self, chain: Chain, core: Proceed, *, patience: float = _PATIENCE_SECONDS) -> None:
+        self.current = Generation(chain, core)
+        self._core = core
+        self._patience = patience
+        self._retired: set[Generation] = set()
+        self._tasks = Tasks()
+
+    def __len__(self) -> int:
+        """How many have plugins that run."""
+        return 1 + len(self._retired)
+
+    def enter(self) -> Generation:
+        """The current one, entered: who gets it has to leave it."""
+        generation = self.current
+        generation.enter()
+        return generation
+
+    async def start(self) -> None:
+        """Start the plugins of the first one."""
+        await self.current.chain.start()
+
+    def swap(self, chain: Chain) -> None:
+        """Go on with ``chain``, which has been started, and retire the current generation."""
+        retired, self.current = self.current, Generation(chain, self._core)
+        retired.retire()
+        self._retired.add(retired)
+        self._tasks.spawn(self._retire(retired), "retire plugins")
+
+    async def stop(self) -> None:
+        """Stop all plugins; nobody uses them any more."""
+        for generation in self._retired:
+            generation.abandon()
+        await self._tasks.wait(_STOP_SECONDS)
+        await self._tasks.close()
+        await self.current.chain.stop()
+
+    async def _retire(self, generation: Generation) -> None:
+        if not await generation.left(self._patience):
+            _log.warning("plugins are stopped although they are in use", users=generation.users)
+        await generation.chain.stop()
+        self._retired.discard(generation)
+
+
+def proceed(exchange: Exchange, sink: Sink) -> Awaitable[None]:
+    """Pass an exchange on to the interceptors of its generation, and what is behind them."""
+    return exchange.generation.proceed(exchange, sink)
+
+
+def first_output(exchange: Exchange) -> None:
+    """Tell the observers of the exchange's generation."""
+    exchange.generation.chain.first_output(exchange)

@@ -1,0 +1,59 @@
+"""How the answers of an API look on the wire: its errors, and the frames of its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import methodcaller
+from typing import Any, Final
+
+from router.errors import RouterError
+from router.response.frame import Frame
+from router.response.sse import COMMENT
+
+__all__ = ["OPENAI", "SSE_HEADERS", "Form", "encode_line"]
+
+SSE_HEADERS: Final[Mapping[str, str]] = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache",
+    "X-Accel-Buffering": "no",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of one API's answers.
+
+    ``error`` is the JSON body of an error; ``failed`` the frame that ends a stream which has begun.
+    ``headers`` are those of a stream, ``encode`` how one of its frames is written, ``silence`` what
+    may be written between two of them to show that there is somebody (empty: nothing may).
+    ``names`` are those of its fields that the Responses API has under another name, by that name.
+    """
+
+    error: Callable[[RouterError], Mapping[str, Any]]
+    failed: Callable[[RouterError], Frame]
+    headers: Mapping[str, str] = field(default_factory=lambda: SSE_HEADERS)
+    encode: Callable[[Frame], bytes] = methodcaller("encode")
+    silence: bytes = COMMENT
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def encode_line(frame: Frame) -> bytes:
+    """A frame as a line of JSON, as in NDJSON."""
+    return frame.data + b"\n"
+
+
+def _failed(error: RouterError) -> Frame:
+    return Frame.of(
+        {
+            "type": "error",
+            "code": error.code,
+            "message": error.message,
+            "param": error.param,
+            "sequence_number": 0,
+        }
+    )
+
+
+OPENAI: Final = Form(RouterError.envelope, _failed)
+"""OpenAI's APIs."""

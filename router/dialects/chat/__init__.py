@@ -1,0 +1,1 @@
+"""Chat Completions: the clients' API, and the dialect of most engines."""

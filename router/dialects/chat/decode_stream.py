@@ -1,0 +1,163 @@
+"""Chat Completions answers, streamed or whole, as events of the Responses API."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from router.dialects.chat.call_keys import CallKeys
+from router.errors import UpstreamError, UpstreamFailure
+from router.response import tokens
+from router.response.decoder import arguments_text, check_reported, load_object
+from router.response.frame import Frame
+from router.response.machine import ResponseMachine
+from router.response.sse import EventTooLarge, SSEDecoder
+
+__all__ = ["ChatReader", "logprob_entries", "text_or_none"]
+
+_DONE: Final = b"[DONE]"
+
+
+class ChatReader(ResponseMachine):
+    """Reads ``chat.completion.chunk`` events, or one ``chat.completion``."""
+
+    _decoder: SSEDecoder
+    _calls: CallKeys
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """See ``Reader.feed``."""
+        if self.error is None and self.final is None:
+            try:
+                for event in self._decoder.decode(data):
+                    self._event(event)
+                    if self.ended:
+                        break
+            except EventTooLarge as exc:
+                self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
+            except UpstreamError as exc:
+                self.error = exc
+        return self.take()
+
+    def whole(self, body: bytes) -> bytes:
+        """See ``Reader.whole``."""
+        completion = load_object(body, "a chat completion")
+        check_reported(completion)
+        choices = completion.get("choices")
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            raise UpstreamFailure("The endpoint sent a chat completion without choices.")
+        message = choices[0].get("message")
+        if not isinstance(message, dict):
+            raise UpstreamFailure("The endpoint sent a chat completion without a message.")
+        self._calls.whole = True
+        self._delta(message, choices[0].get("logprobs"))
+        self.usage = tokens.from_chat(completion.get("usage"))
+        reason = choices[0].get("finish_reason")
+        self.finished_with(reason if isinstance(reason, str) else "stop")
+        return orjson.dumps(self.complete())
+
+    def start(self) -> None:
+        """See ``ResponseMachine.start``."""
+        self._decoder = SSEDecoder()
+        self._calls = CallKeys()
+
+    def _event(self, event: bytes) -> None:
+        if event.strip() == _DONE:
+            # Some servers leave the finish reason out; their end marker still ends the answer.
+            self.finished_with(self.finish_reason or "stop")
+            self.complete()
+            return
+        chunk = load_object(event, "a stream event")
+        if "error" in chunk or chunk.get("object") == "error":
+            check_reported(chunk)
+        usage = chunk.get("usage")
+        if usage:
+            # Where every chunk has a usage it is cumulative: the last one counts.
+            self.usage = tokens.from_chat(usage) or self.usage
+        choices = chunk.get("choices")
+        if not choices:
+            return
+        choice = choices[0] if isinstance(choices, list) else None
+        if not isinstance(choice, dict):
+            raise UpstreamFailure("The endpoint sent a chat chunk whose choices are malformed.")
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            self._delta(delta, choice.get("logprobs"))
+        reason = choice.get("finish_reason")
+        if reason:
+            self.finished_with(reason if isinstance(reason, str) else "stop")
+
+    def _delta(self, delta: dict[str, Any], logprobs: Any) -> None:
+        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+        if reasoning and isinstance(reasoning, str):
+            self.reasoning(reasoning)
+        content = delta.get("content")
+        if isinstance(content, list):
+            content = "".join(map(_part_text, content))
+        if content and isinstance(content, str):
+            wanted = self.wants_logprobs and isinstance(logprobs, dict)
+            self.text(content, logprob_entries(logprobs.get("content")) if wanted else None)
+        refusal = delta.get("refusal")
+        if refusal and isinstance(refusal, str):
+            self.refusal(refusal)
+        calls = delta.get("tool_calls")
+        if calls:
+            self._tool_calls(calls)
+        elif isinstance(delta.get("function_call"), dict):
+            self._tool_calls([{"index": 0, "function": delta["function_call"]}])
+
+    def _tool_calls(self, calls: Any) -> None:
+        if not isinstance(calls, list):
+            raise UpstreamFailure("The endpoint sent tool calls that are not a list.")
+        for call in calls:
+            if not isinstance(call, dict):
+                raise UpstreamFailure("The endpoint sent a tool call that is not an object.")
+            function = call.get("function") or call.get("custom") or {}
+            if not isinstance(function, dict):
+                raise UpstreamFailure("The endpoint sent a tool call without a function.")
+            call_id, name = text_or_none(call.get("id")), text_or_none(function.get("name"))
+            fragment = arguments_text(function.get("arguments", function.get("input")))
+            key = self._calls.key(call.get("index"), call_id, name, fragment, self.call_is_whole)
+            if self._calls.is_anothers(call_id, key):
+                call_id = None  # one of our own takes its place
+            self.call(key, call_id, name, fragment)
+
+
+def text_or_none(value: Any) -> str | None:
+    """``value`` where it is a string with something in it."""
+    return value if isinstance(value, str) and value else None
+
+
+def _part_text(part: Any) -> str:
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def logprob_entries(content: Any) -> list[dict[str, Any]]:
+    """Log probabilities in the form of the Responses API; what is malformed is left out."""
+    return [
+        {
+            **_logprob(entry),
+            "top_logprobs": [_logprob(top) for top in _tokens(entry.get("top_logprobs"))],
+        }
+        for entry in _tokens(content)
+    ]
+
+
+def _tokens(entries: Any) -> list[dict[str, Any]]:
+    if not isinstance(entries, list):
+        return []
+    return [e for e in entries if isinstance(e, dict) and isinstance(e.get("token"), str)]
+
+
+def _logprob(entry: dict[str, Any]) -> dict[str, Any]:
+    token, logprob, octets = entry["token"], entry.get("logprob"), entry.get("bytes")
+    return {
+        "token": token,
+        "logprob": logprob if isinstance(logprob, int | float) else 0.0,
+        "bytes": octets if _is_bytes(octets) else list(token.encode()),
+    }
+
+
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(v) is int for v in value)

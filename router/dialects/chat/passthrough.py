@@ -1,0 +1,195 @@
+"""Chat Completions passed on to clients of Chat Completions: read only as far as is needed to
+count tokens, to notice a broken stream and to end it properly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from router.dialects.chat.join_chunks import JoinedChunks
+from router.dialects.model_name import ModelName
+from router.errors import RouterError, UpstreamError, UpstreamFailure
+from router.response import tokens
+from router.response.decoder import check_reported, load_object, not_a_stream
+from router.response.frame import Frame
+from router.response.sse import EventTooLarge, SSEDecoder
+
+__all__ = ["ChatPassthrough"]
+
+_DONE: Final = b"[DONE]"
+_TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
+
+
+class ChatPassthrough:
+    """A ``Reader`` that changes nothing but the name of the model to ``model``, and leaves out the
+    usage chunk nobody asked for. ``assembles``: a stream is not passed on, but put together.
+    """
+
+    what = "a chat completion"
+    """What errors call an answer."""
+
+    def __init__(self, *, model: str, wants_usage: bool, assembles: bool = False) -> None:
+        self.error: UpstreamError | None = None
+        self.final: dict[str, Any] | None = None
+        self.hidden: dict[str, str] = {}
+        self.usage: dict[str, Any] | None = None
+        self.failure: str | None = None
+        self.said = 0
+        self._model = ModelName(model)
+        self._wants_usage = wants_usage
+        self._joined = JoinedChunks() if assembles else None
+        self._decoder = SSEDecoder()
+        self._has_output = False
+        self._unfinished: set[int] = set()
+        self._finished: set[int] = set()
+        self._ended = False
+
+    @property
+    def has_output(self) -> bool:
+        """See ``Reader.has_output``."""
+        return self._has_output
+
+    @property
+    def ended(self) -> bool:
+        """See ``Reader.ended``."""
+        return self._ended
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """See ``Reader.feed``."""
+        frames: list[Frame] = []
+        if self.error is not None or self._ended:
+            return frames
+        try:
+            for event in self._decoder.decode(data):
+                self._event(event, frames)
+                if self.ended:
+                    break
+        except EventTooLarge as exc:
+            self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
+        except UpstreamError as exc:
+            self.error = exc
+        return frames
+
+    def finish(self) -> list[Frame]:
+        """See ``Reader.finish``."""
+        frames = self.salvage()
+        if not self._ended and self.error is None:
+            self.error = UpstreamFailure("The endpoint's stream ended before the answer did.")
+        return frames
+
+    def salvage(self) -> list[Frame]:
+        """See ``Reader.salvage``: all choices had their finish reason, the marker is missing."""
+        if self._ended or self.error is not None or self._unfinished or not self._finished:
+            return []
+        self._ended = True
+        return [Frame("", _DONE)]
+
+    def whole(self, body: bytes) -> bytes:
+        """See ``Reader.whole``."""
+        completion = load_object(body, self.what)
+        check_reported(completion)
+        choices = completion.get("choices")
+        if type(choices) is not list or not choices or type(choices[0]) is not dict:
+            raise UpstreamFailure(f"The endpoint sent {self.what} without choices.")
+        self._count(completion)
+        if self.usage is None:
+            self.said = sum([self.chars(one) for one in choices if isinstance(one, dict)])
+        return self._model.put(body, completion)
+
+    def assembled(self) -> bytes:
+        """See ``Reader.assembled``."""
+        assert self._joined is not None
+        return self.whole(orjson.dumps(self._joined.whole()))
+
+    def whole_as_stream(self, body: bytes) -> list[Frame]:
+        """See ``Reader.whole_as_stream``."""
+        raise not_a_stream()
+
+    def fail(self, error: RouterError) -> list[Frame]:
+        """See ``Reader.fail``: an error event, as OpenAI's own streams end when they break."""
+        if self._ended:
+            return []
+        self._ended = True
+        return [Frame("", orjson.dumps(error.envelope()))]
+
+    def _event(self, data: bytes, frames: list[Frame]) -> None:
+        if data.strip() == _DONE:
+            self._ended = True
+            frames.append(Frame("", _DONE))
+            return
+        chunk = load_object(data, "a stream event")
+        check_reported(chunk)
+        self._count(chunk)
+        choices = chunk.get("choices")
+        if choices:
+            self._follow(choices)
+            self._has_output = self._has_output or any(map(self.says_something, choices))
+        if self._joined is not None:
+            self._join(chunk)
+            return
+        if not choices and chunk.get("usage") and not self._wants_usage:
+            return
+        # An event that came in several data lines goes out in one: in JSON a line feed is blank.
+        frames.append(Frame("", self._model.put(data.replace(b"\n", b" "), chunk), chunk))
+
+    def _join(self, chunk: dict[str, Any]) -> None:
+        assert self._joined is not None
+        try:
+            self._joined.add(chunk)
+        except (ValueError, TypeError, AttributeError) as exc:
+            raise self._malformed() from exc
+
+    def _malformed(self) -> UpstreamFailure:
+        return UpstreamFailure(
+            f"The endpoint sent a chunk of {self.what} whose choices are malformed."
+        )
+
+    def _follow(self, choices: Any) -> None:
+        if not isinstance(choices, list):
+            raise self._malformed()
+        for choice in choices:
+            if isinstance(choice, dict):
+                self.said += self.chars(choice)
+                index = choice.get("index")
+                index = index if isinstance(index, int) else 0
+                if choice.get("finish_reason"):
+                    self._finished.add(index)
+                    self._unfinished.discard(index)
+                elif index not in self._finished:
+                    self._unfinished.add(index)
+
+    def _count(self, chunk: dict[str, Any]) -> None:
+        usage = chunk.get("usage")
+        if usage:
+            self.usage = tokens.from_chat(usage) or self.usage
+
+    def says_something(self, choice: Any) -> bool:
+        """Whether a choice has more than the role, which comes before there is anything to say."""
+        if not isinstance(choice, dict):
+            return False
+        delta = choice.get("delta")
+        said = isinstance(delta, dict) and any(delta[key] for key in delta if key != "role")
+        return said or bool(choice.get("finish_reason"))
+
+    def chars(self, choice: dict[str, Any]) -> int:
+        """The characters that a choice says."""
+        return _chars(choice.get("delta") or choice.get("message"))
+
+
+def _chars(delta: Any) -> int:
+    """The characters of text in a delta, or a message; those of tool calls' arguments, too."""
+    if not isinstance(delta, dict):
+        return 0
+    chars = 0
+    for name in _TEXTS:
+        text = delta.get(name)
+        if isinstance(text, str):
+            chars += len(text)
+    calls = delta.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        chars += len(arguments) if isinstance(arguments, str) else 0
+    return chars

@@ -1,0 +1,1 @@
+"""Legacy completions, which are passed on."""

@@ -1,0 +1,1 @@
+"""Embeddings and rerankings: one answer in one piece, passed on."""

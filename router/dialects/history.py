@@ -1,0 +1,180 @@
+"""History as endpoints accept it: every tool call with its output, every output with its call.
+
+History can lose one of the two: a response in mid-chain was deleted, an answer was cut short, a
+call was never answered. Endpoints refuse both halves alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from router.dialects.responses.input_items import item_type
+
+__all__ = ["Matches", "consistent", "match", "match_messages"]
+
+Item = dict[str, Any]
+
+_CALLS: Final[Mapping[str, str]] = {
+    "apply_patch_call": "call_id",
+    "computer_call": "call_id",
+    "custom_tool_call": "call_id",
+    "function_call": "call_id",
+    "local_shell_call": "call_id",
+    "mcp_approval_request": "id",
+    "shell_call": "call_id",
+    "tool_search_call": "call_id",
+}
+"""Items that wait for an answer, each with the field that the answer names."""
+
+_OUTPUTS: Final[Mapping[str, str]] = {
+    "apply_patch_call_output": "call_id",
+    "computer_call_output": "call_id",
+    "custom_tool_call_output": "call_id",
+    "function_call_output": "call_id",
+    "local_shell_call_output": "call_id",
+    "mcp_approval_response": "approval_request_id",
+    "shell_call_output": "call_id",
+    "tool_search_output": "call_id",
+}
+
+
+@dataclass(slots=True)
+class Matches:
+    """Which output belongs to which call, by their places in a list of items.
+
+    ``calls`` has the call of every output that has one, ``orphans`` are the outputs without a
+    call before them, ``unanswered`` the calls without an output.
+    """
+
+    calls: dict[int, int] = field(default_factory=dict)
+    orphans: set[int] = field(default_factory=set)
+    unanswered: set[int] = field(default_factory=set)
+
+
+def match(items: Sequence[Item]) -> Matches:
+    """Bring calls and outputs together.
+
+    Some backends number their calls anew in every turn, so an id may occur again: an output
+    belongs to the oldest call of its id, in the last answer that has one, that has none yet; else
+    to the last one.
+    """
+    found = Matches()
+    waiting: dict[str, deque[int]] = {}
+    last: dict[str, int] = {}
+    begun = 0  # where the model's answer begins that the items are part of
+    for place, item in enumerate(items):
+        kind = item_type(item)
+        if not _models_own(item, kind):
+            begun = place + 1
+        if kind in _CALLS:
+            key = item.get(_CALLS[kind])
+            if isinstance(key, str):
+                calls = waiting.setdefault(key, deque())
+                if calls and calls[0] < begun:
+                    calls.clear()
+                calls.append(place)
+                last[key] = place
+                found.unanswered.add(place)
+        elif kind in _OUTPUTS:
+            key = _answered(item, kind)
+            if key is None:
+                continue
+            if waiting.get(key):
+                call = waiting[key].popleft()
+                found.unanswered.discard(call)
+                found.calls[place] = call
+            elif key in last:
+                found.calls[place] = last[key]
+            else:
+                found.orphans.add(place)
+    return found
+
+
+def match_messages(messages: Sequence[Item]) -> Matches:
+    """The same of the messages of a chat, whatever their clients put into them. Several calls of
+    one message have the same place.
+    """
+    items: list[Item] = []
+    places: list[int] = []
+    for place, message in enumerate(messages):
+        made = _items_of(message)
+        items += made
+        places += [place] * len(made)
+    found = match(items)
+    return Matches(
+        {places[output]: places[call] for output, call in found.calls.items()},
+        {places[output] for output in found.orphans},
+        {places[call] for call in found.unanswered},
+    )
+
+
+def consistent(history: list[Item], new_items: Sequence[Item]) -> list[Item]:
+    """The history without calls that nothing answers and outputs that answer nothing.
+
+    ``new_items`` follow the history and may answer its last calls; they are not pruned
+    themselves. Calls at the very end stay while nothing follows them. Reasoning that led only to
+    calls which go, goes with them. Returns ``history`` itself where nothing is to be pruned.
+    """
+    found = match([*history, *new_items])
+    settled = len(history) if new_items else _settled(history)
+    gone = {place for place in found.unanswered if place < settled}
+    unwanted = {place for place in found.orphans if place < len(history)}
+    if not gone and not unwanted:
+        return history
+    unwanted |= gone | _reasoning_of(gone, history)
+    return [item for place, item in enumerate(history) if place not in unwanted]
+
+
+def _items_of(message: Item) -> list[Item]:
+    """A chat's message as items, as far as matching goes: its calls, its output, or its role."""
+    role = message.get("role")
+    if role in ("tool", "function"):  # functions, which came before tools, have names only
+        key = message.get("tool_call_id" if role == "tool" else "name")
+        return [{"type": "function_call_output", "call_id": key}]
+    calls = message.get("tool_calls")
+    called = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    keys = [call.get("id") for call in called]
+    if isinstance(function := message.get("function_call"), dict):
+        keys.append(function.get("name"))
+    made = [{"type": "function_call", "call_id": key} for key in keys]
+    return made or [{"type": "message", "role": role}]
+
+
+def _answered(item: Item, kind: str) -> str | None:
+    """What the output answers; some clients name a local shell's call in the output's ``id``."""
+    key = item.get(_OUTPUTS[kind])
+    if key is None and kind == "local_shell_call_output":
+        key = item.get("id")
+    return key if isinstance(key, str) else None
+
+
+def _settled(history: Sequence[Item]) -> int:
+    """Where the model's last words begin: calls before it are answered by now, or never."""
+    place = len(history)
+    while place and _models_own(history[place - 1], item_type(history[place - 1])):
+        place -= 1
+    return place
+
+
+def _models_own(item: Item, kind: str) -> bool:
+    return item["role"] == "assistant" if kind == "message" else kind not in _OUTPUTS
+
+
+def _reasoning_of(gone: set[int], history: Sequence[Item]) -> set[int]:
+    """The reasoning right before these calls, unless it also led to something that stays."""
+    found: set[int] = set()
+    led_to_gone = led_on = False  # led_on: what comes next and stays is the model's own
+    for place in range(len(history) - 1, -1, -1):
+        kind = item_type(history[place])
+        if place in gone:
+            led_to_gone = True
+        elif kind != "reasoning":
+            led_to_gone, led_on = False, _models_own(history[place], kind)
+        elif led_to_gone and not led_on:
+            found.add(place)
+        else:
+            led_to_gone = led_on = False
+    return found

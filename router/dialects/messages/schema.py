@@ -1,0 +1,62 @@
+"""How answers of Anthropic's API look on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from router.dialects.api_format import Form
+from router.errors import RouterError
+from router.response.frame import Frame
+
+__all__ = ["ANTHROPIC", "REQUEST_ID", "anthropic_form", "error_body"]
+
+REQUEST_ID: Final = "request-id"
+"""The header by which its clients know a request."""
+
+_PING: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
+
+_TYPES: Final[Mapping[int, str]] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+_NAMES: Final[Mapping[str, str]] = {
+    "max_output_tokens": "max_tokens",
+    "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+    "reasoning.effort": "output_config.effort",
+    "stop": "stop_sequences",
+    "text.format": "output_config.format",
+}
+
+
+def error_body(status: int, message: str, request_id: str | None) -> dict[str, Any]:
+    """The body of an error; also the event that ends a stream which has begun."""
+    kind = _TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
+    return {
+        "type": "error",
+        "error": {"type": kind, "message": message},
+        "request_id": request_id,
+    }
+
+
+def anthropic_form(request_id: str | None) -> Form:
+    """The form of the answers to the request with this id."""
+
+    def error(error: RouterError) -> dict[str, Any]:
+        return error_body(error.status, error.message, request_id)
+
+    return Form(error, lambda failed: Frame.of(error(failed)), silence=_PING, names=_NAMES)
+
+
+ANTHROPIC: Final = anthropic_form(None)
+"""For a request of which nothing is known yet."""

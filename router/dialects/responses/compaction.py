@@ -1,0 +1,62 @@
+"""Answers of ``/responses/compact``: a conversation in fewer items, partly encrypted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from router.dialects.responses.decode_stream import NativeReader, blob_of, seal, unix_seconds
+from router.errors import UpstreamFailure
+from router.response import tokens
+from router.response.builder import IdFactory
+from router.response.decoder import load_object, reported_failure
+
+__all__ = ["CompactionReader", "compacted"]
+
+
+class CompactionReader(NativeReader):
+    """Reads the answer of ``/responses/compact``, which always comes in one piece."""
+
+    def whole(self, body: bytes) -> bytes:
+        """See ``Reader.whole``."""
+        draft = self.draft
+        compaction = compacted(
+            body,
+            model=draft.echo["model"],
+            account=self._account,
+            new_id=draft.new_id,
+            now=draft.now,
+        )
+        self.usage = compaction["usage"]
+        return orjson.dumps(compaction)
+
+
+def compacted(
+    body: bytes, *, model: str, account: str, new_id: IdFactory, now: Callable[[], int]
+) -> dict[str, Any]:
+    """An endpoint's answer as the router's own: with an id of ours, and its content sealed.
+
+    ``model`` is the name that the client is told, where the endpoint names one; OpenAI does not.
+    ``account`` is the endpoint's mark (see ``decode_stream.seal``), ``now`` the clock in unix
+    seconds. Raises UpstreamFailure for what is no such answer.
+    """
+    theirs = load_object(body, "a compacted response")
+    output = theirs.get("output")
+    if not isinstance(output, list):
+        if theirs.get("error"):
+            raise reported_failure(theirs)
+        raise UpstreamFailure("The endpoint sent a compacted response without output.")
+    for item in output:
+        if (blob := blob_of(item)) is not None:
+            item["encrypted_content"] = seal(blob, account)
+    if theirs.get("model") is not None:
+        theirs["model"] = model
+    return {
+        **theirs,
+        "id": new_id("resp_"),
+        "object": "response.compaction",
+        "created_at": unix_seconds(theirs.get("created_at")) or now(),
+        "usage": tokens.from_response(theirs.get("usage")) or tokens.response_usage(0, 0),
+    }

@@ -1,0 +1,132 @@
+"""Validation of ``tools`` and ``tool_choice``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from router.dialects.checks import (
+    Check,
+    array,
+    bad_value,
+    boolean,
+    missing,
+    object_,
+    string,
+    wrong_type,
+)
+from router.errors import InvalidRequest
+
+__all__ = ["check_tool_choice", "check_tools"]
+
+_TOOL_TYPES: Final = (
+    "function",
+    "custom",
+    "web_search",
+    "web_search_preview",
+    "file_search",
+    "code_interpreter",
+    "mcp",
+    "image_generation",
+    "local_shell",
+    "shell",
+    "computer_use_preview",
+    "computer_use",
+    "computer",
+    "apply_patch",
+    "namespace",
+    "tool_search",
+    "programmatic_tool_calling",
+)
+
+_KNOWN_TOOLS: Final = frozenset(_TOOL_TYPES)
+
+_DATED: Final = re.compile(r"web_search(_preview)?_\d{4}_\d\d_\d\d", re.ASCII)
+"""Web search has dated versions. The type may end in a header, so nothing looser will do."""
+
+_NAMED: Final = frozenset({"function", "custom"})
+
+_MODES: Final = ("none", "auto", "required")
+
+_OPTIONAL: Final[Mapping[str, Check]] = {
+    "description": string,
+    "parameters": object_,
+    "strict": boolean,
+}
+
+
+def check_tools(value: Any, param: str) -> None:
+    """A list of tools; raise InvalidRequest naming the tool and its field."""
+    array(value, param)
+    for i, tool in enumerate(value):
+        where = f"{param}[{i}]"
+        object_(tool, where)
+        kind = _check_type(tool, where)
+        if kind in _NAMED:
+            _check_name(tool, where)
+        if kind == "function":
+            for name, check in _OPTIONAL.items():
+                if tool.get(name) is not None:
+                    check(tool[name], f"{where}.{name}")
+        elif kind == "custom" and tool.get("description") is not None:
+            string(tool["description"], f"{where}.description")
+
+
+def check_tool_choice(value: Any, param: str) -> None:
+    """``none``, ``auto``, ``required``, or an object that names a tool or a set of them."""
+    if type(value) is str:
+        if value not in _MODES:
+            raise bad_value(param, value, _MODES)
+        return
+    if type(value) is not dict:
+        raise wrong_type(param, "a string or an object", value)
+    if value.get("type") == "allowed_tools":
+        _check_allowed(value, param)
+        return
+    kind = _check_type(value, param)
+    if kind in _NAMED:
+        _check_name(value, param)
+
+
+def _check_type(tool: Mapping[str, Any], where: str) -> str:
+    kind = tool.get("type")
+    if kind is None:
+        raise missing(f"{where}.type")
+    if type(kind) is not str:
+        raise wrong_type(f"{where}.type", "a string", kind)
+    if kind not in _KNOWN_TOOLS and not _DATED.fullmatch(kind):
+        raise bad_value(f"{where}.type", kind, _TOOL_TYPES)
+    return kind
+
+
+def _check_name(tool: Mapping[str, Any], where: str) -> None:
+    name = tool.get("name")
+    if name is None:
+        raise missing(f"{where}.name")
+    if type(name) is not str:
+        raise wrong_type(f"{where}.name", "a string", name)
+    if not name:
+        raise InvalidRequest(
+            f"Invalid '{where}.name': empty string. Expected a string with minimum length 1.",
+            code="invalid_value",
+            param=f"{where}.name",
+        )
+
+
+def _check_allowed(choice: Mapping[str, Any], param: str) -> None:
+    mode = choice.get("mode")
+    if mode is None:
+        raise missing(f"{param}.mode")
+    string(mode, f"{param}.mode")
+    if mode not in ("auto", "required"):
+        raise bad_value(f"{param}.mode", mode, ("auto", "required"))
+    tools = choice.get("tools")
+    if tools is None:
+        raise missing(f"{param}.tools")
+    array(tools, f"{param}.tools")
+    for i, tool in enumerate(tools):
+        where = f"{param}.tools[{i}]"
+        object_(tool, where)
+        if _check_type(tool, where) in _NAMED:
+            _check_name(tool, where)

@@ -1,0 +1,326 @@
+"""For the people who run it: what the endpoints are doing, and a hand on them.
+
+Routes under ``/admin`` have a key of their own (``admin.key``), which may change while the router
+runs. Without one they are closed. No client key opens them, and the admin key opens nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol, TypedDict
+
+from aiohttp import web
+from pydantic import TypeAdapter, ValidationError
+
+from cache.core import ResponseCache
+from router.core.bearer import bearer_token, same_key
+from router.core.exchange import Exchange
+from router.dialects.checks import missing, wrong_type
+from router.dialects.responses.schema import parse_object
+from router.endpoints.endpoint import Endpoint
+from router.endpoints.report import EndpointReport, QueueReport, endpoint_report, queue_report
+from router.errors import (
+    AuthenticationFailed,
+    Forbidden,
+    InternalError,
+    InvalidRequest,
+    ModelNotFound,
+    NotFound,
+    NotSupported,
+    RouterError,
+)
+from router.http.body import read_body
+from router.http.cache_admin import CacheAdmin
+from router.http.explain import ExplainApi
+from router.http.front import Front, Handler, json_response
+from router.pipeline.fleet import Fleet
+from router.settings.schema import Settings
+from router.settings.values import KeepAlive
+from router.telemetry.log import get_logger
+
+__all__ = ["AdminApi", "Configuration", "FleetReport", "Reload"]
+
+Route = tuple[str, str, Handler]
+
+_log = get_logger("router.admin")
+
+_MAX_BODY: Final = 64 * 1024
+_MAX_KEEP_ALIVE: Final = 10**9
+_SHOWN: Final = 200
+"""Characters of a value from the request that are repeated, or logged."""
+
+_KEEP_ALIVE: Final[TypeAdapter[str | int]] = TypeAdapter(KeepAlive)
+_LOAD_FIELDS: Final = frozenset({"model", "keep_alive"})
+_NOT_STORED: Final = {"Cache-Control": "no-store"}
+
+
+class Outcome(Protocol):
+    """How a reload of the configuration ended."""
+
+    @property
+    def at(self) -> float:
+        """When, in Unix time."""
+        ...
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was taken over."""
+        ...
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What changed, or why it was refused."""
+        ...
+
+
+class Configuration(Protocol):
+    """What is in force, and how it is replaced."""
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        ...
+
+    @property
+    def last(self) -> Outcome | None:
+        """How the last reload ended."""
+        ...
+
+    @property
+    def again(self) -> Callable[[], Awaitable[None]] | None:
+        """Reads the file again and takes it over, or notes in ``last`` why not; None without a
+        file.
+        """
+        ...
+
+
+class Reload(TypedDict):
+    """How the last reload ended; ``said`` is what changed, or why it was refused."""
+
+    at: float
+    ok: bool
+    said: list[str]
+
+
+class FleetReport(TypedDict):
+    """The answer to ``GET /admin/endpoints``.
+
+    ``retries_left`` is how many requests the retry budget would let be sent again at this moment.
+    ``reload`` is null as long as the configuration is the one of the start.
+    """
+
+    policy: str
+    queue: QueueReport
+    retries_left: int
+    reload: Reload | None
+    endpoints: list[EndpointReport]
+
+
+class AdminApi:
+    """Handlers under ``/admin``; ``more`` are the routes of others there."""
+
+    def __init__(
+        self,
+        front: Front,
+        fleet: Fleet,
+        configuration: Configuration,
+        cache: ResponseCache,
+        more: Sequence[Route] = (),
+    ) -> None:
+        self._more = more
+        self._front = front
+        self._fleet = fleet
+        self._configuration = configuration
+        self._cache = CacheAdmin(front, cache, lambda: configuration.settings)
+        self._explain = ExplainApi(front, fleet, lambda: configuration.settings)
+
+    def routes(self) -> list[Route]:
+        """Method, path and handler of each route."""
+        return [
+            ("GET", "/endpoints", self.endpoints),
+            ("POST", "/endpoints/{name}/drain", self.drain),
+            ("POST", "/endpoints/{name}/undrain", self.undrain),
+            ("POST", "/endpoints/{name}/load", self.load),
+            ("POST", "/reload", self.reload),
+            ("POST", "/explain", self._explain.explain),
+            *self._cache.routes(),
+            *self._more,
+        ]
+
+    async def admit(self, exchange: Exchange) -> None:
+        """Let a request with the admin key pass; raises Forbidden, or AuthenticationFailed."""
+        key = self._configuration.settings.admin.key
+        try:
+            if key is None:
+                raise Forbidden(
+                    "The admin routes are closed: set admin.key in the configuration to open them."
+                )
+            if not self.opens(exchange):
+                raise _not_the_key(exchange)
+        except RouterError as error:
+            _log.warning("admin refused", request_id=exchange.id, remote=exchange.remote)
+            error.headers.update(_NOT_STORED)
+            raise
+        exchange.caller = "admin"
+
+    def opens(self, exchange: Exchange) -> bool:
+        """Whether a request has the admin key. Who has another one is nobody's concern here."""
+        key = self._configuration.settings.admin.key
+        given = bearer_token(exchange.headers.get("Authorization", ""))
+        if key is None or given is None:
+            return False
+        return same_key(given, key.get_secret_value())
+
+    def private(self, handler: Handler) -> Handler:
+        """``handler``, whose answers nobody may keep, and whose POSTs leave a line in the log."""
+
+        async def handle(request: web.Request, exchange: Exchange) -> web.StreamResponse:
+            outcome = "failed"
+            try:
+                response = await handler(request, exchange)
+                outcome = "ok"
+            except RouterError as error:
+                outcome = error.code or type(error).__name__
+                error.headers.update(_NOT_STORED)
+                raise
+            finally:
+                if request.method == "POST":
+                    _log.info(
+                        "admin",
+                        request_id=exchange.id,
+                        remote=exchange.remote,
+                        route=exchange.route,
+                        endpoint=request.match_info.get("name", "")[:_SHOWN] or None,
+                        outcome=outcome,
+                    )
+            response.headers.update(_NOT_STORED)
+            return response
+
+        return handle
+
+    async def endpoints(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """GET /admin/endpoints: a FleetReport."""
+        now = time.monotonic()
+        last = self._configuration.last
+        report: FleetReport = {
+            "policy": self._fleet.selector.selection.policy.name,
+            "queue": queue_report(self._fleet.selector),
+            "retries_left": int(self._fleet.failover.retries_left(now)),
+            "reload": _reload(last) if last is not None else None,
+            "endpoints": [endpoint_report(e, now) for e in self._fleet.registry.endpoints],
+        }
+        return json_response(report)
+
+    async def drain(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /admin/endpoints/{name}/drain: its EndpointReport.
+
+        Nothing new is sent there; what is under way goes on. So it stays until ``undrain``, over
+        reloads too, and not over a restart.
+        """
+        endpoint = self._endpoint(request)
+        endpoint.host.drained = True
+        endpoint.host.refresh(time.monotonic())
+        return _reported(endpoint)
+
+    async def undrain(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /admin/endpoints/{name}/undrain: its EndpointReport. Traffic comes back slowly."""
+        endpoint = self._endpoint(request)
+        if endpoint.host.drained:
+            endpoint.host.drained = False
+            endpoint.host.recovered(time.monotonic())
+        return _reported(endpoint)
+
+    async def load(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /admin/endpoints/{name}/load: have a model in memory; the EndpointReport, then.
+
+        The body is ``{"model": NAME, "keep_alive"?: SECONDS or "30m"}``; 0 takes the model out of
+        memory, -1 keeps it there for ever. The load goes on when the client leaves.
+        """
+        endpoint = self._endpoint(request)
+        model, keep_alive = _load_request(parse_object(await read_body(request, _MAX_BODY)))
+        name = endpoint.catalogue.resolve(model)
+        if name is None:
+            raise ModelNotFound(
+                f"The endpoint '{endpoint.name}' does not serve the model '{model[:_SHOWN]}'.",
+                param="model",
+            )
+        await self._fleet.loads.warm(endpoint.target(name), keep_alive)
+        return _reported(endpoint)
+
+    async def reload(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /admin/reload: take over the configuration's file as it is now; a Reload."""
+        again = self._configuration.again
+        if again is None:
+            raise NotSupported("This router was not started from a configuration file.")
+        before = self._configuration.last
+
+        async def see_through() -> None:
+            await again()
+
+        await self._front.see_through(exchange, see_through())
+        last = self._configuration.last
+        if last is None or last is before:
+            raise InternalError("The configuration was not reloaded; the log says why.")
+        if not last.ok:
+            raise InvalidRequest(
+                f"The configuration is refused, and nothing is changed: {'; '.join(last.said)}",
+                code="configuration_refused",
+            )
+        return json_response(_reload(last))
+
+    def _endpoint(self, request: web.Request) -> Endpoint:
+        name = request.match_info["name"]
+        registry = self._fleet.registry
+        found = registry.named(name)
+        if found is None:
+            known = ", ".join(endpoint.name for endpoint in registry.endpoints)
+            raise NotFound(f"There is no endpoint '{name[:_SHOWN]}'. There are: {known}.")
+        return found
+
+
+def _reload(outcome: Outcome) -> Reload:
+    return {"at": outcome.at, "ok": outcome.ok, "said": list(outcome.said)}
+
+
+def _not_the_key(exchange: Exchange) -> AuthenticationFailed:
+    if bearer_token(exchange.headers.get("Authorization", "")) is None:
+        said = "No admin key was given. Send it as 'Authorization: Bearer KEY'."
+    else:
+        said = "Incorrect admin key provided."
+    return AuthenticationFailed(said, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _reported(endpoint: Endpoint) -> web.Response:
+    return json_response(endpoint_report(endpoint, time.monotonic()))
+
+
+def _load_request(body: dict[str, Any]) -> tuple[str, str | int | None]:
+    """Model and ``keep_alive``; raises InvalidRequest."""
+    for name in body:
+        if name not in _LOAD_FIELDS:
+            raise InvalidRequest(
+                f"Unknown parameter: '{name[:_SHOWN]}'.",
+                code="unknown_parameter",
+                param=name[:_SHOWN],
+            )
+    model = body.get("model")
+    if model is None or model == "":
+        raise missing("model")
+    if type(model) is not str:
+        raise wrong_type("model", "a string", model)
+    keep_alive = body.get("keep_alive")
+    if keep_alive is None:
+        return model, None
+    try:
+        seconds = _KEEP_ALIVE.validate_python(keep_alive)
+    except ValidationError:
+        seconds = _MAX_KEEP_ALIVE + 1
+    if type(seconds) is int and abs(seconds) > _MAX_KEEP_ALIVE:
+        raise InvalidRequest(
+            "Invalid 'keep_alive': expected a number of seconds or a duration such as \"30m\"; "
+            "0 unloads the model, -1 keeps it for ever.",
+            code="invalid_value",
+            param="keep_alive",
+        )
+    return model, seconds

@@ -1,0 +1,38 @@
+"""Chat Completions, passed through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from router.core.exchange import Exchange
+from router.core.plugin_set import proceed
+from router.dialects.chat.schema import check_chat
+from router.dialects.misspelt import without_misspelt
+from router.dialects.responses.schema import parse_object
+from router.http.front import Front
+
+__all__ = ["ChatApi"]
+
+
+class ChatApi:
+    """Handlers under ``/v1/chat/completions``."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /chat/completions. What a field means is for the endpoint to judge."""
+        body = await self._front.read(request, exchange, _decoded)
+        exchange.body, exchange.unsent = without_misspelt(body)
+        exchange.model = body["model"]
+        exchange.truncates_chat = self._front.truncates_chat
+        exchange.stream = bool(body.get("stream"))
+        return await self._front.run(request, exchange, proceed)
+
+
+def _decoded(raw: bytes) -> dict[str, Any]:
+    body = parse_object(raw)
+    check_chat(body)
+    return body

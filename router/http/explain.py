@@ -1,0 +1,130 @@
+"""``POST /admin/explain``: the request is read like a real one, and goes nowhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from router.core.exchange import Exchange, Operation
+from router.dialects.checks import missing
+from router.dialects.images import remote_images
+from router.dialects.responses.input_items import item_type
+from router.dialects.responses.schema import parse_object
+from router.endpoints.explain import Explainer
+from router.endpoints.fallbacks import Fallbacks
+from router.http.asked import check_body, operation_of
+from router.http.front import Front, json_response
+from router.http.query import is_true
+from router.http.responses import check_durable
+from router.pipeline.fleet import Fleet
+from router.response.frame import Frame
+from router.settings.schema import Settings
+
+__all__ = ["ExplainApi"]
+
+_FETCHED = "(base64 of the image)"
+_REFERENCES = ("previous_response_id", "conversation", "prompt")
+
+
+class ExplainApi:
+    """Explains with the settings of the moment."""
+
+    def __init__(self, front: Front, fleet: Fleet, settings: Callable[[], Settings]) -> None:
+        self._front = front
+        self._settings = settings
+        self._explainer = Explainer(fleet.registry, fleet.selector, time.monotonic)
+
+    async def explain(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /admin/explain: an Explanation.
+
+        The body is that of ``POST /v1/responses``, or of another API whose fields it has (see
+        ``operation_of``); what is wrong with it is told as it is there.
+        """
+        body = await self._front.read(request, exchange, parse_object)
+        operation = operation_of(body)
+        if operation is Operation.RESPONSES and is_true(request.query.get("stream")):
+            body["stream"] = True
+        check_body(operation, body)
+        if body.get("model") is None:  # a stored prompt might name it, and is not looked up
+            raise missing("model")
+        notes = ["Plugins are not asked: they may refuse a request, answer or change it."]
+        if operation is Operation.RESPONSES:
+            check_durable(body)
+            notes += _unresolved(body)
+            body = {**body, "input": _own_input(body)}
+        settings = self._settings()
+        pretended = _pretended(exchange, operation, body, settings)
+        if settings.fetch.images and (remote := remote_images(body)):
+            notes.append("Images are not fetched; an endpoint that takes no URLs may be left out.")
+            pretended.images = dict.fromkeys(remote, _FETCHED)
+        _, fallbacks = Fallbacks(settings.fallbacks).of(body["model"], None)
+        if fallbacks:
+            notes.append(
+                "Keys are given those fallbacks that they may use, or all: see 'for_keys'."
+            )
+        explanation = await self._explainer.explain(
+            pretended,
+            fallbacks,
+            settings.balance.max_attempts,
+            notes,
+            strict=settings.server.unsupported == "strict",
+        )
+        return json_response(explanation)
+
+
+def _unresolved(body: Mapping[str, Any]) -> Iterator[str]:
+    """What is not looked up: it takes its owner's key, and perhaps a turn in a conversation."""
+    for name in _REFERENCES:
+        if body.get(name):
+            yield f"What '{name}' refers to is not looked up: the request has more input than this."
+    items = body.get("input")
+    if isinstance(items, list) and any(item_type(i) == "item_reference" for i in items):
+        yield "What an 'item_reference' refers to is not looked up: it is left out."
+
+
+def _own_input(body: Mapping[str, Any]) -> str | list[dict[str, Any]]:
+    """The input without what has to be looked up."""
+    given = body.get("input") or []
+    if isinstance(given, str):
+        return given
+    return [item for item in given if item_type(item) != "item_reference"]
+
+
+def _pretended(
+    exchange: Exchange, operation: Operation, body: dict[str, Any], settings: Settings
+) -> Exchange:
+    """The exchange that the request would be."""
+    pretended = Exchange(
+        id=exchange.id,
+        operation=operation,
+        route=exchange.route,
+        method=exchange.method,
+        headers={},
+        remote=None,
+        started=exchange.started,
+    )
+    pretended.body = body
+    pretended.model = body["model"]
+    pretended.stream = bool(body.get("stream"))
+    pretended.truncates_chat = settings.server.chat_truncation == "auto"
+    if operation is Operation.RESPONSES and (
+        body.get("store") is not False or body.get("conversation")
+    ):
+        pretended.record = _Unkept()
+    return pretended
+
+
+class _Unkept:
+    """Stands for the record of a response that would be stored; what is sent depends on that."""
+
+    async def finish(
+        self, response: dict[str, Any], hidden: Mapping[str, str], last: Frame | None
+    ) -> bool:
+        """See ``Record.finish``: there is nothing to keep."""
+        return False
+
+    def abandon(self, response: dict[str, Any], hidden: Mapping[str, str]) -> None:
+        """See ``Record.abandon``: there is nothing to keep."""

@@ -1,0 +1,63 @@
+"""Embeddings, legacy completions and reranking: passed through, or translated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from router.core.exchange import Exchange, Operation
+from router.core.plugin_set import proceed
+from router.dialects.embeddings.schema import check_completions, check_embeddings, check_rerank
+from router.dialects.responses.schema import parse_object
+from router.http.front import Front, Handler
+
+__all__ = ["PlainApi"]
+
+
+class PlainApi:
+    """Handlers under ``/v1/embeddings``, ``/v1/completions`` and ``/v1/rerank``."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    def routes(self) -> list[tuple[str, str, Operation, Handler]]:
+        """Method, path, operation and handler of each, below the prefixes of the API."""
+        return [
+            ("POST", "/embeddings", Operation.EMBEDDINGS, self.embeddings),
+            ("POST", "/completions", Operation.COMPLETIONS, self.completions),
+            ("POST", "/rerank", Operation.RERANK, self.rerank),
+        ]
+
+    def elsewhere(self) -> list[tuple[str, str, Operation, Handler]]:
+        """The same for paths that clients of Jina, and of Cohere's second version, ask."""
+        return [
+            ("POST", "/rerank", Operation.RERANK, self.rerank),
+            ("POST", "/v2/rerank", Operation.RERANK, self.rerank),
+        ]
+
+    async def embeddings(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /embeddings."""
+        return await self._answered(request, exchange, check_embeddings)
+
+    async def completions(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /completions. What a field means is for the endpoint to judge."""
+        return await self._answered(request, exchange, check_completions)
+
+    async def rerank(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /rerank."""
+        return await self._answered(request, exchange, check_rerank)
+
+    async def _answered(
+        self, request: web.Request, exchange: Exchange, check: Callable[[dict[str, Any]], None]
+    ) -> web.StreamResponse:
+        def decoded(raw: bytes) -> dict[str, Any]:
+            body = parse_object(raw)
+            check(body)
+            return body
+
+        exchange.body = body = await self._front.read(request, exchange, decoded)
+        exchange.model = body["model"]
+        exchange.stream = exchange.operation is Operation.COMPLETIONS and bool(body.get("stream"))
+        return await self._front.run(request, exchange, proceed)

@@ -1,0 +1,249 @@
+"""The HTTP end of an exchange: a sink that writes to the client's connection.
+
+The exchange runs in a task of its own and pushes into the sink; the HTTP handler waits here for
+the head, starts the response and then only watches. Once started, a batch goes to the transport
+with one write and without waking anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from aiohttp import HttpVersion11, web
+
+from router.core.exchange import ClientGone
+from router.dialects.api_format import OPENAI, Form
+from router.response.frame import Frame
+from router.telemetry.tasks import Tasks
+
+__all__ = ["CLIENT_CLOSED_REQUEST", "HttpReply"]
+
+_STALLED_CLIENT_SECONDS: Final = 300.0
+"""A client that takes nothing at all for so long is given up."""
+
+_MAX_PENDING: Final = 64 * 1024
+"""Bytes that may wait for the head to be written."""
+
+_MAX_UNSENT: Final = 128 * 1024
+"""Bytes that the kernel holds for a client that does not read them."""
+
+_POLL_SECONDS: Final = 0.01
+
+CLIENT_CLOSED_REQUEST: Final = 499
+"""The status that logs and metrics show, by custom, when nobody was there to get one."""
+
+
+class HttpReply:
+    """Implements ``router.core.exchange.Sink`` for one HTTP request.
+
+    ``headers`` go out with every answer. ``keepalive_interval`` is in seconds: so much silence in
+    a stream is filled, where the API's ``form`` has something to fill it with.
+    """
+
+    def __init__(
+        self,
+        request: web.Request,
+        headers: Mapping[str, str],
+        keepalive_interval: float,
+        form: Form = OPENAI,
+    ) -> None:
+        self._request = request
+        self._form = form
+        self._encode = form.encode
+        self._loop = asyncio.get_running_loop()
+        self._headers = dict(headers)
+        self._keepalive = keepalive_interval
+        self._head: asyncio.Future[web.Response | None] = self._loop.create_future()
+        self._done: asyncio.Future[None] | None = None
+        self._pending: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._chunked = True
+        self._opened = False
+        self._ended = False
+        self._closed = False
+        self._last_write = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._waits: Tasks | None = None
+        self.status = 200
+        """The HTTP status of the answer, once there is one."""
+
+    @property
+    def opened(self) -> bool:
+        """See ``Sink.opened``."""
+        return self._opened
+
+    @property
+    def paused(self) -> bool:
+        """See ``Sink.paused``."""
+        if self._transport is None:
+            return not self._closed and sum(map(len, self._pending)) > _MAX_PENDING
+        return self._request.protocol.writing_paused
+
+    async def resumed(self) -> None:
+        """See ``Sink.resumed``."""
+        while self.paused:
+            transport = self._transport
+            if transport is None:
+                await asyncio.sleep(_POLL_SECONDS)  # the head is about to be written
+                continue
+            if transport.is_closing():
+                raise ClientGone
+            before = transport.get_write_buffer_size()
+            if not await self._drained(_STALLED_CLIENT_SECONDS):
+                if transport.get_write_buffer_size() < before:
+                    continue  # slow, but it reads
+                transport.abort()
+                raise ClientGone
+
+    def open(self, headers: Mapping[str, str]) -> None:
+        """See ``Sink.open``."""
+        self._opened = True
+        self._headers = {**self._form.headers, **self._headers, **headers}
+        if not self._head.done():
+            self._head.set_result(None)
+
+    def feed(self, batch: Sequence[Frame]) -> None:
+        """See ``Sink.feed``."""
+        if len(batch) == 1:
+            self._write(self._encode(batch[0]))
+        else:
+            self._write(b"".join(map(self._encode, batch)))
+
+    def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        """See ``Sink.finish``."""
+        if self._head.done():
+            return  # nobody waits for it any more
+        self.status = status
+        response = web.Response(
+            status=status,
+            body=body,
+            headers={"Content-Type": "application/json", **self._headers, **headers},
+        )
+        self._head.set_result(response)
+
+    def end(self) -> None:
+        """See ``Sink.end``. Without an answer before it the client is let go of."""
+        self._ended = self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._head.done():
+            self._head.set_result(None)
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+    async def respond(self) -> web.StreamResponse:
+        """What the HTTP handler does: wait for the answer and see it through.
+
+        The end of the body is left to aiohttp, which says nothing when the client is gone.
+        """
+        response = await self._head
+        if response is not None:
+            return response
+        if not self._opened:
+            return web.Response(status=CLIENT_CLOSED_REQUEST)
+        stream = web.StreamResponse(headers=self._headers)
+        self._headers = {}
+        if self._request.version >= HttpVersion11:
+            stream.enable_chunked_encoding()
+        else:
+            stream.force_close()  # nothing else tells where the body ends
+        with contextlib.suppress(ConnectionError, ClientGone):
+            await stream.prepare(self._request)
+            self._attach(stream)
+            if not self._ended:
+                self._done = self._loop.create_future()
+                await self._done
+            await self.resumed()
+        self.close()
+        return stream
+
+    def close(self) -> None:
+        """Stop the keep-alive and let go of the connection.
+
+        It is cut off when the client has not taken what was written: closing it properly would
+        wait for that.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        transport, self._transport = self._transport, None
+        self._closed = True
+        if transport is not None and self._request.protocol.writing_paused:
+            transport.abort()
+
+    def _attach(self, stream: web.StreamResponse) -> None:
+        """From here on batches go straight to the transport."""
+        transport = self._request.transport
+        if transport is None:
+            raise ClientGone
+        _hold_little(transport)
+        self._chunked = stream.chunked
+        self._transport = transport
+        self._last_write = self._loop.time()
+        first, self._pending = b"".join(self._pending), []
+        first = first or (b"" if self._ended else self._form.silence)
+        if first:  # clients and proxies that wait for a first byte have one
+            self._send(transport, first)
+        if not self._ended and self._form.silence:
+            self._timer = self._loop.call_later(self._keepalive, self._tick)
+
+    def _write(self, data: bytes) -> None:
+        if not data:
+            return  # an empty chunk would end the body
+        transport = self._transport
+        if self._closed or (transport is not None and transport.is_closing()):
+            raise ClientGone
+        if transport is None:
+            self._pending.append(data)
+        else:
+            self._send(transport, data)
+
+    def _send(self, transport: asyncio.Transport, data: bytes) -> None:
+        self._last_write = self._loop.time()
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    async def _drained(self, seconds: float) -> bool:
+        """Wait until the client has read enough for more to be written; False when it has not.
+
+        In a task, since cancelling aiohttp's drain would cancel it for everybody.
+        """
+        if self._waits is None:
+            self._waits = Tasks()
+        if not self._waits:
+            self._waits.spawn(self._drain(), "wait for a slow client")
+        return await self._waits.wait(seconds)
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(ConnectionError):  # the next write will tell
+            await self._request.writer.drain()
+
+    def _tick(self) -> None:
+        """Fill silence. One timer per stream, set again only when it fires."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        wait = self._keepalive - (self._loop.time() - self._last_write)
+        if wait <= 0:
+            wait = self._keepalive
+            if not self.paused:
+                self._send(transport, self._form.silence)
+        self._timer = self._loop.call_later(wait, self._tick)
+
+
+def _hold_little(transport: asyncio.Transport) -> None:
+    """Have the kernel hold little unsent data, so that a slow client is seen to be one.
+
+    It could be megabytes otherwise, and the client would have to read a third of them before
+    there is any progress to see.
+    """
+    sock = transport.get_extra_info("socket")
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if option is None or sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    with contextlib.suppress(OSError):  # the connection was closed in this moment
+        sock.setsockopt(socket.IPPROTO_TCP, option, _MAX_UNSENT)

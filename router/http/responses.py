@@ -1,0 +1,102 @@
+"""The Responses API: create, count tokens, compact."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from router.core.exchange import Exchange
+from router.core.scope import check_model
+from router.dialects.checks import missing
+from router.dialects.misspelt import without_misspelt
+from router.dialects.responses.compact import parse_compact
+from router.dialects.responses.prompt_reference import prompt_reference
+from router.dialects.responses.prompts import apply_prompt
+from router.dialects.responses.schema import parse_object, validate_create
+from router.errors import InvalidRequest
+from router.http.front import Front
+from router.http.prompts import no_prompt
+from router.http.query import is_true
+from router.plugin import Proceed
+from router.sessions.turns import Turns, is_durable
+from router.state.prompts import Prompts
+
+__all__ = ["ResponsesApi", "check_durable"]
+
+
+class ResponsesApi:
+    """Handlers under ``/v1/responses`` that make an exchange with an endpoint."""
+
+    def __init__(self, front: Front, turns: Turns, prompts: Prompts) -> None:
+        self._front = front
+        self._turns = turns
+        self._prompts = prompts
+
+    async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /responses."""
+        stream = True if is_true(request.query.get("stream")) else None
+        body = await self._front.read(request, exchange, partial(_decoded, stream=stream))
+        body = await self._with_prompt(exchange, body)
+        check_durable(body)
+        return await self._run(request, exchange, body, self._turns.answer)
+
+    async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /responses/input_tokens."""
+        body = await self._front.read(request, exchange, partial(_decoded, stream=False))
+        body = await self._with_prompt(exchange, body)
+        return await self._run(request, exchange, body, self._turns.resolve)
+
+    async def compact(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /responses/compact."""
+        body = await self._front.read(request, exchange, parse_compact)
+        return await self._run(request, exchange, {**body, "stream": False}, self._turns.resolve)
+
+    async def _with_prompt(self, exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
+        """The body, its stored prompt applied; raises RouterError for what is wrong with it."""
+        if body.get("prompt") is None:
+            return body
+        reference = prompt_reference(body["prompt"])
+        prompt = await self._prompts.get(exchange.caller, reference.key, reference.version)
+        if prompt is None:
+            raise no_prompt(reference.key, reference.version, param="prompt.id")
+        fields = orjson.loads(prompt.body)
+        body = apply_prompt(
+            body, fields, reference.variables, ident=prompt.id, version=prompt.version
+        )
+        await exchange.compute(validate_create, body)
+        if not (body.get("input") or body.get("previous_response_id") or body.get("conversation")):
+            raise missing("input")
+        return body
+
+    async def _run(
+        self, request: web.Request, exchange: Exchange, body: dict[str, Any], answer: Proceed
+    ) -> web.StreamResponse:
+        exchange.body, exchange.unsent = without_misspelt(body)
+        exchange.model = body["model"]
+        if exchange.key is not None:
+            check_model(exchange.key, body["model"])  # before a run of it is accepted
+        exchange.stream = bool(body.get("stream"))
+        return await self._front.run(request, exchange, answer)
+
+
+def _decoded(raw: bytes, *, stream: bool | None) -> dict[str, Any]:
+    """A valid body, with this ``stream`` unless it is None."""
+    body = parse_object(raw)
+    if stream is not None:
+        body["stream"] = stream
+    validate_create(body)
+    return body
+
+
+def check_durable(body: dict[str, Any]) -> None:
+    """Raise InvalidRequest for a stream that is to be resumable and not to be stored."""
+    if is_durable(body) and body.get("store") is False:
+        raise InvalidRequest(
+            "Unsupported parameter: 'stream_options.durable' needs 'store' to be true, because "
+            "its events are fetched later.",
+            code="unsupported_parameter",
+            param="stream_options.durable",
+        )

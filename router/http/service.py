@@ -1,0 +1,111 @@
+"""For the people who run it: liveness, readiness, metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from aiohttp import web
+from pydantic import SecretStr
+
+from router.core.bearer import bearer_token, same_key
+from router.core.exchange import Exchange
+from router.endpoints.registry import Registry
+from router.errors import AuthenticationFailed
+from router.http.front import Front, json_response
+from router.state.database import Database
+from router.telemetry.fleet_metrics import LaneState
+from router.telemetry.metrics import Metrics
+from router.usage.rate_limiter import Meter
+
+__all__ = ["Service"]
+
+
+class Service:
+    """Handlers for ``/health``, ``/ready`` and ``/metrics``."""
+
+    def __init__(
+        self,
+        front: Front,
+        registry: Registry,
+        metrics: Metrics,
+        database: Database,
+        meter: Meter,
+        metrics_key: SecretStr | None = None,
+    ) -> None:
+        self._front = front
+        self._database = database
+        self._meter = meter
+        self._metrics_key = metrics_key
+        self._registry = registry
+        self._metrics = metrics
+        metrics.fleet.watch_lanes(lambda: _lanes(registry))
+        metrics.process.watch_open(lambda: front.open)
+        front.run_beside(metrics.process.watch_loop)
+
+    async def health(self, request: web.Request) -> web.StreamResponse:
+        """GET /health: the process is alive."""
+        return json_response({"status": "ok"})
+
+    async def ready(self, request: web.Request) -> web.StreamResponse:
+        """GET /ready: 200 when some endpoint can serve, else 503 and why.
+
+        A database or a store of the limits that is down is told and no reason for a 503: every
+        router would have it.
+        """
+        endpoints = {endpoint.name: endpoint.ready for endpoint in self._registry.endpoints}
+        status = "ready"
+        if self._front.draining:
+            status = "draining"
+        elif self._front.stopping:
+            status = "stopping"
+        elif not any(endpoints.values()):
+            status = "no endpoint can serve"
+        body = {
+            "status": status,
+            "endpoints": endpoints,
+            "state": self._database.up,
+            "limits": self._meter.up,
+        }
+        return json_response(body, 200 if status == "ready" else 503)
+
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
+        """GET /metrics, in the form that the scraper asks for."""
+        body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def metrics_with_key(
+        self, request: web.Request, exchange: Exchange
+    ) -> web.StreamResponse:
+        """GET /metrics for whoever was let in: by the guards (``metrics.require_key``), or by
+        ``admit_scraper``.
+        """
+        return await self.metrics(request)
+
+    async def admit_scraper(self, exchange: Exchange) -> None:
+        """Let a request with ``metrics.key`` pass; raises AuthenticationFailed."""
+        given = bearer_token(exchange.headers.get("Authorization", ""))
+        assert self._metrics_key is not None
+        if given is None or not same_key(given, self._metrics_key.get_secret_value()):
+            said = (
+                "The metrics ask for a key of their own. Send it as 'Authorization: Bearer KEY'."
+                if given is None
+                else "Incorrect key for the metrics provided."
+            )
+            raise AuthenticationFailed(said, headers={"WWW-Authenticate": "Bearer"})
+        exchange.caller = "metrics"
+
+
+def _lanes(registry: Registry) -> Iterator[LaneState]:
+    """Every model at an endpoint that was asked for and may be a label."""
+    now = time.monotonic()
+    for endpoint in registry.endpoints:
+        for model, target in endpoint.targets.items():
+            if registry.known_model(model):
+                yield LaneState(
+                    endpoint.name,
+                    model,
+                    target.limit,
+                    target.breaker.state(now).value,
+                    None if endpoint.catalogue.in_memory(model) is None else target.loaded,
+                )

@@ -1,0 +1,46 @@
+"""Answers a request of another API with a response: what passes to its client is told anew.
+
+Such a request is translated into one of the Responses API, and goes its whole way as that: plugins,
+cache, choice of an endpoint, translation, accounts. Only its last step differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from router.core.exchange import Exchange, PassingSink, Sink
+from router.core.plugin_set import proceed
+from router.dialects.encoder import Teller
+from router.plugin import Proceed
+from router.response.frame import Frame
+
+__all__ = ["told_by"]
+
+_OK: Final = 200
+
+
+def told_by(teller: Teller) -> Proceed:
+    """What answers an exchange whose body is a Responses request through ``teller``."""
+
+    async def answer(exchange: Exchange, sink: Sink) -> None:
+        await proceed(exchange, _Telling(sink, teller))
+
+    return answer
+
+
+class _Telling(PassingSink):
+    """A ``Sink`` for events of a response, which ``teller`` tells to another one."""
+
+    def __init__(self, sink: Sink, teller: Teller) -> None:
+        super().__init__(sink)
+        self._teller = teller
+
+    def feed(self, batch: Sequence[Frame]) -> None:
+        if frames := self._teller.frames(batch):
+            self._sink.feed(frames)
+
+    def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        if status == _OK:
+            body = self._teller.whole(body)
+        self._sink.finish(status, body, headers)

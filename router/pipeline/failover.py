@@ -1,0 +1,386 @@
+"""Where an exchange goes when an endpoint fails it: the rules of trying again, in one place.
+
+Until the first output an attempt that failed is made again at another endpoint, within
+``balance.max_attempts`` and the retry budget; never at the same one while others are left. The
+only one there is gets a second chance after a connection that failed or broke, never after an
+answer. When a model is out of endpoints, the models of ``fallbacks`` are tried, each with attempts
+of its own. What every failure says about its endpoint is told to the breakers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Coroutine, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import ceil
+from typing import Any, Final, Protocol
+
+from router.balance.budget import Budget
+from router.balance.capability import Abilities, length_param, needs
+from router.balance.lessons import lesson
+from router.core.exchange import Exchange, Operation
+from router.endpoints.fallbacks import Fallbacks
+from router.endpoints.loads import Loads
+from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Plan
+from router.endpoints.registry import Registry
+from router.endpoints.selector import Reservation, Selector
+from router.errors import (
+    InvalidRequest,
+    ModelLoadFailed,
+    ModelNotFound,
+    NotSupported,
+    Overloaded,
+    RouterError,
+    UpstreamError,
+    UpstreamLoading,
+    UpstreamModelMissing,
+    UpstreamRateLimited,
+    UpstreamRejected,
+    UpstreamRouteMissing,
+    UpstreamTooLong,
+    UpstreamUnavailable,
+)
+from router.fetch.images import Images
+from router.settings.schema import Settings
+from router.telemetry.log import get_logger
+from router.telemetry.metrics import Metrics
+
+__all__ = ["FALLBACK", "Failover", "Work"]
+
+FALLBACK: Final = "X-Pointsman-Fallback"
+"""The header that names the model that answered instead of the one that was asked for."""
+
+_log = get_logger("router.pipeline.failover")
+
+_PAUSE: Final = 5.0
+"""Seconds for which a rate limit without a ``Retry-After`` is respected."""
+
+_LATELY: Final = 0.25
+"""In what part, at its end, of a time that was too long an endpoint has to have been heard."""
+
+_LONGEST_PAUSE: Final = 3600.0
+
+
+class Work(Protocol):
+    """What is tried."""
+
+    @property
+    def has_output(self) -> bool:
+        """Whether output has reached the client: nothing can be taken back."""
+        ...
+
+    def attempt(self, reservation: Reservation) -> Coroutine[Any, Any, None]:
+        """Have the exchange answered by this target; raises UpstreamError, or InvalidRequest or
+        NotSupported where the target's dialect cannot carry it.
+        """
+        ...
+
+    def rewind(self, model: str) -> None:
+        """Forget what an attempt made; the next one is made with this model."""
+        ...
+
+
+class Failover:
+    """Tries targets until one of them answers."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        selector: Selector,
+        loads: Loads,
+        images: Images,
+        metrics: Metrics,
+    ) -> None:
+        self._registry = registry
+        self._selector = selector
+        self._loads = loads
+        self._images = images
+        self._metrics = metrics
+        self._budget = Budget(0.0, 0.0)
+        self._max_attempts = 1
+        self._fallbacks = Fallbacks({})
+
+    def configure(self, settings: Settings) -> None:
+        """Go on with these rules."""
+        balance = settings.balance
+        self._max_attempts = balance.max_attempts
+        self._fallbacks = Fallbacks(settings.fallbacks)
+        self._budget.ratio = balance.retry_budget.ratio
+        self._budget.reserve = balance.retry_budget.reserve
+
+    def retries_left(self, now: float) -> float:
+        """How many requests the retry budget would let be sent again at this moment."""
+        return self._budget.available(now)
+
+    def run(self, exchange: Exchange, work: Work) -> Coroutine[Any, Any, None]:
+        """Try until it is answered. Raises the RouterError that is left."""
+        self._budget.deposit(time.monotonic())
+        model = exchange.model or ""
+        configured_by, others = self._fallbacks.of(model, exchange.key)
+        if not others:
+            # No coroutine more than there has to be: each is kept for as long as a stream lasts.
+            return self._with(model, exchange, work, desperate=True)
+        return self._with_fallbacks(model, configured_by, others, exchange, work)
+
+    async def _with_fallbacks(
+        self,
+        model: str,
+        configured_by: str,
+        others: Sequence[str],
+        exchange: Exchange,
+        work: Work,
+    ) -> None:
+        for fallback in others:
+            try:
+                await self._with(model, exchange, work, desperate=False)
+                return
+            except RouterError as error:
+                if work.has_output or not _falls_back(exchange, error):
+                    raise
+                failure = error
+                _log.warning(
+                    "model replaced",
+                    request_id=exchange.id,
+                    model=model,
+                    by=fallback,
+                    error=error.logged,
+                )
+            self._metrics.fleet.fallbacks.labels(configured_by, fallback).inc()
+            model = exchange.notes[FALLBACK] = exchange.served_model = fallback
+            work.rewind(model)
+        try:
+            await self._with(model, exchange, work, desperate=True)
+        except (ModelNotFound, InvalidRequest, NotSupported):
+            # The last model is none for this request, which its client cannot know.
+            del exchange.notes[FALLBACK]
+            exchange.served_model = None
+            raise failure from None
+
+    async def _with(self, model: str, exchange: Exchange, work: Work, *, desperate: bool) -> None:
+        """Try the endpoints that serve this model."""
+        plan = self._selector.plan(await self._registry.group(model, exchange.key), exchange)
+        plan.desperate = desperate
+        # No slot is held meanwhile.
+        failure: RouterError | None = await self._fetch_images(plan, exchange)
+        attempts = 0
+        while True:
+            reservation = await self._reserve(plan, failure)
+            if reservation.waited:
+                exchange.waited += reservation.waited
+                self._metrics.fleet.queue_waited(reservation.waited)
+            try:
+                if not reservation.target.loaded:
+                    await self._load(reservation, exchange)
+                attempts += 1
+                await work.attempt(reservation)
+                return
+            except UpstreamError as error:
+                failure = error
+                if isinstance(error, UpstreamLoading) and self._waits(reservation):
+                    attempts -= 1  # it was not tried yet
+                else:
+                    learned = self.judge(reservation, exchange, error)
+                    if work.has_output or not await self._goes_on(
+                        plan, exchange, error, attempts, learned
+                    ):
+                        raise
+            except (InvalidRequest, NotSupported) as error:
+                # Its dialect cannot carry the request: another one may. Nobody was asked.
+                attempts -= 1
+                failure = failure or error
+                plan.drop(reservation.target)
+                if not plan.left:
+                    raise failure from None
+            finally:
+                self._selector.release(reservation)
+            work.rewind(model)
+
+    async def _fetch_images(self, plan: Plan, exchange: Exchange) -> InvalidRequest | None:
+        """Fetch the request's images where candidates need their data.
+
+        Where they cannot be had, only the candidates that take URLs are left, and the error is
+        returned; it is raised where there are none.
+        """
+        needing = [one for one in plan.targets if not one.endpoint.adapter.takes_urls(exchange)]
+        if not needing:
+            return None
+        try:
+            await self._images.fetch(exchange)
+        except InvalidRequest as error:
+            for target in needing:
+                plan.drop(target)
+            if not plan.targets:
+                raise
+            return error
+        return None
+
+    def _waits(self, reservation: Reservation) -> bool:
+        """Whether a request waits for the model that its endpoint is loading already: at most for
+        ``timeouts.load`` in all, should the endpoint begin again and again.
+        """
+        target, plan = reservation.target, reservation.plan
+        now = time.monotonic()
+        if plan.loaded_by is None:
+            plan.loaded_by = now + target.endpoint.settings.timeouts.load
+        self._loads.found_loading(target)
+        return now < plan.loaded_by
+
+    async def _load(self, reservation: Reservation, exchange: Exchange) -> None:
+        began = time.monotonic()
+        try:
+            await self._loads.ensure(reservation.target)
+        finally:
+            exchange.waited += time.monotonic() - began
+        self._selector.begin_again(reservation)
+
+    async def _reserve(self, plan: Plan, failure: RouterError | None) -> Reservation:
+        try:
+            return await self._selector.reserve(plan)
+        except (Overloaded, UpstreamRateLimited):
+            if isinstance(failure, UpstreamError):
+                # Nowhere else is room: why it had to go elsewhere says more.
+                raise failure from None
+            raise
+
+    async def _goes_on(
+        self, plan: Plan, exchange: Exchange, error: UpstreamError, attempts: int, learned: bool
+    ) -> bool:
+        """Whether another attempt is made; marks where none is to be made any more."""
+        if not (error.elsewhere or learned):
+            return False
+        if not learned and attempts >= self._max_attempts:
+            return False
+        if not (plan.left or learned):
+            await self._selector.follow(plan)  # a reload may have put others in their place
+        if not plan.left and not (
+            attempts == 1 and (error.again or _fits_now(plan, exchange, error))
+        ):
+            return False
+        # A request that reached nobody has cost nobody anything.
+        if _was_sent(error) and not self._budget.withdraw(time.monotonic()):
+            self._metrics.fleet.retries_denied.inc()
+            _log.warning("retry budget is spent", model=plan.group.model)
+            return False
+        if not plan.left:
+            plan.tried.clear()
+        return True
+
+    def judge(self, reservation: Reservation, exchange: Exchange, error: UpstreamError) -> bool:
+        """Tell the endpoint's health what happened; whether a refusal taught something."""
+        target = reservation.target
+        endpoint = target.endpoint
+        error.message = endpoint.redacted(error.message)
+        reservation.plan.tried.append(target)
+        learned = False
+        now = time.monotonic()
+        if isinstance(error, UpstreamRejected):
+            learned = self._learn(reservation, exchange, error)
+        elif isinstance(error, ModelLoadFailed):
+            pass  # it has been left alone by whoever loads
+        elif isinstance(error, UpstreamLoading):
+            self._loads.found_loading(target)
+        elif isinstance(error, UpstreamTooLong) and _is_well(reservation, error, now):
+            error.elsewhere = not error.begun  # else it may have been lost here
+        elif isinstance(error, UpstreamRateLimited):
+            pause = _pause(error)
+            target.cool_down(pause, now)
+            # The client is told what will be done, however the endpoint put it.
+            error.headers["Retry-After"] = str(ceil(pause))
+        elif not _connected(error):
+            endpoint.unreachable(now)
+        elif isinstance(error, UpstreamModelMissing) and exchange.operation is Operation.COMPACT:
+            self._selector.refused(reservation)  # it lacks the route, not the model
+        else:
+            self._selector.failed(reservation)
+            if isinstance(error, UpstreamModelMissing):
+                endpoint.not_found(route=isinstance(error, UpstreamRouteMissing))
+        self._metrics.fleet.attempts.labels(endpoint.name, error.code or "error").inc()
+        _log.warning(
+            "attempt failed",
+            request_id=exchange.id,
+            endpoint=endpoint.name,
+            model=target.model,
+            attempt=exchange.attempts,
+            error=error.logged,
+        )
+        return learned
+
+    def _learn(self, reservation: Reservation, exchange: Exchange, error: UpstreamRejected) -> bool:
+        """A refusal is an answer; it may say what the model cannot do at this endpoint."""
+        self._selector.refused(reservation)
+        if error.code == LACKS_CONTEXT and error.param is None:
+            error.param = length_param(exchange.body)
+        taught = _taught(exchange, error)
+        if taught is None:
+            return False
+        target = reservation.target
+        context = target.context
+        target.learn(taught, time.monotonic())
+        reservation.plan.corrected = target.context != context
+        self._registry.catalogue_changed()
+        _log.info(
+            "learned what a model cannot do",
+            endpoint=target.endpoint.name,
+            model=target.model,
+            lacks=str(taught.lacks.name),
+            context=taught.context,
+        )
+        return True
+
+
+def _is_well(reservation: Reservation, error: UpstreamTooLong, now: float) -> bool:
+    """Whether the endpoint has answered not long ago, this request or another one."""
+    lately = now - _LATELY * (now - reservation.since)
+    return error.begun or reservation.target.heard > lately
+
+
+def _taught(exchange: Exchange, error: UpstreamRejected) -> Abilities | None:
+    """What a refusal teaches, if the request needed what was refused."""
+    taught = lesson(error.code, error.param, error.message)
+    if taught is not None and taught.lacks and not needs(exchange.body, taught.lacks):
+        return None
+    return taught
+
+
+def _fits_now(plan: Plan, exchange: Exchange, error: UpstreamError) -> bool:
+    """Whether a request that was too long is cut for the same endpoint the next time: its context
+    has only now become known, and the oldest turns are to be left out. Native endpoints cut
+    responses themselves, chats they do not.
+    """
+    if error.code != LACKS_CONTEXT or not (plan.corrected and exchange.truncates):
+        return False
+    native = plan.tried[-1].endpoint.settings.dialect == "responses"
+    return exchange.operation is Operation.CHAT or not native
+
+
+def _connected(error: UpstreamError) -> bool:
+    """Whether there was a connection; an endpoint that answers 503 is there."""
+    return not (isinstance(error, UpstreamUnavailable) and error.again)
+
+
+def _was_sent(error: UpstreamError) -> bool:
+    """Whether an endpoint had work with the request."""
+    return _connected(error) and not isinstance(error, ModelLoadFailed)
+
+
+def _falls_back(exchange: Exchange, error: RouterError) -> bool:
+    """Whether another model may do better: it is not the request that is at fault."""
+    if isinstance(error, UpstreamRejected):
+        return error.code == LACKS_CONTEXT or _taught(exchange, error) is not None
+    if isinstance(error, UpstreamError | Overloaded | ModelNotFound | NotSupported):
+        return True
+    return isinstance(error, InvalidRequest) and error.code in (LACKS_FEATURE, LACKS_CONTEXT)
+
+
+def _pause(error: UpstreamRateLimited) -> float:
+    """The seconds of a ``Retry-After``: a number of them, or a date (RFC 9110, 10.2.3)."""
+    after = error.headers.get("Retry-After", "")
+    try:
+        seconds = float(after)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(after) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return _PAUSE
+    return min(max(seconds, 0.0), _LONGEST_PAUSE) if seconds == seconds else _PAUSE

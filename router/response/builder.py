@@ -1,0 +1,224 @@
+"""The response under construction, shared by every attempt at answering it.
+
+A draft knows what never changes between two snapshots of a response (id, creation time, the echo
+of the request) and what must go on when another endpoint takes over: the sequence number, and
+whether ``response.created`` has already gone out.
+
+The first events of a response, before any output::
+
+    foreground   0 response.created   1 response.in_progress
+    background   0 response.created   1 response.queued        2 response.in_progress
+
+Those of a background run are made by ``queue`` when it is accepted, and the rest when it is run,
+perhaps a second time: that draft is told how many events have ``begun`` it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from router.response.frame import Frame
+from router.response.states import State, advance
+
+__all__ = ["Draft", "IdFactory", "output_text"]
+
+_TERMINAL = {
+    "completed": "response.completed",
+    "incomplete": "response.incomplete",
+    "failed": "response.failed",
+}
+
+_MUTED = Frame("", b"{}")
+
+_CONSTANT: Final = ("instructions", "tools")
+"""What an endpoint may word differently from the echo, but no two snapshots may."""
+
+
+IdFactory = Callable[[str], str]
+"""Makes a fresh id with the given prefix: ``new_id("msg_")``."""
+
+
+def output_text(output: list[Any]) -> str:
+    """The text of every message in ``output``, joined: OpenAI's SDK calls it ``output_text``.
+
+    What is no item, or no part, has no text.
+    """
+    return "".join(
+        part["text"]
+        for item in output
+        if isinstance(item, dict) and item.get("type") == "message"
+        for part in _list(item.get("content"))
+        if isinstance(part, dict)
+        and part.get("type") == "output_text"
+        and isinstance(part.get("text"), str)
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+class Draft:
+    """One response, from its first event to its last.
+
+    ``echo`` holds the fields that repeat the request (``dialects.responses.echo``),
+    ``created_at`` is in unix seconds, ``now`` the clock for ``completed_at``. ``muted`` is for an
+    answer in one piece: the states are kept, but no event is written. ``born`` and ``begun`` are
+    for a response that was begun before: its id and creation time, and how many events it has.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_born",
+        "_first_output",
+        "_promised",
+        "created_at",
+        "delivered",
+        "echo",
+        "final",
+        "id",
+        "muted",
+        "new_id",
+        "now",
+        "sequence",
+        "shown",
+        "state",
+    )
+
+    def __init__(
+        self,
+        *,
+        echo: Mapping[str, Any],
+        new_id: IdFactory,
+        now: Callable[[], int],
+        muted: bool = False,
+        born: tuple[str, int] | None = None,
+        begun: int = 0,
+    ) -> None:
+        self.id, self._born = born or (new_id("resp_"), now())
+        self.created_at = self._born
+        self.echo = echo
+        self._promised = {name: echo[name] for name in _CONSTANT if name in echo} if begun else {}
+        self.shown: dict[str, Any] = dict(self._promised)
+        self.new_id = new_id
+        self.now = now
+        self.muted = muted
+        self.final: dict[str, Any] | None = None
+        self._begun = begun
+        self._first_output = 3 if begun and echo["background"] else 2
+        self.sequence = begun
+        self.state = State.NEW if begun < self._first_output else State.OPENED
+        self.delivered = self.state is State.OPENED
+
+    @property
+    def dated(self) -> bool:
+        """Whether the client knows the creation time: an endpoint's own can not replace it."""
+        return self._begun > 0 or self.state is not State.NEW
+
+    def snapshot(self, status: str, **changes: Any) -> dict[str, Any]:
+        """The Response object in this status; ``changes`` are the fields that differ."""
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created_at,
+            "status": status,
+            "completed_at": None,
+            "error": None,
+            "incomplete_details": None,
+            **self.echo,
+            **self.shown,
+            "output": [],
+            "output_text": "",
+            "usage": None,
+            **changes,
+        }
+
+    def finished(
+        self,
+        status: str,
+        output: list[dict[str, Any]],
+        usage: dict[str, Any] | None,
+        **changes: Any,
+    ) -> dict[str, Any]:
+        """The final Response object with its output, text and usage."""
+        return self.snapshot(
+            status,
+            completed_at=self.now() if status == "completed" else None,
+            output=output,
+            output_text=output_text(output),
+            usage=usage,
+            **changes,
+        )
+
+    def event(self, kind: str, fields: Mapping[str, Any]) -> Frame:
+        """The next event, numbered."""
+        if self.muted:
+            return _MUTED
+        sequence = self.sequence
+        self.sequence = sequence + 1
+        return Frame(kind, orjson.dumps({"type": kind, "sequence_number": sequence, **fields}))
+
+    def queue(self) -> list[Frame]:
+        """The events of a response that has to wait: ``response.created``, ``response.queued``."""
+        fields = {"response": self.snapshot("queued")}
+        return [self.event("response.created", fields), self.event("response.queued", fields)]
+
+    def open(self, snapshot: dict[str, Any] | None = None) -> list[Frame]:
+        """``response.created`` and ``response.in_progress``, those that were not made before.
+
+        ``snapshot`` is the Response object they carry, where an endpoint has sent one. Its
+        constant fields are kept in ``shown``: every later snapshot has to repeat them.
+        """
+        if self.state is not State.NEW:
+            return []
+        self.advance(State.OPENED)
+        if self.muted:
+            return []
+        opening = snapshot or self.snapshot("in_progress")
+        self.show(opening)
+        fields = {"response": opening}
+        kinds = ["response.created"] if self.sequence == 0 else []
+        return [self.event(kind, fields) for kind in (*kinds, "response.in_progress")]
+
+    def show(self, opening: Mapping[str, Any]) -> None:
+        """The client is shown this Response object: what later ones must repeat is kept."""
+        self.shown = {name: opening[name] for name in _CONSTANT if name in opening}
+
+    def end(self, response: dict[str, Any]) -> Frame:
+        """The terminal event for this final Response object."""
+        self.advance(State.ENDED)
+        self.final = response
+        return self.event(_TERMINAL[response["status"]], {"response": response})
+
+    def end_otherwise(self, response: dict[str, Any]) -> Frame:
+        """Another terminal event instead of the one that was made and has not been delivered."""
+        self.sequence -= 1
+        self.final = response
+        return self.event(_TERMINAL[response["status"]], {"response": response})
+
+    def advance(self, state: State) -> None:
+        """Go to another state of the table; raise IllegalTransition."""
+        self.state = advance(self.state, state)
+
+    def served_by(self, model: str) -> None:
+        """Another model answers; the client is told where it has not been told of the first."""
+        if not self.dated and self.echo.get("model") != model:
+            self.echo = {**self.echo, "model": model}
+
+    def rewind(self) -> None:
+        """Forget what an attempt made that never reached the client.
+
+        What has been delivered stays. That can only be the two opening events: past the first
+        output no other attempt is made.
+        """
+        if self.delivered and self.state is not State.NEW:
+            self.sequence = self._first_output
+            self.state = State.OPENED
+        else:
+            self.sequence = self._begun
+            self.state = State.NEW
+            self.created_at = self._born
+            self.shown = dict(self._promised)

@@ -1,0 +1,254 @@
+"""Output items as they are written: what each kind opens with, streams, and closes with.
+
+The order of events inside an item is the wire contract's (section 6). A writer appends frames to
+the list it was given; ``close`` returns the finished item, equal to the one in
+``response.output_item.done``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Final
+
+import orjson
+
+from router.response.builder import Draft
+from router.response.frame import Frame
+from router.response.texts import (
+    ArgumentsText,
+    InputText,
+    OutputText,
+    PartWriter,
+    RefusalText,
+    SummaryText,
+    TextWriter,
+)
+
+__all__ = ["CallItem", "CustomCallItem", "ItemWriter", "ReasoningItem", "RefusalItem", "TextItem"]
+
+Item = dict[str, Any]
+
+_LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
+
+
+class ItemWriter(TextWriter):
+    """One open output item with one text. ``index`` is its place in the final ``output``."""
+
+    id_prefix: ClassVar[str]
+
+    __slots__ = ()
+
+    def __init__(self, draft: Draft, index: int, out: list[Frame]) -> None:
+        super().__init__(draft, index, out, draft.new_id(self.id_prefix))
+
+    def open(self) -> None:
+        """Announce the item, and its part where it has one."""
+        self._emit("response.output_item.added", {"output_index": self.index, "item": self.new()})
+
+    def close(self, status: str) -> Item:
+        """Write the closing events; ``status`` is ``completed`` or ``incomplete``."""
+        item = self.finished(status)
+        self.write_end(item)
+        self._emit("response.output_item.done", {"output_index": self.index, "item": item})
+        return item
+
+    def new(self) -> Item:
+        """The item as it is announced: empty, in progress."""
+        raise NotImplementedError
+
+    def finished(self, status: str) -> Item:
+        """The item with what was streamed so far."""
+        raise NotImplementedError
+
+    def write_end(self, item: Item) -> None:
+        """The events between the last delta and ``response.output_item.done``."""
+        raise NotImplementedError
+
+
+class _MessageItem(ItemWriter, PartWriter):
+    """An assistant message with one content part."""
+
+    id_prefix = "msg_"
+
+    __slots__ = ()
+
+    def open(self) -> None:
+        super().open()
+        self.open_part(self.part(""))
+
+    def new(self) -> Item:
+        return self._message("in_progress", [])
+
+    def finished(self, status: str) -> Item:
+        return self._message(status, [self.part(self.text)])
+
+    def write_end(self, item: Item) -> None:
+        self.close_part(item["content"][0])
+
+    def part(self, text: str) -> Item:
+        """The content part with this text."""
+        raise NotImplementedError
+
+    def _message(self, status: str, content: list[Item]) -> Item:
+        return {
+            "id": self.id,
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "content": content,
+        }
+
+
+class TextItem(_MessageItem, OutputText):
+    """A message of output text, with the log probabilities where they were asked for."""
+
+    __slots__ = ("logprobs",)
+
+    def __init__(self, draft: Draft, index: int, out: list[Frame]) -> None:
+        super().__init__(draft, index, out)
+        self.logprobs: list[Item] = []
+
+    def delta_with_logprobs(self, text: str, logprobs: list[Item]) -> None:
+        self.logprobs.extend(logprobs)
+        super().delta_with_logprobs(text, logprobs)
+
+    def part(self, text: str) -> Item:
+        logprobs = list(self.logprobs)
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+
+class RefusalItem(_MessageItem, RefusalText):
+    """A message that refuses."""
+
+    __slots__ = ()
+
+    def part(self, text: str) -> Item:
+        return {"type": "refusal", "refusal": text}
+
+
+class ReasoningItem(ItemWriter, SummaryText):
+    """Reasoning, streamed as one summary part: the form that every client of the API reads."""
+
+    id_prefix = "rs_"
+
+    __slots__ = ()
+
+    def open(self) -> None:
+        super().open()
+        self.open_part({"type": "summary_text", "text": ""})
+
+    def new(self) -> Item:
+        return {"id": self.id, "type": "reasoning", "summary": []}
+
+    def finished(self, status: str) -> Item:
+        summary = [{"type": "summary_text", "text": self.text}]
+        return {"id": self.id, "type": "reasoning", "summary": summary}
+
+    def write_end(self, item: Item) -> None:
+        self.close_part(item["summary"][0])
+
+
+class CallItem(ItemWriter, ArgumentsText):
+    """A function call; its arguments are streamed as the JSON text they are."""
+
+    id_prefix = "fc_"
+
+    __slots__ = ("call_id", "name")
+
+    def __init__(self, draft: Draft, index: int, out: list[Frame], call_id: str, name: str) -> None:
+        super().__init__(draft, index, out)
+        self.call_id = call_id
+        self.name = name
+
+    @property
+    def received(self) -> list[str]:
+        """The fragments of the arguments so far."""
+        return self.pieces
+
+    def new(self) -> Item:
+        return self._call("in_progress", "")
+
+    def finished(self, status: str) -> Item:
+        return self._call(status, self.text)
+
+    def close(self, status: str) -> Item:
+        if not any(piece.strip() for piece in self.pieces):
+            # No arguments at all mean an empty object; a done event needs a delta before it.
+            self.delta("{}")
+        return super().close(status)
+
+    def write_end(self, item: Item) -> None:
+        self.close_text(item)
+
+    def _call(self, status: str, arguments: str) -> Item:
+        return {
+            "id": self.id,
+            "type": "function_call",
+            "status": status,
+            "arguments": arguments,
+            "call_id": self.call_id,
+            "name": self.name,
+        }
+
+
+class CustomCallItem(CallItem, InputText):
+    """A custom tool's call. Upstream it is a function with one string, ``input``, so that the
+    input is known only once the arguments are complete: it is written as one delta at the end.
+    """
+
+    id_prefix = "ctc_"
+
+    __slots__ = ("_arguments",)
+
+    def __init__(self, draft: Draft, index: int, out: list[Frame], call_id: str, name: str) -> None:
+        super().__init__(draft, index, out, call_id, name)
+        self._arguments: list[str] = []
+
+    @property
+    def received(self) -> list[str]:
+        return self._arguments
+
+    def delta(self, text: str) -> None:
+        self._arguments.append(text)
+
+    def close(self, status: str) -> Item:
+        ItemWriter.delta(self, self._input())
+        return ItemWriter.close(self, status)
+
+    def finished(self, status: str) -> Item:
+        return self._call(status, self.text or self._input())
+
+    def _input(self) -> str:
+        arguments = "".join(self._arguments)
+        for text in _completions(arguments):
+            value = _json(text)
+            if isinstance(value, dict) and isinstance(value.get("input"), str):
+                return str(value["input"])
+        return arguments
+
+    def _call(self, status: str, arguments: str) -> Item:
+        return {
+            "id": self.id,
+            "type": "custom_tool_call",
+            "status": status,
+            "call_id": self.call_id,
+            "name": self.name,
+            "input": arguments,
+        }
+
+
+def _completions(text: str) -> Iterator[str]:
+    """``text``, and what it may have been going to be: where a limit cut it off within a string,
+    what there is of the string counts, less half an escape.
+    """
+    yield text
+    yield text + "}"
+    for cut in range(_LONGEST_ESCAPE):
+        yield text[: len(text) - cut] + '"}'
+
+
+def _json(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None

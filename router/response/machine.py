@@ -1,0 +1,257 @@
+"""The part of a translated answer that is the same whatever the endpoint speaks.
+
+``ResponseMachine`` opens the response, passes what the model says on to the output items, holds
+the finish reason and the usage until the end, and writes the terminal event. A dialect's reader
+derives from it and calls ``reasoning``, ``text``, ``refusal``, ``call`` and ``finished_with``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from router.errors import RouterError, UpstreamError, UpstreamFailure
+from router.response import tokens
+from router.response.builder import Draft
+from router.response.decoder import arguments_text, load_object
+from router.response.frame import Frame
+from router.response.output import OutputBuilder
+from router.response.states import State
+from router.response.think import ThinkSplitter
+
+__all__ = ["MachineOptions", "ResponseMachine"]
+
+_INCOMPLETE: Final = {
+    "length": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "content_filter": "content_filter",
+}
+_FAILED: Final = frozenset({"error", "abort"})
+
+
+@dataclass(frozen=True, slots=True)
+class MachineOptions:
+    """What of the request decides how its answer is read.
+
+    ``custom_tools``: names whose calls become ``custom_tool_call`` items. ``forced_call``: the
+    text is a tool call as JSON (``{"name", "arguments"}``), forced through a structured output.
+    ``request``: the client's body, for an estimate where the endpoint does not count.
+    """
+
+    custom_tools: frozenset[str] = field(default_factory=frozenset)
+    forced_call: bool = False
+    logprobs: bool = False
+    request: dict[str, Any] = field(default_factory=dict)
+
+
+class ResponseMachine:
+    """The state machine behind every translated answer; see ``router.response.states``."""
+
+    def __init__(self, draft: Draft, options: MachineOptions | None = None) -> None:
+        options = options or MachineOptions()
+        self.draft = draft
+        self.error: UpstreamError | None = None
+        self.final: dict[str, Any] | None = None
+        self.hidden: dict[str, str] = {}
+        self.usage: dict[str, Any] | None = None
+        self.failure: str | None = None
+        self.finish_reason: str | None = None
+        self.wants_logprobs = options.logprobs
+        self._options = options
+        self._output = OutputBuilder(draft, options.custom_tools)
+        self._think = ThinkSplitter()
+        self._held_logprobs: list[dict[str, Any]] = []
+        self._forced: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        """Prepare the dialect's own codec."""
+        raise NotImplementedError
+
+    @property
+    def said(self) -> int:
+        """See ``Reader.said``."""
+        return tokens.said_chars(self._output.partial()) + sum(map(len, self._forced))
+
+    @property
+    def has_output(self) -> bool:
+        """See ``Reader.has_output``."""
+        return self._output.started
+
+    def reasoning(self, text: str) -> None:
+        """A piece of the model's reasoning."""
+        self._say_held()
+        self._say("reasoning", text)
+
+    def text(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
+        """A piece of the answer; reasoning in ``<think>`` tags is taken out of it."""
+        if not self._think.settled:
+            text, logprobs = self._without_thinking(text, logprobs)
+            if not text:
+                return
+        if self._options.forced_call:
+            self._forced.append(text)
+        else:
+            self._say("text", text, logprobs)
+
+    def refusal(self, text: str) -> None:
+        """A piece of a refusal."""
+        self._say_held()
+        self._say("refusal", text)
+
+    def call_is_whole(self, key: int) -> bool:
+        """Whether the arguments of this tool call have all come."""
+        return self._output.has_whole(key)
+
+    def call(self, key: int, call_id: str | None, name: str | None, fragment: str) -> None:
+        """A fragment of a tool call."""
+        self._say_held()
+        self._open()
+        self._output.call(key, call_id, name, fragment)
+
+    def finished_with(self, reason: str) -> None:
+        """The model stopped, for this reason; more events may follow before the end."""
+        self.finish_reason = reason
+
+    def complete(self) -> dict[str, Any]:
+        """Close what is open and write the terminal event; raises UpstreamFailure."""
+        reason = self.finish_reason or "stop"
+        if reason in _FAILED:
+            raise UpstreamFailure(f"The endpoint gave up: its finish reason is '{reason}'.")
+        self._open()
+        self._flush_text()
+        incomplete = _INCOMPLETE.get(reason)
+        status = "incomplete" if incomplete else "completed"
+        self._output.close(status)
+        items = self._output.items
+        details = {"reason": incomplete} if incomplete else None
+        usage = self.usage
+        if usage is None:
+            usage = tokens.estimated_usage(tokens.prompt_chars(self._options.request), items)
+            self.usage = usage
+        final = self.draft.finished(status, items, usage, incomplete_details=details)
+        self._output.out.append(self.draft.end(final))
+        self.final = final
+        return final
+
+    def finish(self) -> list[Frame]:
+        """See ``Reader.finish``."""
+        if self.final is None and self.error is None and not self.salvage_into():
+            self.error = UpstreamFailure("The endpoint's stream ended before the answer did.")
+        return self.take()
+
+    def salvage(self) -> list[Frame]:
+        """See ``Reader.salvage``."""
+        self.salvage_into()
+        return self.take()
+
+    def salvage_into(self) -> bool:
+        """Complete an answer whose finish reason has arrived; False when it has not."""
+        if self.finish_reason is None or self.final is not None or self.error is not None:
+            return False
+        try:
+            self.complete()
+        except UpstreamFailure as exc:
+            self.error = exc
+        return True
+
+    @property
+    def ended(self) -> bool:
+        """See ``Reader.ended``."""
+        return self.final is not None
+
+    def whole_as_stream(self, body: bytes) -> list[Frame]:
+        """See ``Reader.whole_as_stream``."""
+        self.whole(body)
+        return self.take()
+
+    def whole(self, body: bytes) -> bytes:
+        """See ``Reader.whole``."""
+        raise NotImplementedError
+
+    def assembled(self) -> bytes:
+        """See ``Reader.assembled``."""
+        return orjson.dumps(self.final)
+
+    def fail(self, error: RouterError) -> list[Frame]:
+        """See ``Reader.fail``: ``response.failed`` with the output so far."""
+        if self.draft.state is State.ENDED:
+            return []
+        frames = [*self.take(), *self.draft.open()]
+        self.final = self.draft.finished(
+            "failed", self._output.partial(), self.usage, error=error.response_error()
+        )
+        return [*frames, self.draft.end(self.final)]
+
+    def take(self) -> list[Frame]:
+        """The frames made since the last call."""
+        frames = self._output.out.copy()
+        self._output.out.clear()
+        return frames
+
+    def _say(self, kind: str, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
+        if self.draft.state is State.NEW:
+            self._open()
+        self._output.say(kind, text, logprobs)
+
+    def _open(self) -> None:
+        self._output.out.extend(self.draft.open())
+
+    def _without_thinking(
+        self, piece: str, logprobs: list[dict[str, Any]] | None
+    ) -> tuple[str, list[dict[str, Any]]]:
+        """What of this piece is answer; reasoning in ``<think>`` tags is said as such."""
+        entries = [*self._held_logprobs, *(logprobs or ())]
+        reasoning, text = self._think.split(piece)
+        if reasoning:
+            self._say("reasoning", reasoning)
+        self._held_logprobs = [] if reasoning or text else entries
+        return text, _ending(entries, text) if self._think.thought else entries
+
+    def _say_held(self) -> None:
+        """Something else begins: what looked like a tag was none. White space goes on waiting."""
+        if self._think.held.strip():
+            reasoning, text = self._think.flush()
+            if reasoning:
+                self._say("reasoning", reasoning)
+            elif not self._options.forced_call:
+                self._say("text", text, self._held_logprobs)
+                self._held_logprobs = []
+            else:
+                self._forced.append(text)
+
+    def _flush_text(self) -> None:
+        self._say_held()
+        _, blank = self._think.flush()
+        if blank and not self._options.forced_call and not self._output.started:
+            self._say("text", blank, self._held_logprobs)
+        if self._options.forced_call and not self._output_has_call():
+            self._forced_call("".join(self._forced))
+
+    def _output_has_call(self) -> bool:
+        return any(item["type"] != "reasoning" for item in self._output.partial())
+
+    def _forced_call(self, text: str) -> None:
+        """Write the tool call that the endpoint was made to answer with as JSON text."""
+        try:
+            call = load_object(text.encode(), "a tool call")
+        except UpstreamFailure:
+            call = {}
+        name, arguments = call.get("name"), call.get("arguments")
+        if not isinstance(name, str) or not isinstance(arguments, dict | str | None):
+            if self.finish_reason in _INCOMPLETE:
+                return  # cut by the limit before the call was complete
+            raise UpstreamFailure("The endpoint did not answer with the tool call it was told to.")
+        self._output.call(0, None, name, arguments_text(arguments))
+
+
+def _ending(entries: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """The entries at the end whose tokens make up ``text``, or no more than it."""
+    room = len(text)
+    for index in range(len(entries) - 1, -1, -1):
+        room -= len(entries[index]["token"])
+        if room < 0:
+            return entries[index + 1 :]
+    return entries

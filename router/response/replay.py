@@ -1,0 +1,190 @@
+"""A finished answer, told again: the whole sequence of events, or the Response object alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from router.response.builder import Draft
+from router.response.frame import Frame
+from router.response.pieces import pieces, tokens_of, with_logprobs
+from router.response.retold import retold
+from router.response.states import State
+from router.response.texts import (
+    ArgumentsText,
+    InputText,
+    OutputText,
+    PartWriter,
+    RawReasoningText,
+    RefusalText,
+    SummaryText,
+)
+
+__all__ = ["Replay", "pieces", "replay", "tokens_of"]
+
+Item = dict[str, Any]
+
+_PREFIXES: Final[Mapping[str, str]] = {
+    "message": "msg_",
+    "reasoning": "rs_",
+    "function_call": "fc_",
+    "custom_tool_call": "ctc_",
+}
+_LONGEST_PREFIX: Final = 8
+_PARTS: Final[Mapping[str, type[PartWriter]]] = {
+    "output_text": OutputText,
+    "refusal": RefusalText,
+    "reasoning_text": RawReasoningText,
+    "summary_text": SummaryText,
+}
+_CALLS: Final[Mapping[Any, tuple[str, type[ArgumentsText]]]] = {
+    "function_call": ("arguments", ArgumentsText),
+    "custom_tool_call": ("input", InputText),
+}
+_NO_CALL: Final = ("", ArgumentsText)
+_LISTS: Final[Mapping[Any, tuple[str, ...]]] = {
+    "message": ("content",),
+    "reasoning": ("content", "summary"),
+}
+"""The lists of parts in an item, in the order in which they are told."""
+
+_HAVE_STATUS: Final = frozenset({"message", "function_call"})
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """``frames`` are the events, none with a muted draft; ``final`` is the Response object,
+    ``hidden`` the encrypted reasoning beside it by item id.
+    """
+
+    frames: list[Frame]
+    final: dict[str, Any]
+    hidden: dict[str, str]
+
+
+def replay(draft: Draft, answer: Mapping[str, Any]) -> Replay:
+    """Tell a completed answer as the answer to this draft's request.
+
+    ``answer`` is ``{"model", "output", "usage", "fields", "hidden"}``: of a finished Response,
+    ``fields`` its other fields, ``hidden`` encrypted reasoning by item id. Items get new ids,
+    ``call_id`` stays. What says who asked, when and to what end is the draft's own; so is what the
+    client has been told, where the draft was opened before. Nothing in ``answer`` is changed, but
+    the final object shares values with it.
+    """
+    told = draft.dated
+    draft.served_by(answer["model"])
+    fields = retold(draft, answer["fields"], told=told)
+    fields["model"] = draft.echo["model"]
+    output, hidden = _renewed(draft, answer)
+    if draft.muted:
+        frames = draft.open()
+    else:
+        frames = draft.open(draft.snapshot("in_progress", **fields))
+        for index, item in enumerate(output):
+            draft.advance(State.ITEM)
+            _tell(draft, index, item, frames)
+            draft.advance(State.BETWEEN)
+    final = draft.finished("completed", output, answer["usage"], **fields)
+    last = draft.end(final)
+    return Replay([] if draft.muted else [*frames, last], final, hidden)
+
+
+def _renewed(draft: Draft, answer: Mapping[str, Any]) -> tuple[list[Item], dict[str, str]]:
+    """The items as they end, with new ids, and what is hidden by these."""
+    output, hidden = [], {}
+    for old in answer["output"]:
+        known = old.get("id")
+        item = {**old, "id": draft.new_id(_prefix(old.get("type"), known))}
+        if isinstance(known, str) and known in answer["hidden"]:
+            hidden[item["id"]] = answer["hidden"][known]
+        _complete(item)
+        output.append(item)
+    return output, hidden
+
+
+def _prefix(kind: Any, known: Any) -> str:
+    if kind in _PREFIXES:
+        return _PREFIXES[kind]
+    prefix, mark, _ = known.partition("_") if isinstance(known, str) else ("", "", "")
+    return f"{prefix}_" if mark and 0 < len(prefix) < _LONGEST_PREFIX else "item_"
+
+
+def _complete(item: Item) -> None:
+    """Give the item what the contract has in every one of its kind."""
+    kind = item.get("type")
+    if kind in _HAVE_STATUS:
+        item["status"] = item.get("status") or "completed"
+    if kind == "function_call" and not (item.get("arguments") or "").strip():
+        item["arguments"] = "{}"
+    for name in _LISTS.get(kind, ()):
+        if isinstance(item.get(name), list):
+            item[name] = [_complete_part(part) for part in item[name] if isinstance(part, dict)]
+
+
+def _complete_part(part: Item) -> Item:
+    if part.get("type") != "output_text":
+        return part
+    lists = {name: part.get(name) or [] for name in ("annotations", "logprobs")}
+    return {**part, **lists}
+
+
+def _tell(draft: Draft, index: int, item: Item, out: list[Frame]) -> None:
+    """The events of one item. What is of no kind known here just comes and is done."""
+    added = {"output_index": index, "item": _begun(item)}
+    out.append(draft.event("response.output_item.added", added))
+    for name in _LISTS.get(item.get("type"), ()):
+        for place, part in enumerate(item.get(name) or ()):
+            _tell_part(draft, index, out, item["id"], place, part)
+    field, make = _CALLS.get(item.get("type"), _NO_CALL)
+    if isinstance(item.get(field), str) and isinstance(item.get("name"), str):
+        call = make(draft, index, out, item["id"])
+        _tell_pieces(call.delta, item[field])
+        call.close_text(item)
+    out.append(draft.event("response.output_item.done", {"output_index": index, "item": item}))
+
+
+def _begun(item: Item) -> Item:
+    """The item as a live stream announces it: in progress, with nothing in it."""
+    begun = dict(item)
+    if "status" in begun:
+        begun["status"] = "in_progress"
+    if item.get("type") == "reasoning":
+        begun.pop("encrypted_content", None)
+    for name in _LISTS.get(item.get("type"), ()):
+        if begun.get(name):
+            begun[name] = []
+    field, _ = _CALLS.get(item.get("type"), _NO_CALL)
+    if isinstance(begun.get(field), str):
+        begun[field] = ""
+    return begun
+
+
+def _tell_part(draft: Draft, index: int, out: list[Frame], id: str, place: int, part: Item) -> None:
+    make = _PARTS.get(part.get("type", ""))
+    text = part.get(make.field) if make is not None else None
+    if make is None or not isinstance(text, str):
+        at = {"item_id": id, "output_index": index, "content_index": place, "part": part}
+        out.append(draft.event("response.content_part.added", at))
+        out.append(draft.event("response.content_part.done", at))
+        return
+    writer = make(draft, index, out, id, place)
+    begun = {**part, writer.field: ""}
+    if isinstance(writer, OutputText):
+        writer.open_part({**begun, "annotations": [], "logprobs": []})
+        if part["logprobs"]:
+            for piece, entries in with_logprobs(text, part["logprobs"]):
+                writer.delta_with_logprobs(piece, entries)
+        else:
+            _tell_pieces(writer.delta, text)
+        writer.annotate(part["annotations"])
+    else:
+        writer.open_part(begun)
+        _tell_pieces(writer.delta, text)
+    writer.close_part(part)
+
+
+def _tell_pieces(delta: Callable[[str], None], text: str) -> None:
+    """At least one delta: nothing is done that has not begun."""
+    for piece in pieces(text) or [""]:
+        delta(piece)

@@ -1,0 +1,145 @@
+"""What a run does when its time has come: the same as a request, but into its log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from router.core.exchange import ClientGone, Exchange, Operation, Outcome, internal_error
+from router.core.key import Key
+from router.core.new_response import new_draft
+from router.core.plugin_set import Generation, Generations, proceed
+from router.core.value_count import most_values
+from router.core.worker import Worker, takes_long
+from router.dialects.responses.stored_items import ids_of
+from router.errors import RouterError, StateUnavailable
+from router.response.states import State
+from router.sessions.event_log import RunLog
+from router.sessions.record import RunRecord
+from router.sessions.resolve import Own, Resolver, with_history
+from router.sessions.runs import Claimed
+from router.state.responses import Responses
+from router.telemetry.log import get_logger
+
+__all__ = ["Executor"]
+
+_log = get_logger("router.turns")
+
+_TURN_SECONDS: Final = 600.0
+"""So long a run waits for the turn before it in its conversation: nobody waits for the run."""
+
+
+class Executor:
+    """Executes runs, each with the plugins that are current when it begins."""
+
+    def __init__(
+        self,
+        generations: Generations,
+        responses: Responses,
+        resolver: Resolver,
+        key_named: Callable[[str], Awaitable[Key | None]],
+        worker: Worker,
+    ) -> None:
+        self._worker = worker
+        self._key_named = key_named
+        self._generations = generations
+        self._responses = responses
+        self._resolver = resolver
+
+    async def execute(self, claimed: Claimed, log: RunLog) -> None:
+        """Run it to its end.
+
+        Raises RunLost when the run is somebody else's by now, StateUnavailable when what it
+        refers to could not be read.
+        """
+        generation = self._generations.enter()
+        try:
+            await self._execute(generation, claimed, log)
+        finally:
+            generation.leave()
+
+    async def _execute(self, generation: Generation, claimed: Claimed, log: RunLog) -> None:
+        raw = claimed.request
+        large = takes_long(len(raw), most_values(raw))
+        load = partial(orjson.loads, raw)
+        request = await self._worker.run(load) if large else load()
+        exchange = _exchange(claimed, request, self._worker)
+        exchange.large = large
+        exchange.generation = generation
+        exchange.key = await self._key_named(claimed.owner)
+        items = exchange.body["input"]
+        own = Own(lambda: items, request["hidden"], request["orders"])
+        exchange.draft = new_draft(
+            exchange.body, born=(claimed.id, request["born"]), begun=claimed.last_event + 1
+        )
+        generation.chain.started(exchange)
+        outcome = Outcome.CANCELLED
+        try:
+            outcome = await self._outcome(exchange, own, log)
+        finally:
+            exchange.outcome = outcome
+            exchange.finished = time.monotonic()
+            generation.chain.ended(exchange)
+
+    async def _outcome(self, exchange: Exchange, own: Own, log: RunLog) -> Outcome:
+        record = exchange.record = RunRecord(self._responses, exchange, own, None, log)
+        turn = None
+        try:
+            turn = record.turn = await self._resolver.turn(exchange, _TURN_SECONDS)
+            history = await self._resolver.history(exchange)
+            if turn is not None:
+                # Ids that were free when the run was submitted: others had their turns since.
+                own.rename(ids_of(history))
+            exchange.body = await exchange.compute(with_history, exchange.body, history, own)
+            await proceed(exchange, log)
+        except (ClientGone, StateUnavailable):
+            raise  # without its history nothing has begun: it is recovered, and queued again
+        except RouterError as error:
+            await _fail(exchange, error, log)
+            return Outcome.FAILED
+        except Exception:
+            _log.exception("run failed", request_id=exchange.id)
+            await _fail(exchange, internal_error(exchange), log)
+            return Outcome.FAILED
+        finally:
+            if turn is not None:
+                turn.release()
+        return exchange.outcome or Outcome.OK
+
+
+async def _fail(exchange: Exchange, error: RouterError, log: RunLog) -> None:
+    """End a run that failed outside of the pipeline, which ends its own."""
+    exchange.error_code = error.code
+    draft, record = exchange.draft, exchange.record
+    if draft is None or record is None or draft.state is State.ENDED:
+        return
+    log.feed(draft.open())
+    failed = draft.finished("failed", [], None, error=error.response_error())
+    last = draft.end(failed)
+    await record.finish(failed, {}, last)
+    log.feed([last])
+    log.end()
+
+
+def _exchange(claimed: Claimed, request: dict[str, Any], worker: Worker) -> Exchange:
+    body = request["body"]
+    exchange = Exchange(
+        id=request["id"],
+        operation=Operation.RUN,
+        route="run",
+        method="RUN",
+        headers={},
+        remote=None,
+        started=time.monotonic(),
+        worker=worker,
+    )
+    exchange.caller = claimed.owner
+    exchange.body = body
+    exchange.model = body["model"]
+    exchange.stream = True
+    exchange.status = 200
+    return exchange

@@ -1,0 +1,219 @@
+"""Finding what a request refers to: its chain, its conversation, its items.
+
+What goes upstream is the whole history as full items, since nothing is stored there. What is kept
+of the request are its own items, each with an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from router.core.exchange import Exchange
+from router.core.new_response import new_id
+from router.dialects.history import consistent
+from router.dialects.responses.input_items import check_items, is_sound, item_type
+from router.dialects.responses.stored_items import stored_items
+from router.errors import InvalidRequest, NotFound
+from router.state.conversations import Conversations
+from router.state.responses import Responses
+from router.state.turn_lock import Turn, TurnLock
+
+__all__ = ["Own", "Resolver", "conversation_id", "refers", "with_history"]
+
+_FINISHED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
+
+
+@dataclass(slots=True)
+class Own:
+    """A request's own items as they are kept, and encrypted reasoning that belongs to them.
+
+    ``make`` is called when the items are first asked for: usually that is when the answer is
+    there, and many requests wait for theirs at once. ``orders`` are items that are told to the
+    endpoint and not kept.
+    """
+
+    make: Callable[[], list[dict[str, Any]]]
+    hidden: dict[str, str] = field(default_factory=dict)
+    orders: list[dict[str, Any]] = field(default_factory=list)
+    _items: list[dict[str, Any]] | None = None
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """The items, each with an id."""
+        if self._items is None:
+            self._items = self.make()
+        return self._items
+
+    def upstream(self) -> list[dict[str, Any]]:
+        """The items as an endpoint gets them, with what is hidden from the client."""
+        return [*(_revealed(item, self.hidden) for item in self.items), *self.orders]
+
+    def rename(self, taken: Container[str]) -> None:
+        """Give another id to each item whose id is ``taken``."""
+        for i, item in enumerate(self.items):
+            if item["id"] in taken:
+                [renamed] = stored_items([item], new_id, taken)
+                if (blob := self.hidden.get(item["id"])) is not None:
+                    self.hidden[renamed["id"]] = blob
+                self.items[i] = renamed
+
+
+class Resolver:
+    """Looks up what requests refer to. Everything is looked up by owner."""
+
+    def __init__(
+        self,
+        responses: Responses,
+        conversations: Conversations,
+        lock: TurnLock,
+    ) -> None:
+        self._responses = responses
+        self._conversations = conversations
+        self._lock = lock
+
+    async def own(self, exchange: Exchange, taken: Container[str] = ()) -> Own:
+        """The request's own items; references among them are replaced by what they name.
+
+        ``taken`` are ids that they may not have. Raises NotFound for a reference to nothing,
+        StateUnavailable.
+        """
+        given = exchange.body.get("input") or []
+        hidden: dict[str, str] = {}
+        if isinstance(given, list):
+            wanted = {item["id"] for item in given if _looks_up(item)}
+            if wanted:
+                found = await self._responses.find_items(exchange.caller, sorted(wanted))
+                given = [_found(item, i, found, hidden) for i, item in enumerate(given)]
+                check_items(given, "input")  # what an endpoint once made may be anything
+        own = Own(partial(stored_items, given, new_id), hidden, _orders(given))
+        if taken:
+            own.rename(taken)
+        return own
+
+    async def check(self, exchange: Exchange) -> None:
+        """Raise InvalidRequest or NotFound for a history that is not there."""
+        body = exchange.body
+        if previous := body.get("previous_response_id"):
+            stored = await self._responses.get(exchange.caller, previous)
+            _check_previous(previous, stored.status if stored else None)
+        conversation = conversation_id(body)
+        if conversation and await self._conversations.get(exchange.caller, conversation) is None:
+            raise _no_conversation(conversation)
+
+    async def history(self, exchange: Exchange) -> list[dict[str, Any]]:
+        """The items before the request's own, oldest first; of its conversation it has the turn.
+
+        What an endpoint made of items that nobody can read is left out. Raises like ``check``.
+        """
+        return [item for item in await self._history(exchange) if is_sound(item)]
+
+    async def _history(self, exchange: Exchange) -> list[dict[str, Any]]:
+        body = exchange.body
+        if previous := body.get("previous_response_id"):
+            chain = await self._responses.chain(exchange.caller, previous)
+            _check_previous(previous, chain.status if chain else None)
+            return chain.items if chain else []
+        if conversation := conversation_id(body):
+            items = await self._conversations.history(exchange.caller, conversation)
+            if items is None:
+                raise _no_conversation(conversation)
+            return items
+        return []
+
+    async def turn(self, exchange: Exchange, timeout: float) -> Turn | None:
+        """The turn in the request's conversation, waited for; None where it has none.
+
+        Raises NotFound, and Conflict after ``timeout`` seconds.
+        """
+        conversation = conversation_id(exchange.body)
+        if conversation is None:
+            return None
+        turn = await self._lock.acquire(exchange.caller, conversation, timeout)
+        if turn is None:
+            raise _no_conversation(conversation)
+        return turn
+
+
+def conversation_id(body: Mapping[str, Any]) -> str | None:
+    """The id of the conversation that a request names."""
+    conversation = body.get("conversation")
+    known = conversation.get("id") if isinstance(conversation, dict) else conversation
+    return known if isinstance(known, str) else None
+
+
+def refers(body: Mapping[str, Any]) -> bool:
+    """Whether there is more to the request's input than it says."""
+    if body.get("previous_response_id") or body.get("conversation"):
+        return True
+    items = body.get("input")
+    return isinstance(items, list) and any(map(_looks_up, items))
+
+
+def with_history(body: dict[str, Any], history: list[dict[str, Any]], own: Own) -> dict[str, Any]:
+    """The body whose input is everything that the model is to see."""
+    new = own.upstream()
+    return {**body, "input": [*consistent(history, new), *new]}
+
+
+def _orders(given: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if isinstance(given, str):
+        return []
+    return [item for item in given if item.get("type") == "compaction_trigger"]
+
+
+def _looks_up(item: dict[str, Any]) -> bool:
+    """Whether there is more to an item than the client has sent."""
+    kind = item_type(item)
+    if kind == "item_reference":
+        return True
+    if kind != "reasoning" or item.get("encrypted_content") or item.get("content"):
+        return False
+    return isinstance(item.get("id"), str)
+
+
+def _found(
+    item: dict[str, Any],
+    index: int,
+    found: Mapping[str, dict[str, Any]],
+    hidden: dict[str, str],
+) -> dict[str, Any]:
+    if not _looks_up(item):
+        return item
+    ident = item["id"]
+    known = found.get(ident)
+    if known is None:
+        if item_type(item) == "item_reference":
+            raise NotFound.of("Item", ident, param=f"input[{index}]")
+        return item
+    blob = known.get("encrypted_content")
+    if known.get("type") == "reasoning" and isinstance(blob, str):
+        hidden[ident] = blob
+        known = {k: v for k, v in known.items() if k != "encrypted_content"}
+    return known
+
+
+def _revealed(item: dict[str, Any], hidden: Mapping[str, str]) -> dict[str, Any]:
+    blob = hidden.get(item.get("id", ""))
+    return item if blob is None else {**item, "encrypted_content": blob}
+
+
+def _check_previous(ident: str, status: str | None) -> None:
+    if status is None:
+        raise InvalidRequest(
+            NotFound.of("Previous response", ident).message,
+            code="previous_response_not_found",
+            param="previous_response_id",
+        )
+    if status not in _FINISHED:
+        raise InvalidRequest(
+            f"The response '{ident}' is {status}: wait until it is finished, or cancel it.",
+            code="invalid_value",
+            param="previous_response_id",
+        )
+
+
+def _no_conversation(ident: str) -> NotFound:
+    return NotFound.of("Conversation", ident)

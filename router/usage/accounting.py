@@ -1,0 +1,209 @@
+"""Accounts, put together: what books attempts, keeps the ledger, finds keys and counts limits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+from router.core.exchange import Exchange
+from router.core.key import Key
+from router.core.usage_record import NO_TOKENS, Row, Tokens
+from router.endpoints.registry import Registry
+from router.errors import LimitsUnavailable
+from router.fetch.address import on_own_host
+from router.settings.accounts import Accounts
+from router.settings.document import Mistake, SettingsError
+from router.settings.schema import Settings
+from router.state.database import Database
+from router.telemetry.metrics import Metrics
+from router.telemetry.tasks import Tasks
+from router.usage.budgets import tag_budgets
+from router.usage.journal import Journal
+from router.usage.journal_place import journal_directory
+from router.usage.key_resolver import Ring
+from router.usage.keys import KeyStore
+from router.usage.ledger import Ledger
+from router.usage.memory_limiter import MemoryMeter
+from router.usage.prices import Prices
+from router.usage.recorder import Book, Booking
+from router.usage.report import spent
+from router.usage.virtual_keys import VirtualKeys
+
+if TYPE_CHECKING:
+    from router.usage.redis_limiter import RedisMeter
+
+__all__ = ["Accounting"]
+
+_TAG: Final = "tag:"
+_LOOK_SECONDS: Final = 10.0
+_MOST_WATCHED: Final = 1000
+
+
+class Accounting:
+    """The accounts of one application; they outlive its configurations."""
+
+    def __init__(
+        self, settings: Settings, database: Database, registry: Registry, metrics: Metrics
+    ) -> None:
+        self._database = database
+        self._registry = registry
+        self._metrics = metrics.accounts
+        self.prices = Prices(settings.accounts)
+        self._listeners: list[Book] = []
+        self.booking = Booking(self.prices.cost, self._book)
+        self.saved = self.booking.cached
+        self.limit_hit = metrics.accounts.limit_hit
+        directory = journal_directory(settings.accounts, settings.state, os.environ)
+        retention = settings.accounts.retention_days
+        self.ledger = Ledger(
+            database,
+            Journal(directory),
+            retention_days=retention,
+            hourly_after_days=settings.accounts.hourly_after_days,
+            daily_after_days=settings.accounts.daily_after_days,
+        )
+        self.keys = KeyStore(database)
+        self._virtual = VirtualKeys(self.keys)
+        self._ring = self.ring(settings)
+        self.meter = self._make_meter(settings.accounts)
+        self._watched: dict[str, Key] = {}
+        self._tasks = Tasks()
+        self.listen(self.ledger.book)
+        self.listen(metrics.accounts.booked)
+        metrics.accounts.known_model = registry.known_model
+        metrics.accounts.price_expected = _sellers(settings).__contains__
+        meter = self.meter
+        metrics.accounts.watch_limits(
+            lambda: meter.up, lambda: meter.uncounted, lambda: meter.unbudgeted
+        )
+        figures = self.ledger.figures
+        metrics.accounts.watch_ledger(
+            lambda: figures().waiting,
+            lambda: sum(figures().lost.values()),
+            lambda: figures().journal_bytes,
+        )
+
+    def listen(self, book: Book) -> None:
+        """Have every row told to ``book``, too."""
+        self._listeners.append(book)
+
+    def ring(self, settings: Settings) -> Ring:
+        """What finds the keys of a configuration, and virtual ones."""
+        return Ring(settings.auth.keys, self._virtual)
+
+    async def named(self, name: str) -> Key | None:
+        """The key of this name, for what goes on without the request that it came with."""
+        return await self._ring.named(name)
+
+    async def at_once(self, name: str) -> int | None:
+        """How many requests of this key may be under way at once; None is any number."""
+        key = await self.named(name)
+        return key.limits.concurrent if key is not None else None
+
+    def configure(self, settings: Settings) -> None:
+        """Go on with these settings."""
+        self.prices.configure(settings.accounts)
+        self._metrics.price_expected = _sellers(settings).__contains__
+        self.meter.tags = tag_budgets(settings.accounts.tags)
+        self._ring = self.ring(settings)
+        self._ring.warn()
+
+    async def start(self) -> None:
+        """Begin; the database has been started."""
+        await self.ledger.start()
+        await self._virtual.start()
+        await self.meter.start()
+        self._ring.warn()
+        self._tasks.spawn(self._watch(), "look at budgets")
+
+    async def stop(self) -> None:
+        """Write what is left; the database is closed afterwards."""
+        await self._tasks.close()
+        await self.meter.close()
+        await self._virtual.stop()
+        await self.ledger.stop()
+
+    def _make_meter(self, accounts: Accounts) -> MemoryMeter | RedisMeter:
+        url = accounts.limits.store.get_secret_value()
+        tags, on_down = tag_budgets(accounts.tags), accounts.limits.on_down
+        if url == "memory://":
+            return MemoryMeter(self._spent, tags=tags, on_down=on_down)
+        from router.usage.redis_limiter import RedisMeter
+
+        try:
+            return RedisMeter(url, self._spent, tags=tags, on_down=on_down)
+        except ValueError as exc:
+            raise SettingsError([Mistake("accounts.limits.store", None, str(exc))]) from None
+
+    def _book(self, row: Row) -> None:
+        for book in self._listeners:
+            book(row)
+
+    async def _spent(self, owner: str, since: float) -> tuple[int, int]:
+        """Tokens and cost of an owner, with what was booked but not yet written."""
+        await self.ledger.flush()
+        if owner.startswith(_TAG):
+            return await spent(self._database, tag=owner.removeprefix(_TAG), since=since)
+        return await spent(self._database, key=owner, since=since)
+
+    def spent_by(self, exchange: Exchange) -> tuple[Tokens, int]:
+        """What an exchange came to: tokens, and money in nano-USD."""
+        key = exchange.key
+        if key is not None and (key.budgets or key.tags):
+            self._watched.pop(key.name, None)
+            self._watched[key.name] = key
+            if len(self._watched) > _MOST_WATCHED:
+                del self._watched[next(iter(self._watched))]
+        if exchange.spent is None:
+            return NO_TOKENS, 0
+        return exchange.spent.tokens, exchange.spent.cost
+
+    def most(self, model: str, tokens: Tokens) -> int | None:
+        """What these tokens cost at the dearest endpoint that serves a model, in nano-USD; None
+        where no price is known.
+        """
+        found, now = None, time.time()
+        group = self._registry.find(model)
+        for target in group.targets if group is not None else ():
+            endpoint = target.endpoint
+            cost = self.prices.cost(endpoint.name, endpoint.settings.url, target.model, tokens, now)
+            if cost is not None and (found is None or cost > found):
+                found = cost
+        return found
+
+    def context(self, model: str) -> int | None:
+        """The longest context of a model in tokens, where it is known."""
+        group = self._registry.find(model)
+        known = [target.context for target in group.targets] if group is not None else []
+        return max((context for context in known if context is not None), default=None)
+
+    async def charge(self, exchange: Exchange) -> None:
+        """Count in the budgets what an exchange came to that was not held for: the router's own."""
+        if exchange.key is not None and exchange.spent is not None:
+            await self.meter.charge(exchange.key, exchange.spent.tokens, exchange.spent.cost)
+
+    async def _watch(self) -> None:
+        """Now and then tell the metrics how the budgets of those that ask stand."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for key in tuple(self._watched.values()):
+                try:
+                    standings = await self.meter.standing(key)
+                except LimitsUnavailable:
+                    break
+                for standing in standings:
+                    budget = standing.budget
+                    left = max(0, budget.most - standing.spent - standing.held) / budget.most
+                    self._metrics.budget(
+                        standing.owner, budget.period, budget.unit, left, standing.resets
+                    )
+
+
+def _sellers(settings: Settings) -> frozenset[str]:
+    """The names of the endpoints at which a model without a price is an oversight."""
+    everywhere = settings.accounts.report_unpriced == "all"
+    return frozenset(
+        one.name for one in settings.endpoints if everywhere or not on_own_host(one.url)
+    )

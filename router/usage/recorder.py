@@ -1,0 +1,229 @@
+"""Makes a row of every attempt, and of every answer from the cache: who used what.
+
+An attempt is booked once: before the end of its answer leaves, so that a client that has its answer
+has a row, or else when the attempt is closed. What an endpoint reports is taken as it is. Where it
+reports nothing, because it never does or because the answer broke off, the row is an estimate: four
+characters to a token, at most what the model's context and the request allow.
+
+From what models report of their prompts the estimates of ``router.pipeline.counting`` are learned.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from router.balance.prompt_tokens import PromptTokens
+from router.core.exchange import AS_RESPONSES, Exchange, Operation
+from router.core.key import ANYBODY
+from router.core.usage_record import NO_TOKENS, Kind, Provenance, Row, Spent, Tokens, tokens_of
+from router.endpoints.selector import Reservation
+from router.errors import UpstreamError, UpstreamRejected, UpstreamTimeout
+from router.response.builder import Draft
+from router.response.decoder import Reader
+from router.response.tokens import (
+    answers,
+    estimate_tokens,
+    is_text,
+    prompt_chars,
+    prompt_share,
+    prompts,
+)
+from router.telemetry.trace import AttemptTrace
+
+__all__ = ["Attempted", "Book", "Booking", "Price"]
+
+Price = Callable[[str, str, str, Tokens, float], int | None]
+"""What tokens cost in nano-USD: (endpoint, its URL, its own name for the model, tokens, Unix time);
+None where no price is known.
+"""
+
+Book = Callable[[Row], None]
+"""Keeps a row: quick, synchronous, and raises nothing."""
+
+
+class Attempted(Protocol):
+    """What is known of an attempt; see ``router.pipeline.attempt.Attempt``."""
+
+    reservation: Reservation
+    draft: Draft | None
+    sent: float
+    kind: Kind
+    error: UpstreamError | None
+    answered: bool
+    complete: bool
+    trace: AttemptTrace | None
+
+    @property
+    def reader(self) -> Reader | None:
+        """What read its answer."""
+        ...
+
+
+_MOST_PRICED: Final = 4096
+_MOST_COUNTED: Final = 0xFFFFFF
+_MANIFOLD: Final = frozenset({Operation.CHAT, Operation.COMPLETIONS})
+_TEMPLATED: Final = AS_RESPONSES | {Operation.CHAT}
+"""Operations whose prompt is made by a chat template."""
+
+_LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
+
+
+class Booking:
+    """Books attempts."""
+
+    def __init__(self, price: Price, book: Book) -> None:
+        self._price = price
+        self._book = book
+        self._priced: dict[str, tuple[str, str, str]] = {}
+        # Random for every process, counted within it: cheaper than random for every row.
+        self._mark = os.urandom(6).hex()
+        self._number = itertools.count(int.from_bytes(os.urandom(3), "big"))
+
+    def over(self, exchange: Exchange, attempt: Attempted) -> None:
+        """An attempt is over, or as good as: what it came to will not change any more."""
+        tokens, provenance = _used(exchange, attempt)
+        target, sent = attempt.reservation.target, attempt.sent
+        if provenance is Provenance.REPORTED and attempt.complete:
+            _learn(exchange, target.prompts, tokens.input)
+        endpoint, first, error = target.endpoint, exchange.first_output, attempt.error
+        place = endpoint.name, endpoint.settings.url, target.model
+        served = exchange.shown_model
+        ident, at, took = self._moment(sent)
+        row = Row(
+            ident,
+            at,
+            exchange.id,
+            exchange.caller,
+            (exchange.key or ANYBODY).tags,
+            exchange.operation.value,
+            attempt.kind,
+            exchange.model or "",
+            served,
+            endpoint.name,
+            tokens,
+            self._price(*place, tokens, at),
+            took,
+            first - sent if first and first >= sent else None,
+            _outcome(attempt),
+            error.code if error is not None else _failure(attempt),
+            provenance,
+            attempt.draft.id if attempt.draft is not None else None,
+            exchange.stream,
+        )
+        if self._priced.get(served) != place:
+            self._remember(served, place)
+        spent = exchange.spent
+        if spent is None:
+            spent = exchange.spent = Spent()
+        spent.add(row)
+        self._book(row)
+        if attempt.trace is not None:
+            attempt.trace.over(row)
+
+    def cached(self, exchange: Exchange, served: str, tokens: Tokens, response: str | None) -> None:
+        """An exchange was answered from the cache: these tokens were saved."""
+        ident, at, took = self._moment(exchange.started)
+        known = self._priced.get(served)
+        row = Row(
+            ident,
+            at,
+            exchange.id,
+            exchange.caller,
+            (exchange.key or ANYBODY).tags,
+            exchange.operation.value,
+            Kind.CACHE,
+            exchange.model or "",
+            served,
+            "",
+            tokens,
+            self._price(*known, tokens, at) if known is not None else None,
+            took,
+            None,
+            "ok",
+            None,
+            Provenance.CACHED,
+            response,
+            exchange.stream,
+        )
+        self._book(row)
+
+    def _moment(self, began: float) -> tuple[str, float, float]:
+        """For something that began then (monotonic) and is over now: an id for its row, when that
+        was in Unix time, and the seconds that it took.
+        """
+        now, took = time.time(), time.monotonic() - began
+        # It begins with the time: databases write ids in order quicker.
+        ident = f"att_{int(now * 1000):012x}{self._mark}{next(self._number) & _MOST_COUNTED:06x}"
+        return ident, now - took, took
+
+    def _remember(self, served: str, place: tuple[str, str, str]) -> None:
+        """Where a model was last asked for: what an answer from the cache would have cost."""
+        self._priced.pop(served, None)
+        self._priced[served] = place
+        if len(self._priced) > _MOST_PRICED:
+            del self._priced[next(iter(self._priced))]
+
+
+def _used(exchange: Exchange, attempt: Attempted) -> tuple[Tokens, Provenance]:
+    """What the endpoint used for it, and who says so."""
+    usage = attempt.reader.usage if attempt.reader is not None else None
+    if usage is not None:
+        estimated = Provenance.ESTIMATED if usage.get("estimated") else Provenance.REPORTED
+        return tokens_of(usage), estimated
+    if not _worked(attempt):
+        return NO_TOKENS, Provenance.ESTIMATED
+    context = attempt.reservation.target.context
+    inputs = estimate_tokens(prompt_chars(exchange.body))
+    said = attempt.reader.said if attempt.reader is not None else 0
+    whole, each = context, _asked_for(exchange.body)
+    if exchange.operation in _MANIFOLD and (count := answers(exchange.body)) > 1:
+        whole = context * count if context is not None else None
+        each = each * count if each is not None else None
+    output = _bounded(estimate_tokens(said), each, whole)
+    if context is not None:
+        inputs = _bounded(inputs, context * prompts(exchange.body))
+    return Tokens(input=inputs, output=output), Provenance.ESTIMATED
+
+
+def _learn(exchange: Exchange, prompts: PromptTokens, reported: int) -> None:
+    """Correct the estimates for this model by what it reports of a request of text.
+
+    None reported is no report: Ollama leaves out what it had in its prompt cache.
+    """
+    body = exchange.body
+    if not reported or exchange.operation not in _TEMPLATED or not prompts.due():
+        return
+    if not exchange.partial and body.get("truncation") != "auto" and is_text(body):
+        prompts.learn(prompt_share(body), reported)
+
+
+def _worked(attempt: Attempted) -> bool:
+    """Whether the endpoint had work with it: it answered, or did not say that it will not."""
+    return attempt.answered or attempt.error is None or isinstance(attempt.error, UpstreamTimeout)
+
+
+def _bounded(count: int, *bounds: int | None) -> int:
+    return min((bound for bound in bounds if bound is not None and bound < count), default=count)
+
+
+def _asked_for(body: dict[str, Any]) -> int | None:
+    """The most that the answer may be long, in tokens."""
+    given = (body.get(name) for name in _LIMITS)
+    return next((most for most in given if type(most) is int and most > 0), None)
+
+
+def _failure(attempt: Attempted) -> str | None:
+    return attempt.reader.failure if attempt.reader is not None else None
+
+
+def _outcome(attempt: Attempted) -> str:
+    error = attempt.error
+    if isinstance(error, UpstreamRejected):
+        return "refused"
+    if isinstance(error, UpstreamError) or _failure(attempt) is not None:
+        return "failed"
+    return "ok" if attempt.complete else "cancelled"

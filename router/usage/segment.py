@@ -1,0 +1,197 @@
+"""One file of the journal: lines of rows, held by a lock as long as its process lives."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from router.core.usage_record import Row as Booked
+from router.state.statement import Row
+from router.state.usage import as_row, values_of
+
+__all__ = ["Batch", "Segment", "adopted", "created", "decoded", "encoded", "read"]
+
+_NAME: Final = re.compile(r"usage-\d+-[0-9a-f]{12}\.journal")
+_FORMAT: Final = 1
+"""The first value of every line, ahead of the row's."""
+
+_LONG: Final = 8192
+_CLIPPED: Final = 256
+_CHUNK: Final = 64 * 1024
+_MOST_KEPT: Final = 16
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """A file, locked. ``size`` is how much of it is whole lines, ``taken`` how much of that the
+    database has, in bytes. ``rows`` of this process's own wait in it. ``flawed`` says that
+    something in it did not get into the database, ``spoilt`` that nothing more may be added.
+    """
+
+    path: Path
+    fd: int
+    size: int = 0
+    taken: int = 0
+    rows: int = 0
+    flawed: bool = False
+    spoilt: bool = False
+
+    def write(self, line: bytes) -> None:
+        """Add a line; raises OSError, and adds nothing then."""
+        written = os.write(self.fd, line)
+        if written != len(line):
+            try:
+                os.ftruncate(self.fd, self.size)
+            except OSError:
+                self.spoilt = True
+            raise OSError(f"only {written} of {len(line)} bytes could be written")
+        self.size += written
+        self.rows += 1
+
+    def empty(self) -> None:
+        """Begin again; raises OSError."""
+        os.ftruncate(self.fd, 0)
+        self.size = self.taken = 0
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it has lost its name: it ends with this process then. Raises OSError."""
+        return os.fstat(self.fd).st_nlink == 0
+
+    def close(self) -> None:
+        """Let go of it; whoever finds it may take it over."""
+        os.close(self.fd)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows that were read from a segment, up to ``end``. ``lines`` counts what was between, of
+    which ``broken`` are no rows; ``torn`` says that the last of those is one that was not finished.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    end: int = 0
+    lines: int = 0
+    broken: int = 0
+    torn: bool = False
+
+
+def encoded(row: Booked) -> bytes:
+    """A row as a line; raises TypeError for what no JSON can hold."""
+    line = orjson.dumps((_FORMAT, *values_of(row)))
+    if len(line) > _LONG:
+        clipped = [v[:_CLIPPED] if isinstance(v, str) else v for v in values_of(row)]
+        line = orjson.dumps((_FORMAT, *clipped))
+    return line + b"\n"
+
+
+def decoded(line: bytes) -> Row:
+    """The row of a line; raises ValueError."""
+    values = orjson.loads(line)
+    if type(values) is not list or not values or values[0] != _FORMAT:
+        raise ValueError("no row of this version")
+    if b"\\u0000" in line:  # PostgreSQL has no place for it
+        values = [v.replace("\0", "\ufffd") if isinstance(v, str) else v for v in values]
+    return as_row(values[1:])
+
+
+def read(segment: Segment, until: int) -> Batch:
+    """The next rows of a segment that is ``until`` bytes long; some of them. Raises OSError."""
+    start = segment.taken
+    data = os.pread(segment.fd, min(_CHUNK, until - start), start)
+    whole = data.rfind(b"\n") + 1
+    at_end = start + len(data) >= until
+    batch = Batch(end=start + whole)
+    for line in data[:whole].split(b"\n")[:-1]:
+        batch.lines += 1
+        try:
+            batch.rows.append(decoded(line))
+        except ValueError:
+            batch.broken += 1
+    if whole < len(data) and (at_end or not whole):
+        # The end of a line that was never finished, or no lines at all.
+        batch.lines += 1
+        batch.broken += 1
+        batch.torn = at_end
+        batch.end = start + len(data)
+    elif not data:  # it was made shorter under our hands
+        batch.end = until
+    return batch
+
+
+def created(directory: Path) -> Segment:
+    """A new, empty segment of this process; raises OSError."""
+    for _ in range(100):
+        path = directory / f"usage-{os.getpid()}-{secrets.token_hex(6)}.journal"
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND, 0o600)
+        if _locked(fd):
+            return Segment(path, fd)
+        os.close(fd)  # somebody took it for one that was left behind, and has removed it
+    raise OSError("no file of the journal can be locked")
+
+
+def adopted(
+    directory: Path, ours: frozenset[str], not_again: frozenset[str]
+) -> tuple[Segment | None, int]:
+    """A segment that a dead process left, and the bytes of all segments but ``ours``.
+
+    ``ours`` and ``not_again``, those to leave alone, are names. Raises OSError.
+    """
+    found: Segment | None = None
+    total = 0
+    with os.scandir(directory) as entries:
+        names = sorted(entry.name for entry in entries if _NAME.fullmatch(entry.name))
+    for name in names:
+        if name in ours:
+            continue
+        path = directory / name
+        # Its process removes it meanwhile, or it is another user's.
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            total += path.stat().st_size
+            if found is None and name not in not_again:
+                found = _left_behind(path)
+    return found, total
+
+
+def _left_behind(path: Path) -> Segment | None:
+    fd = os.open(path, os.O_RDWR | os.O_APPEND)
+    try:
+        if not _locked(fd):
+            os.close(fd)
+            return None
+        return Segment(path, fd, size=os.fstat(fd).st_size)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+        raise
+
+
+def _locked(fd: int) -> bool:
+    """Whether it is ours now, and still has its name."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return os.fstat(fd).st_nlink > 0
+
+
+def removed(segment: Segment) -> None:
+    """The database has it: delete the file. A flawed one is set aside as ``.kept``, for people to
+    look at, unless there are many of those. Raises OSError.
+    """
+    path = segment.path
+    try:
+        if segment.flawed and sum(1 for _ in path.parent.glob("*.kept")) < _MOST_KEPT:
+            path.rename(path.with_suffix(".kept"))
+        else:
+            path.unlink(missing_ok=True)
+    finally:
+        segment.close()

@@ -1,0 +1,167 @@
+"""What is left out of a request is named, or the request refused: for every API in one way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from router.dialects.dropped import UNSENT, refuse_unsent, unsent_note
+from router.errors import InvalidRequest
+from router.settings.schema import Dialect
+from tests.support.fetch import fetch
+from tests.support.router import Reply, Router, endpoint, routing
+from tests.support.speech import SPEECH
+from tests.support.upstream import Upstream, whole
+
+STRICT: dict[str, Any] = {"server": {"unsupported": "strict"}}
+MESSAGES: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 9,
+    "messages": [{"role": "user", "content": "hi"}],
+    "container": "left-out",
+}
+
+
+def speaking(dialect: Dialect) -> Upstream:
+    return Upstream(default=whole(SPEECH[dialect].whole))
+
+
+async def ask(router: Router, **fields: Any) -> Reply:
+    """Ask by another API, whose request has a field that no Responses request has."""
+    return await fetch(
+        router.http, "POST", f"{router.url}/v1/messages", json={**MESSAGES, **fields}
+    )
+
+
+async def test_what_two_translations_leave_out_is_in_one_header() -> None:
+    async with (
+        speaking("responses") as upstream,
+        routing(endpoint(upstream, "responses")) as router,
+    ):
+        reply = await ask(router)
+        assert (reply.status, reply.headers[UNSENT]) == (200, "container")
+        reply = await ask(router, stop_sequences=["x"])
+        assert (reply.status, reply.headers[UNSENT]) == (200, "container, stop_sequences")
+        assert all("stop" not in request.json for request in upstream.requests)
+
+
+@pytest.mark.parametrize("dialect", ["responses", "chat", "ollama"])
+async def test_where_nothing_may_be_left_out_nobody_is_asked(dialect: Dialect) -> None:
+    async with (
+        speaking(dialect) as upstream,
+        routing(endpoint(upstream, dialect), **STRICT) as router,
+    ):
+        reply = await ask(router)
+        assert reply.status == 400
+        assert "container" in reply.json["error"]["message"]
+        assert upstream.requests == []
+        assert (await ask(router, container=None)).status == 200
+
+
+async def test_responses_go_up_as_they_came() -> None:
+    async with (
+        speaking("responses") as upstream,
+        routing(endpoint(upstream, "responses"), **STRICT) as router,
+    ):
+        reply = await router.ask(stop=["x"], whatever=1)
+        assert (reply.status, reply.headers.get(UNSENT)) == (200, None)
+        assert upstream.requests[0].json["whatever"] == 1
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "unsent"),
+    [
+        ("chat", {"n": 2, "moderation": {"model": "x"}}, "moderation, n"),
+        ("ollama", {"service_tier": "flex", "text": {"verbosity": "high"}},
+         "text.verbosity, service_tier"),
+        ("ollama", {"service_tier": "auto", "parallel_tool_calls": False}, None),
+    ],
+)  # fmt: skip
+async def test_responses(dialect: Dialect, fields: dict[str, Any], unsent: str | None) -> None:
+    async with (
+        speaking(dialect) as upstream,
+        routing(endpoint(upstream, dialect)) as lenient,
+        routing(endpoint(upstream, dialect), **STRICT) as strict,
+    ):
+        reply = await lenient.ask(**fields)
+        assert (reply.status, reply.headers.get(UNSENT)) == (200, unsent)
+        reply = await strict.ask(**fields)
+        if unsent is None:
+            assert reply.status == 200
+            return
+        assert (reply.status, reply.error["code"]) == (400, "unsupported_parameter")
+        assert reply.error["param"] == unsent.split(", ")[0]
+
+
+@pytest.mark.parametrize("name", ["temprature", "temperatrue", "tempereture", "maxOutputTokens"])
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize("dialect", ["responses", "chat", "ollama"])
+async def test_a_field_that_is_nearly_a_known_one(dialect: Dialect, chat: bool, name: str) -> None:
+    spoken: Dialect = "chat" if chat and dialect == "responses" else dialect
+    async with (
+        speaking(spoken) as upstream,
+        routing(endpoint(upstream, dialect)) as lenient,
+        routing(endpoint(upstream, dialect), **STRICT) as strict,
+    ):
+        field: dict[str, Any] = {name: 1}
+        reply = await lenient.ask(chat=chat, **field)
+        assert (reply.status, reply.headers[UNSENT]) == (200, name)
+        assert name not in upstream.requests[0].json
+        reply = await strict.ask(chat=chat, **field)
+        assert (reply.status, reply.error["code"]) == (400, "unsupported_parameter")
+        assert reply.error["param"] == name
+        assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize("chat", [False, True])
+async def test_fields_of_engines_pass_and_openais_own_do_not(chat: bool) -> None:
+    engines: dict[str, Any] = {
+        "top_k": 5,
+        "min_p": 0.1,
+        "guided_json": {},
+        "min_tokens": 1,
+        "models": ["m"],
+    }
+    own: dict[str, Any] = {} if chat else {"client_metadata": {"thread": "t"}}
+    async with (
+        speaking("chat") as upstream,
+        routing(endpoint(upstream, "chat"), **STRICT) as router,
+    ):
+        reply = await router.ask(chat=chat, **engines, **own)
+        assert (reply.status, reply.headers.get(UNSENT)) == (200, None)
+        sent = upstream.requests[0].json
+        assert engines.items() <= sent.items()
+        assert "client_metadata" not in sent
+
+
+@pytest.mark.parametrize("dialect", ["responses", "chat", "ollama"])
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [({"max_tool_calls": 0}, "max_tool_calls"), ({"conversation": "invalid"}, "conversation")],
+)
+async def test_what_no_dialect_takes(dialect: Dialect, fields: dict[str, Any], param: str) -> None:
+    async with speaking(dialect) as upstream, routing(endpoint(upstream, dialect)) as router:
+        reply = await router.ask(**fields)
+        assert (reply.status, reply.error["param"]) == (400, param)
+        assert upstream.requests == []
+
+
+def test_a_clients_names_are_made_fit_for_a_header() -> None:
+    assert unsent_note([]) == {}
+    assert unsent_note(["a", "b", "a"]) == {UNSENT: "a, b"}
+    assert unsent_note(["x\r\nSet-Cookie: a=b", "ö", "n" * 99, "tools[0].a"]) == {
+        UNSENT: "x??Set-Cookie:?a?b, ?, " + "n" * 64 + ", tools[0].a"
+    }
+    many = unsent_note(map(str, range(100)))[UNSENT].split(", ")
+    assert (len(many), many[-1]) == (33, "...")
+
+
+def test_a_refusal_names_the_field() -> None:
+    refuse_unsent((), {})
+    with pytest.raises(InvalidRequest) as caught:
+        refuse_unsent(("mcp", "n"), {"tools": [{"type": "function"}, {"type": "mcp"}]})
+    assert (caught.value.param, caught.value.code) == ("tools[1]", "unsupported_parameter")
+    with pytest.raises(InvalidRequest) as caught:
+        refuse_unsent(("n",), {"tools": "odd"})
+    assert caught.value.param == "n"
