@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from router.core.bearer import presented_key
 from router.core.exchange import Exchange
-from router.core.key import KeyRing
+from router.core.key import KeyRing, presented_key
 from router.errors import AuthenticationFailed
 from router.plugin import Guard
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from router.core.exchange import Exchange
-from router.core.key import Key
-from router.core.scope import check_model
+from router.core.key import Key, check_model
 from router.errors import ModelNotFound
 from router.plugin import Gate
 

@@ -6,11 +6,14 @@
     drain the old                                     requests end on the plugins they began on
 
 Endpoints that stay keep what is known of them, and what they work on.
+
+``Following`` keeps a running router at what its configuration's file says.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -23,9 +26,11 @@ from router.plugin import Chain, Plugin
 from router.settings.changes import changes, needing_restart
 from router.settings.document import Mistake, SettingsError
 from router.settings.schema import Settings
+from router.settings.watch import ConfigFile
+from router.telemetry.log import configure, get_logger
 from router.telemetry.metrics import Metrics
 
-__all__ = ["MakePlugins", "Reloaded", "Reloader"]
+__all__ = ["Following", "MakePlugins", "Reloaded", "Reloader"]
 
 MakePlugins = Callable[[Settings], Sequence[Plugin]]
 """Makes the plugins of a configuration; raises SettingsError for those that there are not."""
@@ -143,3 +148,62 @@ def _told(exc: Exception) -> str:
     notes = getattr(exc, "__notes__", None) or getattr(exc.__cause__, "__notes__", [])
     words = [*notes, type(exc).__name__, " ".join(str(exc).split())]
     return ": ".join(filter(None, words))[:_MAX_SHOWN]
+
+
+_log = get_logger("router.reload")
+
+_LOOK_SECONDS: Final = 2.0
+"""So often the file is looked at; what is new is taken over if it is the same a look later."""
+
+
+class Following:
+    """Has ``reloader`` take over ``file``, whose settings it runs with, whenever it is changed.
+
+    What cannot be used is a line in the log, and the old settings stay.
+    """
+
+    def __init__(self, file: ConfigFile, reloader: Reloader) -> None:
+        self._file = file
+        self._reloader = reloader
+        self._one_at_a_time = asyncio.Lock()
+
+    async def follow(self, asked: asyncio.Event) -> None:
+        """Reload when the file has changed, and when ``asked`` is set; does not return."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await asked.wait()
+            if asked.is_set() or await self._changed():
+                asked.clear()
+                await self.again()
+
+    async def again(self) -> None:
+        """Read the file and take it over, changed or not; never raises for what it says."""
+        path = str(self._file.path)
+        async with self._one_at_a_time:
+            before = self._reloader.settings.logging
+            try:
+                changed = await self._reloader.reload(await self._read())
+            except SettingsError as error:
+                reasons = [str(mistake) for mistake in error.mistakes]
+                _log.error("configuration refused, nothing is changed", file=path, reasons=reasons)
+                return
+            except Exception:
+                # A bug, and no reason not to look at the file any more.
+                _log.exception("configuration not reloaded", file=path)
+                return
+            after = self._reloader.settings.logging
+            if after != before:
+                configure(after.level, after.format)
+            _log.info("configuration reloaded", file=path, changed=changed)
+
+    async def _changed(self) -> bool:
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(self._file.changed)
+
+    async def _read(self) -> Settings:
+        try:
+            return await asyncio.to_thread(self._file.reload)
+        except SettingsError as error:
+            self._reloader.refused(error)
+            raise

@@ -19,8 +19,8 @@ from aiohttp import web
 
 from cache.core import ResponseCache
 from router.app import CACHE, FRONT, RELOADER, create_app
-from router.following import Following
 from router.http.front import Front
+from router.reload import Following
 from router.settings.schema import Settings
 from router.settings.watch import ConfigFile
 from router.telemetry.log import configure, get_logger

@@ -6,7 +6,7 @@ upstream          the contract of adapters and transports
 new_response      ids, times and builders of new responses
 persist           storing an answer before its last event leaves
 response_headers  the headers of an answer that one client is told
-key, scope        a client's key, and what it may not use
+key               a client's key: what it may use, and how much of it
 usage_record      one attempt, as the ledger keeps it
-bearer            the key that a request presents
+worker            the thread that works on large requests, and which requests are large
 """

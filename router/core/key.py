@@ -1,20 +1,37 @@
-"""A client's key: who it is, what it may use, and how much of it."""
+"""A client's key: who it is, what it may use, and how much of it; and the key that a
+request presents.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal, Protocol
 
 from router.core.usage_record import NANO
+from router.errors import no_access
 from router.settings.accounts import ApiKey, BudgetSettings, LimitSettings
 from router.settings.model_names import fits
 
 __all__ = [
-    "ANYBODY", "NO_LIMITS", "Budget", "Key", "KeyRing", "Limits", "budgets_of", "key_of",
-    "limits_of", "model_limits_of",
-]  # fmt: skip
+    "ANYBODY",
+    "NO_LIMITS",
+    "Budget",
+    "Key",
+    "KeyRing",
+    "Limits",
+    "bearer_token",
+    "budgets_of",
+    "check_model",
+    "key_of",
+    "limits_of",
+    "model_limits_of",
+    "presented_key",
+    "same_key",
+]
 
 Unit = Literal["usd", "tokens"]
 
@@ -114,3 +131,34 @@ def limits_of(settings: LimitSettings) -> Limits:
 def model_limits_of(settings: Mapping[str, LimitSettings]) -> tuple[tuple[str, Limits], ...]:
     """Configured limits by pattern."""
     return tuple((pattern, limits_of(limits)) for pattern, limits in settings.items())
+
+
+def check_model(key: Key, model: str) -> None:
+    """Raises ModelNotFound where the key may not use the model, by the client's name for it."""
+    if not key.may_use(model):
+        raise no_access(model)
+
+
+def bearer_token(authorization: str) -> str | None:
+    """The token of the scheme ``Bearer``; None where the header has none."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def presented_key(headers: Mapping[str, str]) -> str | None:
+    """The key in ``Authorization`` or, where that has none, in ``x-api-key``, as Anthropic's
+    clients send it. A wrong key in the one is not made good by another in the other.
+    """
+    token = bearer_token(headers.get("Authorization", ""))
+    return token or headers.get("X-Api-Key", "").strip() or None
+
+
+def same_key(given: str, known: str) -> bool:
+    """Whether they are the same, in a time that tells neither where they differ nor how long the
+    known one is.
+    """
+    return hmac.compare_digest(_digest(given), _digest(known))
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.blake2b(key.encode("utf-8", "surrogateescape")).digest()

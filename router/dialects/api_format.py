@@ -8,8 +8,7 @@ from operator import methodcaller
 from typing import Any, Final
 
 from router.errors import RouterError
-from router.response.frame import Frame
-from router.response.sse import COMMENT
+from router.response.frame import COMMENT, Frame
 
 __all__ = ["OPENAI", "SSE_HEADERS", "Form", "encode_line"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.response.sse import MAX_EVENT_BYTES, EventTooLarge
+from router.response.frame import MAX_EVENT_BYTES, EventTooLarge
 
 __all__ = ["NDJSONDecoder"]
 

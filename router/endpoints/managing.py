@@ -15,7 +15,7 @@ from router.core.upstream import Patience, UpstreamRequest
 from router.dialects.ndjson import NDJSONDecoder
 from router.endpoints.endpoint import Endpoint
 from router.errors import UpstreamFailure
-from router.response.sse import EventTooLarge
+from router.response.frame import EventTooLarge
 
 __all__ = ["Progress", "change", "follow"]
 

@@ -1,8 +1,14 @@
-"""Finds a slot for every attempt: selection, the queue in front of it, and what is remembered."""
+"""Finds a slot for every attempt: selection, the queue in front of it, and what is remembered.
+
+``Agenda`` knows when which of them have to be graded anew, because time changes them.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 from collections.abc import Callable
+from itertools import count
 from math import ceil, inf
 from random import random
 from typing import Final
@@ -12,7 +18,6 @@ from router.balance.lane import COLD, COOLING, FULL, OPEN, PROBE, READY, WARMING
 from router.balance.policies import make_policy
 from router.balance.selection import QUEUE, Selection
 from router.core.exchange import Exchange
-from router.endpoints.agenda import Agenda
 from router.endpoints.plan import Plan, able, issuers
 from router.endpoints.queue import Queue, QueueFull, QueueTimeout, Ticket
 from router.endpoints.registry import Group, Registry
@@ -20,7 +25,64 @@ from router.endpoints.target import Slot, Target
 from router.errors import Overloaded, RouterError, UpstreamRateLimited
 from router.settings.schema import Balance
 
-__all__ = ["Reservation", "Selector"]
+__all__ = ["Agenda", "Reservation", "Selector"]
+
+_LEAST_PAUSE: Final = 0.001
+
+
+class Agenda:
+    """The lanes with a ``due``. ``clock`` is in seconds.
+
+    Whoever chooses among lanes calls ``catch_up`` before. While ``awaited()`` it is also done on
+    time: those who wait for a slot do not choose until something has changed.
+    """
+
+    def __init__(self, clock: Callable[[], float], awaited: Callable[[], bool]) -> None:
+        self._clock = clock
+        self._awaited = awaited
+        self._entries: list[tuple[float, int, Lane]] = []
+        self._number = count()
+        self._noted: dict[Lane, float] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = inf
+
+    def note(self, lane: Lane) -> None:
+        """Look at it again when its time has come."""
+        if self._noted.get(lane, inf) > lane.due:
+            self._noted[lane] = lane.due
+            heapq.heappush(self._entries, (lane.due, next(self._number), lane))
+            if self._awaited():
+                self.watch()
+
+    def catch_up(self, now: float) -> None:
+        """Grade anew what time has changed."""
+        while self._entries and self._entries[0][0] <= now:
+            due, _, lane = heapq.heappop(self._entries)
+            if self._noted.get(lane) != due:
+                continue  # it was noted again, for sooner
+            del self._noted[lane]
+            lane.refresh(now)
+            self.note(lane)
+
+    def watch(self) -> None:
+        """Somebody waits from now on."""
+        if not self._entries:
+            return
+        due = self._entries[0][0]
+        if self._alarm is not None:
+            if self._alarm_at <= due:
+                return
+            self._alarm.cancel()
+        self._alarm_at = due
+        pause = max(due - self._clock(), _LEAST_PAUSE)
+        self._alarm = asyncio.get_running_loop().call_later(pause, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self._awaited():
+            self.catch_up(self._clock())
+            self.watch()
+
 
 _LONGEST_RETRY_AFTER: Final = 3600
 

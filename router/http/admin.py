@@ -14,8 +14,8 @@ from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from cache.core import ResponseCache
-from router.core.bearer import bearer_token, same_key
 from router.core.exchange import Exchange
+from router.core.key import bearer_token, same_key
 from router.dialects.checks import missing, wrong_type
 from router.dialects.responses.schema import parse_object
 from router.endpoints.endpoint import Endpoint

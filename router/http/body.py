@@ -1,16 +1,20 @@
-"""The body of a request: read when it is wanted, within bounds of size and time."""
+"""The body of a request: read when it is wanted, within bounds of size and time.
+
+Beside it, what is checked of its query parameters.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from aiohttp import HttpVersion11, hdrs, web
 
-from router.core.value_count import ValueCount, most_values
+from router.core.worker import ValueCount, most_values
 from router.errors import InvalidRequest, PayloadTooLarge
 
-__all__ = ["Body", "expect_later", "read_body", "read_counted"]
+__all__ = ["Body", "expect_later", "is_true", "only", "read_body", "read_counted", "starting_after"]
 
 _COUNTED_BYTES: Final = 64 * 1024
 """What is in smaller bodies is not counted. In larger ones it is, so much at a time."""
@@ -112,3 +116,46 @@ async def _let_it_come(request: web.Request) -> None:
 
 def _too_large(limit: int) -> PayloadTooLarge:
     return PayloadTooLarge(f"The request body exceeds the limit of {limit / 1024 / 1024:g} MiB.")
+
+
+_TRUE: Final = frozenset({"true", "1"})
+_MAX_DIGITS: Final = 20
+_MAX_EVENT: Final = 2**53
+_SHOWN: Final = 200
+
+
+def is_true(value: str | None) -> bool:
+    """Whether a query parameter says yes."""
+    return value is not None and value.lower() in _TRUE
+
+
+def starting_after(query: Mapping[str, str]) -> int:
+    """The number of the last event that the client has, -1 for none; raises InvalidRequest."""
+    given = query.get("starting_after")
+    if given is None:
+        return -1
+    try:
+        after = int(given[:_MAX_DIGITS])
+    except ValueError:
+        raise InvalidRequest(
+            "Invalid 'starting_after': expected an integer, the sequence number of an event.",
+            code="invalid_type",
+            param="starting_after",
+        ) from None
+    if not -1 <= after <= _MAX_EVENT:
+        raise InvalidRequest(
+            "Invalid 'starting_after': expected the sequence number of an event.",
+            code="invalid_value",
+            param="starting_after",
+        )
+    return after
+
+
+def only(query: Mapping[str, str], *known: str) -> None:
+    """Raises InvalidRequest for a parameter that is not known."""
+    for name in query:
+        if name not in known:
+            shown = name[:_SHOWN]
+            raise InvalidRequest(
+                f"Unknown parameter: '{shown}'.", code="unknown_parameter", param=shown
+            )

@@ -16,8 +16,8 @@ from router.dialects.responses.schema import parse_object
 from router.endpoints.explain import Explainer
 from router.endpoints.fallbacks import Fallbacks
 from router.http.asked import check_body, operation_of
+from router.http.body import is_true
 from router.http.front import Front, json_response
-from router.http.query import is_true
 from router.http.responses import check_durable
 from router.pipeline.fleet import Fleet
 from router.response.frame import Frame

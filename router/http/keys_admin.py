@@ -14,9 +14,8 @@ from router.dialects.paging import parse_limit
 from router.dialects.responses.schema import parse_object
 from router.endpoints.fallbacks import Fallbacks
 from router.errors import Conflict, InvalidRequest, NotFound
-from router.http.body import read_body
+from router.http.body import only, read_body
 from router.http.front import Front, Handler, json_response
-from router.http.query import only
 from router.settings.accounts import ApiKey
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger

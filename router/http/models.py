@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from router.core.exchange import Exchange
-from router.core.scope import check_model
+from router.core.key import check_model
 from router.dialects.messages.models import model_info, models_page, parse_models_page
 from router.dialects.messages.schema import anthropic_form
 from router.endpoints.registry import Registry

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from router.balance.capability import Feature
 from router.core.exchange import Exchange, Operation
-from router.core.scope import check_model
+from router.core.key import check_model
 from router.dialects.checks import boolean
 from router.dialects.ollama.decode_request import model_of
 from router.dialects.ollama.schema import timestamp

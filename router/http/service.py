@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from aiohttp import web
 from pydantic import SecretStr
 
-from router.core.bearer import bearer_token, same_key
 from router.core.exchange import Exchange
+from router.core.key import bearer_token, same_key
 from router.endpoints.registry import Registry
 from router.errors import AuthenticationFailed
 from router.http.front import Front, json_response

@@ -7,8 +7,8 @@ from aiohttp import web
 from router.core.exchange import Exchange, Sink
 from router.dialects.paging import listing, page_of, parse_include, parse_page
 from router.errors import InvalidRequest, NotFound
+from router.http.body import is_true, starting_after
 from router.http.front import Front, json_response
-from router.http.query import is_true, starting_after
 from router.sessions.runs import Runs
 from router.sessions.turns import Turns
 from router.state.responses import Responses, StoredResponse

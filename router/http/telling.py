@@ -7,15 +7,29 @@ cache, choice of an endpoint, translation, accounts. Only its last step differs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from router.core.exchange import Exchange, PassingSink, Sink
 from router.core.plugin_set import proceed
-from router.dialects.encoder import Teller
 from router.plugin import Proceed
 from router.response.frame import Frame
 
-__all__ = ["told_by"]
+__all__ = ["Teller", "told_by"]
+
+
+class Teller(Protocol):
+    """Makes one client's answer of a response. Pure: one for each exchange."""
+
+    def frames(self, batch: Sequence[Frame]) -> list[Frame]:
+        """The client's frames for these events of the response's stream, its terminal event
+        among them at the end: ``response.failed`` too.
+        """
+        ...
+
+    def whole(self, body: bytes) -> bytes:
+        """The client's body for a finished Response object; raises RouterError for a failed one."""
+        ...
+
 
 _OK: Final = 200
 

@@ -19,8 +19,8 @@ from router.core.key import ANYBODY, Budget, Key, Limits
 from router.core.usage_record import NANO
 from router.dialects.checks import bad_value
 from router.errors import InvalidRequest, LimitsUnavailable, Overloaded
+from router.http.body import only
 from router.http.front import Handler, json_response
-from router.http.query import only
 from router.state.database import Database
 from router.telemetry.log import get_logger
 from router.usage.period import moment, month_start

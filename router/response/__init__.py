@@ -1,12 +1,12 @@
 """An answer on its way: events of the Responses API, and the builder of the response. Pure.
 
-frame, sse       one event, and event streams as bytes
+frame            one event, and event streams as bytes
 decoder          what every dialect's decoder does: an endpoint's bytes in, events out
 upstream_errors  what an endpoint reports as an error, and whose fault it is
 builder          the response under construction, across attempts
 states           the life of a translated stream, as one table
-machine          what is the same whatever the endpoint speaks, with ``think``, ``output``,
-                 ``items`` and ``texts`` for the parts of an answer
+machine          what is the same whatever the endpoint speaks, with ``output``, ``items``
+                 and ``texts`` for the parts of an answer
 replay, pieces   a finished answer as a stream again
 subscriber       one answer for several clients
 tokens           token counts, reported and estimated

@@ -1,14 +1,111 @@
-"""The unit a stream is made of: one server-sent event, decoded only when someone asks."""
+"""The unit a stream is made of: one server-sent event, decoded only when someone asks.
+
+``SSEDecoder`` cuts bytes into events. It decodes nothing: a character may be split between two
+reads. It follows the HTML standard's parsing rules (section 9.2.6): LF, CRLF or CR end a line,
+several ``data`` lines are joined with LF, comments and unknown fields are skipped, and an event
+that its blank line does not close is dropped.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from router.response.sse import encode_event
+__all__ = [
+    "COMMENT",
+    "MAX_EVENT_BYTES",
+    "Comment",
+    "EventTooLarge",
+    "Frame",
+    "SSEDecoder",
+    "encode_event",
+]
 
-__all__ = ["Comment", "Frame"]
+MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
+"""One event may carry a whole response with images in it, but not more than this."""
+
+COMMENT: Final = b": keep-alive\n\n"
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+class EventTooLarge(ValueError):
+    """An event grew past ``MAX_EVENT_BYTES`` without its end."""
+
+
+def encode_event(kind: str, data: bytes) -> bytes:
+    """One event on the wire; without a ``kind`` just its data (Chat Completions)."""
+    if kind:
+        return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+    return b"data: %b\n\n" % data
+
+
+class SSEDecoder:
+    """Cuts a byte stream into the data of its events.
+
+    ``decode(data)`` returns the data of every event completed by these bytes, as bytes. The
+    names of events are not looked at: every protocol read here repeats them inside its JSON.
+    Events whose data is empty are dropped: some servers keep a connection alive with them.
+    """
+
+    __slots__ = ("_begun", "_carriage_return", "_tail")
+
+    def __init__(self) -> None:
+        self._tail = bytearray()
+        self._carriage_return = False
+        self._begun = False
+
+    def decode(self, data: bytes) -> list[bytes]:
+        """Take the bytes of one read; raise EventTooLarge when an event never ends."""
+        if self._carriage_return or b"\r" in data:
+            data = self._normalise(data)
+        if not self._tail:
+            *blocks, rest = data.split(b"\n\n")
+        else:
+            # The blank line may be split between two reads, so the search starts one byte early.
+            start = max(0, len(self._tail) - 1)
+            self._tail += data
+            if self._tail.find(b"\n\n", start) < 0:
+                self._check_size()
+                return []
+            *blocks, rest = bytes(self._tail).split(b"\n\n")
+            self._tail.clear()
+        if rest:
+            self._tail += rest
+            self._check_size()
+        if blocks and not self._begun:
+            self._begun = True
+            blocks[0] = blocks[0].removeprefix(_BYTE_ORDER_MARK)
+        return [event for block in blocks if (event := _data_of(block))]
+
+    def _normalise(self, data: bytes) -> bytes:
+        """Turn CRLF and CR into LF. A CR ends its line at once, so that nothing waits for a LF
+        that may never come; the LF of a CRLF split between two reads is dropped.
+        """
+        if not data:
+            return data
+        if self._carriage_return:
+            data = data.removeprefix(b"\n")
+        self._carriage_return = data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _check_size(self) -> None:
+        if len(self._tail) > MAX_EVENT_BYTES:
+            raise EventTooLarge(f"an event exceeds {MAX_EVENT_BYTES} bytes")
+
+
+def _data_of(block: bytes) -> bytes:
+    """The joined data lines of one event; empty where it has none (a comment)."""
+    start = block.find(b"\n") + 1 if block.startswith(b"event:") else 0
+    if block.startswith(b"data: ", start) and block.find(b"\n", start) < 0:
+        return block[start + 6 :]
+    lines = []
+    for line in block.split(b"\n"):
+        if line.startswith(b"data:"):
+            value = line[5:]
+            lines.append(value[1:] if value.startswith(b" ") else value)
+    return b"\n".join(lines)
 
 
 class Frame:

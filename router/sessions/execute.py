@@ -13,8 +13,7 @@ from router.core.exchange import ClientGone, Exchange, Operation, Outcome, inter
 from router.core.key import Key
 from router.core.new_response import new_draft
 from router.core.plugin_set import Generation, Generations, proceed
-from router.core.value_count import most_values
-from router.core.worker import Worker, takes_long
+from router.core.worker import Worker, most_values, takes_long
 from router.dialects.responses.stored_items import ids_of
 from router.errors import RouterError, StateUnavailable
 from router.response.states import State

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from router.response.sse import encode_event
+from router.response.frame import encode_event
 from router.simulate.backend import (
     BACKEND,
     answer,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from router.response.sse import encode_event
+from router.response.frame import encode_event
 from router.simulate.backend import BACKEND, answer, json_answer, new_id, read_fields, stream
 from router.simulate.dialogue import Plan, Question, input_tokens
 from router.simulate.events import response_events

@@ -14,9 +14,8 @@ from router.dialects.paging import Page, unknown_after
 from router.state import conversation_sql as sql
 from router.state.chain import MAX_BYTES, too_long
 from router.state.database import Database
-from router.state.ids import is_id, item_key, key_of
 from router.state.statement import Row, Step, Value
-from router.state.stored import with_hidden
+from router.state.stored import is_id, item_key, key_of, with_hidden
 
 __all__ = ["BUSY", "MAX_ITEMS", "Conversation", "Conversations"]
 

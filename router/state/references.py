@@ -10,9 +10,8 @@ import orjson
 from router.errors import InvalidRequest
 from router.state.chain import MAX_BYTES
 from router.state.database import Database
-from router.state.ids import item_key, key_of
 from router.state.statement import Statement, Value
-from router.state.stored import items_with, with_hidden
+from router.state.stored import item_key, items_with, key_of, with_hidden
 
 __all__ = ["MAX_IDS", "find_items"]
 

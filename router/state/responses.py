@@ -9,10 +9,9 @@ import orjson
 
 from router.state.chain import Chain, read_chain
 from router.state.database import Database
-from router.state.ids import is_id, keys_of
 from router.state.references import find_items
 from router.state.statement import Row, Statement, Step, Value
-from router.state.stored import StoredResponse
+from router.state.stored import StoredResponse, is_id, keys_of
 
 __all__ = ["Responses", "StoredResponse"]
 

@@ -1,17 +1,59 @@
-"""One stored response, and how hidden reasoning comes back into items."""
+"""One stored response, and how hidden reasoning comes back into items.
+
+What a client writes as an id may be anything, and never reaches SQL as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 
 import orjson
 
 from router.response.builder import output_text
-from router.state.ids import keys_of
 
-__all__ = ["ENCRYPTED", "StoredResponse", "items_with", "with_hidden"]
+__all__ = [
+    "ENCRYPTED",
+    "StoredResponse",
+    "is_id",
+    "item_key",
+    "items_with",
+    "key_of",
+    "keys_of",
+    "with_hidden",
+]
+
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+def is_id(value: str) -> bool:
+    """Whether this can be the id of something stored; what cannot is simply not there."""
+    return _ID.fullmatch(value) is not None
+
+
+def item_key(ident: str) -> str:
+    """What an item is found by: its id, or a hash where that is not a plain one.
+
+    Items keep the ids that endpoints gave them, and some of those are long and full of signs.
+    """
+    if _ID.fullmatch(ident) is not None:
+        return ident
+    return "~" + sha256(ident.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def key_of(item: Mapping[str, Any]) -> str:
+    """The key of this item; "" for one that has no id and cannot be found by it."""
+    ident = item.get("id")
+    return item_key(ident) if isinstance(ident, str) else ""
+
+
+def keys_of(items: Iterable[Any]) -> list[str]:
+    """The keys of those items that have one."""
+    return [key for item in items if isinstance(item, dict) and (key := key_of(item))]
+
 
 ENCRYPTED: Final = "reasoning.encrypted_content"
 """The ``include`` that shows encrypted reasoning to the client."""

@@ -4,8 +4,8 @@
     account_metrics    attempts: tokens, cost, budgets, limits, the ledger
     fleet_metrics      endpoints: up, slots, queue, breakers, retries, hedges
     cache_metrics      the response cache
-    state_metrics      the stored state, background runs, reloads
-    process_metrics    version, memory, the event loop
+
+Those of the stored state, background runs, reloads and the process are here.
 
 Labels are operations, configured endpoint names, names of keys, and models that an endpoint is
 known to serve; whatever else a client may send is counted as ``other``. Durations are in seconds.
@@ -13,7 +13,14 @@ known to serve; whatever else a client may send is counted as ``other``. Duratio
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter
+import asyncio
+import errno
+import os
+import platform
+from collections.abc import Callable
+from typing import Final, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from router.core.exchange import Exchange
@@ -21,11 +28,169 @@ from router.telemetry.account_metrics import AccountMetrics
 from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.exchange_metrics import ExchangeMetrics
 from router.telemetry.fleet_metrics import FleetMetrics
-from router.telemetry.process_metrics import ProcessMetrics
+from router.telemetry.log import get_logger
 from router.telemetry.series import OTHER, Cap
-from router.telemetry.state_metrics import ReloadMetrics, StateMetrics
 
-__all__ = ["OTHER", "Metrics"]
+__all__ = ["OTHER", "Metrics", "ProcessMetrics", "ReloadMetrics", "StateMetrics"]
+
+_log = get_logger("router.process")
+_NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
+
+_LOOK_SECONDS: Final = 0.25
+_LAG_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class ProcessMetrics:
+    """The metrics of the process that an application runs in."""
+
+    def __init__(self, registry: CollectorRegistry, version: str) -> None:
+        info = Info("pointsman_build", "The version that runs, and Python's.", registry=registry)
+        info.info({"version": version, "python": platform.python_version()})
+        self._lag = Histogram(
+            "pointsman_event_loop_lag_seconds",
+            "How much later than it should the event loop came back, four times a second: "
+            "something kept it busy.",
+            buckets=_LAG_SECONDS,
+            registry=registry,
+        )
+        self._open = Gauge(
+            "pointsman_requests_open",
+            "Requests that came in and are not over, those that no endpoint works on included.",
+            registry=registry,
+        )
+        self._exhausted = Counter(
+            "pointsman_file_descriptors_exhausted",
+            "Looks, four a second, at which the process could open no file and no connection: "
+            "clients are turned away, and endpoints cannot be reached.",
+            registry=registry,
+        )
+        # Memory, CPU, open files and the start of the process; on Linux only.
+        ProcessCollector(namespace="pointsman", registry=registry)
+
+    def watch_open(self, count: Callable[[], int]) -> None:
+        """``count`` tells how many requests are not over, whenever it is asked."""
+        self._open.set_function(count)
+
+    async def watch_loop(self) -> None:
+        """Measure how late the event loop is, and whether there are file descriptors left, until
+        it is cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LOOK_SECONDS
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._lag.observe(max(0.0, loop.time() - due))
+            self._look_at_descriptors()
+
+    def _look_at_descriptors(self) -> None:
+        """Try one: an event loop that cannot accept a connection need not say so (uvloop's closes
+        it), and what cannot be opened is reported by each in another way.
+        """
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as exc:
+            if exc.errno not in _NO_DESCRIPTORS:
+                return
+            self._exhausted.inc()
+            _log.error("no file descriptors left", reason=os.strerror(exc.errno))
+
+
+_SECONDS: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+)  # fmt: skip
+_KINDS: Final = ("read", "write")
+
+
+class StateMetrics:
+    """What is told of the database of the stored state, and of background runs."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._up = Gauge(
+            "pointsman_state_up",
+            "Whether the database of the stored state answers (1) or not (0).",
+            registry=registry,
+        )
+        operations = Counter(
+            "pointsman_state_operations",
+            "Reads and writes of the stored state, by kind and result (ok, failed).",
+            ("kind", "result"),
+            registry=registry,
+        )
+        seconds = Histogram(
+            "pointsman_state_operation_seconds",
+            "What a read, or a write until it was committed, took.",
+            ("kind",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._operations = {
+            kind: (
+                operations.labels(kind, "ok"),
+                operations.labels(kind, "failed"),
+                seconds.labels(kind),
+            )
+            for kind in _KINDS
+        }
+        self._runs = Gauge(
+            "pointsman_runs",
+            "Background runs: running in this process, queued in the database.",
+            ("state",),
+            registry=registry,
+        )
+        self._ended = Counter(
+            "pointsman_runs_ended",
+            "Background runs that were not ended by their own router's answer: requeued or failed "
+            "(their router was gone, or drained), cancelled.",
+            ("result",),
+            registry=registry,
+        )
+        for result in ("requeued", "failed", "cancelled"):
+            self._ended.labels(result)  # there from the start, so that a first one is a change
+
+    def watch(
+        self, up: Callable[[], bool], running: Callable[[], int], queued: Callable[[], int]
+    ) -> None:
+        """These are asked whenever the metrics are."""
+        self._up.set_function(lambda: 1 if up() else 0)
+        self._runs.labels("running").set_function(running)
+        self._runs.labels("queued").set_function(queued)
+
+    def operated(self, kind: Literal["read", "write"], seconds: float, *, ok: bool) -> None:
+        """The database has done, or failed to do, what it was asked."""
+        good, bad, took = self._operations[kind]
+        (good if ok else bad).inc()
+        took.observe(seconds)
+
+    def run_ended(self, result: Literal["requeued", "failed", "cancelled"]) -> None:
+        """A run was ended, or put back, by somebody else than its runner."""
+        self._ended.labels(result).inc()
+
+
+class ReloadMetrics:
+    """What is told of reloads of the configuration."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._counter = Counter(
+            "pointsman_reloads",
+            "Reloads of the configuration, by result (ok, refused).",
+            ("result",),
+            registry=registry,
+        )
+        for result in ("ok", "refused"):
+            self._counter.labels(result)  # there from the start, so that a first one is a change
+        self._since = Gauge(
+            "pointsman_configuration_timestamp_seconds",
+            "When the configuration in force was taken over, in Unix time.",
+            registry=registry,
+        )
+
+    def loaded(self, at: float) -> None:
+        """A configuration is in force since ``at``, in Unix time."""
+        self._since.set(at)
+
+    def ended(self, result: Literal["ok", "refused"]) -> None:
+        """A reload is over."""
+        self._counter.labels(result).inc()
 
 
 class Metrics:

@@ -16,9 +16,14 @@ from router.dialects.chat.encode_request import chat_body
 from router.errors import UpstreamError, UpstreamRejected
 from router.response.builder import Draft
 from router.settings.schema import EndpointSettings
-from router.upstream.learned import ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
-from router.upstream.options import assembles, dropped_note, machine_options, within_context
+from router.upstream.options import (
+    ModelSet,
+    assembles,
+    dropped_note,
+    machine_options,
+    within_context,
+)
 from router.upstream.plain import Lacking, PlainCalls, either
 
 __all__ = ["ChatAdapter"]

@@ -1,4 +1,7 @@
-"""What of a Responses request a translated answer has to know, and what its client is told."""
+"""What of a Responses request a translated answer has to know, and what its client is told.
+
+``ModelSet`` keeps what an adapter has learned of an endpoint's models.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from router.response.machine import MachineOptions
 from router.response.tokens import answers, estimate_tokens, prompt_chars
 from router.settings.schema import EndpointSettings
 
-__all__ = ["assembles", "dropped_note", "machine_options", "within_context"]
+__all__ = ["ModelSet", "assembles", "dropped_note", "machine_options", "within_context"]
 
 _FRAME_TOKENS: Final = 4
 """What an item costs beside its text: its role and its ends."""
@@ -96,3 +99,26 @@ def _tokens(fields: dict[str, Any]) -> int:
 
 def _is_encrypted(item: dict[str, Any]) -> bool:
     return item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
+
+
+_MAX_MODELS: Final = 1024
+
+
+class ModelSet:
+    """The models of which something was learned; past a bound the oldest is forgotten."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, None] = {}
+
+    def __contains__(self, model: str) -> bool:
+        return model in self._models
+
+    def discard(self, model: str) -> None:
+        """It was not so."""
+        self._models.pop(model, None)
+
+    def add(self, model: str) -> None:
+        """It was learned of this model."""
+        self._models[model] = None
+        if len(self._models) > _MAX_MODELS:
+            del self._models[next(iter(self._models))]

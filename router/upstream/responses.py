@@ -28,9 +28,8 @@ from router.errors import (
 )
 from router.response.builder import Draft
 from router.settings.schema import EndpointSettings
-from router.upstream.learned import ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
-from router.upstream.options import assembles
+from router.upstream.options import ModelSet, assembles
 from router.upstream.plain import Lacking, PlainCalls
 from router.upstream.translated import as_chat
 

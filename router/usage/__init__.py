@@ -6,7 +6,7 @@ report, totals    who used how much in a time
 prices, rates     what tokens cost
 limits, budgets   so much per minute, and so much in a day, a week, a month: pure
 rate_limiter      the contract of what counts them, in memory and in Redis
-keys, key_resolver, virtual_keys
-                  the keys of the configuration, and those in the database
+keys, virtual_keys
+                  those in the database
 accounting        all of it, put together
 """

@@ -1,4 +1,7 @@
-"""Accounts, put together: what books attempts, keeps the ledger, finds keys and counts limits."""
+"""Accounts, put together: what books attempts, keeps the ledger, finds keys and counts limits.
+
+``KeyRing`` has all keys of one configuration: those in it, and the virtual ones.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,6 @@ from router.telemetry.metrics import Metrics
 from router.telemetry.tasks import Tasks
 from router.usage.budgets import tag_budgets
 from router.usage.journal import Journal
-from router.usage.journal_place import journal_directory
-from router.usage.key_resolver import Ring
 from router.usage.keys import KeyStore
 from router.usage.ledger import Ledger
 from router.usage.memory_limiter import MemoryMeter
@@ -33,8 +34,123 @@ from router.usage.virtual_keys import VirtualKeys
 
 if TYPE_CHECKING:
     from router.usage.redis_limiter import RedisMeter
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
 
-__all__ = ["Accounting"]
+from cache.data_directory import data_directory
+from router.core.key import key_of
+from router.settings.accounts import ApiKey
+from router.settings.schema import State
+from router.state.connect import SQLITE
+from router.state.upkeep.access import shown_url
+from router.telemetry.log import get_logger
+
+__all__ = ["Accounting", "Ring", "journal_directory"]
+
+_MEMORY: Final = ":memory:"
+
+
+def journal_directory(accounts: Accounts, state: State, environ: Mapping[str, str]) -> Path | None:
+    """``accounts.journal``; else beside the file of SQLite, or in the data directory.
+
+    None is in memory: a database that is in memory ends with the process, so that nothing has to
+    outlast it. In the data directory each database has a directory of its own, since what a
+    router left behind there must not end up in the database of another.
+    """
+    if accounts.journal is not None:
+        return Path(accounts.journal)
+    url = state.url.get_secret_value()
+    if url.startswith(SQLITE):
+        path = url.removeprefix(SQLITE)
+        return None if path == _MEMORY else Path(f"{path}.journal")
+    name = sha256(shown_url(state).encode()).hexdigest()[:16]
+    return data_directory(environ) / "journal" / name
+
+
+_log = get_logger("router.keys")
+
+_NO_KEY: Final = Key("")
+
+
+class Ring:
+    """Implements ``router.core.key.KeyRing``.
+
+    Configured keys are kept as digests under a secret of this process, and what was presented is
+    looked up by its digest: nobody can predict that, so the time the look-up takes says nothing
+    about a key. They go before virtual ones: a virtual key with the name of a configured one,
+    which came later, does not count, since what belongs to the name is the configured key's.
+    """
+
+    def __init__(self, configured: Iterable[ApiKey], virtual: VirtualKeys | None = None) -> None:
+        self._secret = os.urandom(32)
+        self._virtual = virtual
+        self._names: dict[str, Key] = {}
+        self._keys: dict[bytes, tuple[bytes, Key]] = {}
+        for one in configured:
+            digest, key = self._digest(one.key.get_secret_value()), key_of(one)
+            self._keys[digest] = (digest, key)
+            self._names[key.name] = key
+
+    def __repr__(self) -> str:
+        return f"Ring({len(self._keys)} configured keys)"
+
+    def warn(self) -> None:
+        """Say so where virtual keys do not count: they are displaced by configured ones, or nobody
+        is asked for a key.
+
+        It is the configuration alone that closes a router: what is in a database, which may be
+        away, does not decide who gets in.
+        """
+        if self._virtual is None:
+            return
+        if not self._keys and len(self._virtual):
+            _log.warning(
+                "open to everybody on this machine: auth.keys is empty, so that virtual keys "
+                "do not count",
+                virtual_keys=len(self._virtual),
+            )
+        self._virtual.displaced.intersection_update(self._names)
+        for name in self._names:
+            if name in self._virtual:
+                self._warn_of(name, self._virtual)
+
+    async def find(self, presented: str, now: float) -> Key | None:
+        """See ``KeyRing.find``."""
+        given = self._digest(presented)
+        digest, key = self._keys.get(given, (b"", _NO_KEY))
+        if hmac.compare_digest(digest, given):
+            return key
+        if self._virtual is None:
+            return None
+        found = await self._virtual.find(presented, now)
+        if found is not None and found.name in self._names:
+            self._warn_of(found.name, self._virtual)
+            return None
+        return found
+
+    async def named(self, name: str) -> Key | None:
+        """The key of this name, expired or not; None where there is none, or it is revoked.
+
+        For what goes on after the request that it came with. Raises StateUnavailable like
+        ``find``.
+        """
+        key = self._names.get(name)
+        if key is not None or self._virtual is None:
+            return key
+        return await self._virtual.named(name)
+
+    @staticmethod
+    def _warn_of(name: str, virtual: VirtualKeys) -> None:
+        if name not in virtual.displaced:
+            virtual.displaced.add(name)
+            _log.warning("a virtual key has the name of a configured one: refused", key=name)
+
+    def _digest(self, key: str) -> bytes:
+        return hashlib.blake2b(key.encode("utf-8", "surrogateescape"), key=self._secret).digest()
+
 
 _TAG: Final = "tag:"
 _LOOK_SECONDS: Final = 10.0

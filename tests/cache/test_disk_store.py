@@ -18,9 +18,9 @@ from structlog.testing import capture_logs
 
 from cache.entry import EVERYTHING, Rule
 from cache.store import Store, StoreError
+from cache.stores.cache_file import PlainCache, Refused
 from cache.stores.codec import pack_head
 from cache.stores.disk import DiskStore
-from cache.stores.plain_disk import PlainCache, Refused
 from tests.support.children import python
 from tests.support.stores import an_entry, following, name
 from tests.support.waiting import until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.core.bearer import bearer_token, presented_key
+from router.core.key import bearer_token, presented_key
 
 
 @pytest.mark.parametrize(

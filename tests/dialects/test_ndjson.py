@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from router.dialects import ndjson
 from router.dialects.ndjson import NDJSONDecoder
-from router.response.sse import EventTooLarge
+from router.response.frame import EventTooLarge
 from tests.support.reading import FUZZ, in_bytes
 
 CASES: dict[str, tuple[bytes, list[bytes], list[bytes]]] = {

@@ -12,7 +12,7 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from router import following
+from router import reload
 from router.serve import serve
 from router.settings.watch import ConfigFile
 from tests.support.admin import ADMIN_KEY
@@ -49,7 +49,7 @@ class Served:
 @pytest.fixture
 async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     """A router that does not look at its file by itself."""
-    monkeypatch.setattr(following, "_LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(reload, "_LOOK_SECONDS", 3600.0)
     served = Served(tmp_path / "pointsman.yaml")
     served.write()
     config = ConfigFile(served.path, {})

@@ -11,7 +11,7 @@ from router.http.front import Front
 from router.http.models import ModelsApi
 from router.plugin import Chain
 from router.settings.schema import Server
-from router.usage.key_resolver import Ring
+from router.usage.accounting import Ring
 from tests.support.depot import Depot, backend
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening

@@ -7,7 +7,7 @@ import pytest
 from router.core.exchange import Exchange, Sink
 from router.pipeline import attempt
 from router.plugin import Interceptor, Proceed
-from router.response.sse import encode_event
+from router.response.frame import encode_event
 from router.settings.schema import Dialect
 from tests.support.router import API_KEY, endpoint, routing
 from tests.support.speech import SPEECH

@@ -6,7 +6,7 @@ import pytest
 
 from router.core.key import Key
 from router.errors import AuthenticationFailed, StateUnavailable
-from router.usage.key_resolver import Ring
+from router.usage.accounting import Ring
 from tests.support.keys import admitted, configured
 
 RING = Ring([configured("ann"), configured("old", expires="2027-01-31T12:00Z", models=["m"])])

@@ -12,7 +12,7 @@ from router.core.exchange import Exchange, Sink
 from router.core.key import Key
 from router.errors import InternalError, ModelNotFound, RouterError, StateUnavailable
 from router.plugin import Chain
-from router.usage.key_resolver import Ring
+from router.usage.accounting import Ring
 from tests.support.keys import admitted, configured
 
 RING = Ring([configured("all"), configured("some", models=["gpt-*", "llama3"])])

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.response import sse
-from router.response.frame import Frame
-from router.response.sse import EventTooLarge, SSEDecoder, encode_event
+from router.response import frame
+from router.response.frame import EventTooLarge, Frame, SSEDecoder, encode_event
 from tests.support.reading import FUZZ, in_bytes
 
 CASES: dict[str, tuple[bytes, list[bytes]]] = {
@@ -89,7 +88,7 @@ def test_an_event_is_given_out_with_its_last_byte() -> None:
 
 
 def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 100)
+    monkeypatch.setattr(frame, "MAX_EVENT_BYTES", 100)
     decoder = SSEDecoder()
     assert decoder.decode(b"data: " + b"x" * 94) == []
     with pytest.raises(EventTooLarge, match="exceeds 100 bytes"):
@@ -99,7 +98,7 @@ def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_is_encoded_is_decoded() -> None:
-    stream = encode_event("a.b", b'{"x":1}') + sse.COMMENT + encode_event("", b"[DONE]")
+    stream = encode_event("a.b", b'{"x":1}') + frame.COMMENT + encode_event("", b"[DONE]")
     assert stream == b'event: a.b\ndata: {"x":1}\n\n: keep-alive\n\ndata: [DONE]\n\n'
     assert decode(stream) == [b'{"x":1}', b"[DONE]"]
 

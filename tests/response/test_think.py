@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.response.think import ThinkSplitter
+from router.response.machine import ThinkSplitter
 from tests.support.reading import FUZZ
 
 CASES: dict[str, tuple[str, str, str]] = {

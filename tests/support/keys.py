@@ -14,7 +14,7 @@ from router.core.exchange import Exchange, Operation
 from router.core.key import KeyRing
 from router.settings.accounts import ApiKey
 from router.state.database import Database
-from router.usage.key_resolver import Ring
+from router.usage.accounting import Ring
 from router.usage.keys import Issued, KeyStore
 from router.usage.virtual_keys import VirtualKeys
 

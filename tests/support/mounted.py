@@ -19,7 +19,7 @@ from router.http.front import Front, Handler
 from router.http.routes import PREFIXES
 from router.plugin import Chain
 from router.settings.schema import ApiKey, Server
-from router.usage.key_resolver import Ring
+from router.usage.accounting import Ring
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening
 from tests.support.router import Reply

@@ -8,7 +8,7 @@ import pytest
 
 from router import errors
 from router.core.exchange import Exchange, Operation, Outcome
-from router.telemetry.faults import code_of, fault_of
+from router.telemetry.exchange_metrics import code_of, fault_of
 
 
 def ended(outcome: Outcome | None, status: int, code: str | None, attempts: int = 0) -> Exchange:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.upstream.headers import Headers
+from router.upstream.answer import Headers
 
 
 def test_lookup_ignores_case() -> None:

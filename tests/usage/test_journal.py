@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from router.settings.accounts import Accounts
 from router.state.usage import COLUMNS, values_of
 from router.usage import journal as journal_module
+from router.usage.accounting import journal_directory
 from router.usage.journal import Journal
-from router.usage.journal_place import journal_directory
 from router.usage.segment import decoded, encoded
 from tests.support.state import state_settings
 from tests.support.usage import row

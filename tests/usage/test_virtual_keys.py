@@ -13,7 +13,7 @@ from router.errors import StateUnavailable
 from router.state.database import Database
 from router.state.health import unavailable
 from router.state.statement import Statement, Step, Value
-from router.usage.key_resolver import Ring
+from router.usage.accounting import Ring
 from router.usage.keys import KeyRow, KeyStore
 from router.usage.virtual_keys import VirtualKeys
 from tests.support.keys import Here, configured, here, made_by, secret_of

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.dialects.chat.call_keys import CallKeys
-from router.dialects.chat.decode_stream import text_or_none
+from router.dialects.chat.decode_stream import CallKeys, text_or_none
 from router.response.decoder import arguments_text
 
 __all__ = ["JoinedChunks"]

@@ -13,8 +13,7 @@ from router.dialects.model_name import ModelName
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.response import tokens
 from router.response.decoder import check_reported, load_object, not_a_stream
-from router.response.frame import Frame
-from router.response.sse import EventTooLarge, SSEDecoder
+from router.response.frame import EventTooLarge, Frame, SSEDecoder
 
 __all__ = ["ChatPassthrough"]
 

@@ -58,7 +58,7 @@ class _Open:
 
 
 class MessagesTeller:
-    """Implements ``router.dialects.encoder.Teller``; ``show`` is what is shown of reasoning."""
+    """Implements ``router.http.telling.Teller``; ``show`` is what is shown of reasoning."""
 
     def __init__(self, show: Show, request_id: str | None) -> None:
         self._show = show

@@ -11,9 +11,8 @@ from router.dialects.ndjson import NDJSONDecoder
 from router.errors import UpstreamError, UpstreamFailure
 from router.response import tokens
 from router.response.decoder import arguments_text, load_object, reported_failure
-from router.response.frame import Frame
+from router.response.frame import EventTooLarge, Frame
 from router.response.machine import ResponseMachine
-from router.response.sse import EventTooLarge
 
 __all__ = ["OllamaReader"]
 

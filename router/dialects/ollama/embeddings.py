@@ -58,7 +58,7 @@ def _asked(body: Mapping[str, Any], given: str | list[str]) -> Asked:
 
 
 class EmbedTeller:
-    """Implements ``router.dialects.encoder.Teller`` for an answer in OpenAI's form.
+    """Implements ``router.http.telling.Teller`` for an answer in OpenAI's form.
 
     ``one`` is for ``/api/embeddings``, which answers with one vector.
     """

@@ -45,7 +45,7 @@ class Watch(Protocol):
 
 
 class OllamaTeller:
-    """Implements ``router.dialects.encoder.Teller``.
+    """Implements ``router.http.telling.Teller``.
 
     ``model`` is the client's name for it, which Ollama repeats in every line; that of a fallback
     takes its place. ``chat`` is whether

@@ -1,4 +1,6 @@
-"""Answers of ``/responses/compact``: a conversation in fewer items, partly encrypted."""
+"""``/responses/compact``: what is asked, and the answer, a conversation in fewer items, partly
+encrypted.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,15 @@ from typing import Any
 
 import orjson
 
+from router.dialects.checks import missing
 from router.dialects.responses.decode_stream import NativeReader, blob_of, seal, unix_seconds
+from router.dialects.responses.schema import check_fields, parse_object
 from router.errors import UpstreamFailure
 from router.response import tokens
 from router.response.builder import IdFactory
 from router.response.decoder import load_object, reported_failure
 
-__all__ = ["CompactionReader", "compacted"]
+__all__ = ["CompactionReader", "compacted", "parse_compact"]
 
 
 class CompactionReader(NativeReader):
@@ -60,3 +64,18 @@ def compacted(
         "created_at": unix_seconds(theirs.get("created_at")) or now(),
         "usage": tokens.from_response(theirs.get("usage")) or tokens.response_usage(0, 0),
     }
+
+
+def parse_compact(raw: bytes) -> dict[str, Any]:
+    """A request body with ``model``, and ``input`` or ``previous_response_id`` or both.
+
+    ``null`` counts as absent, unknown fields pass, the others are those of a create request.
+    Raises InvalidRequest with the code and the path of the field.
+    """
+    body = parse_object(raw)
+    if body.get("model") in (None, ""):
+        raise missing("model")
+    check_fields(body)
+    if body.get("input") in (None, []) and body.get("previous_response_id") is None:
+        raise missing("input")
+    return body

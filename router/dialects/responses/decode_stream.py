@@ -24,9 +24,8 @@ from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamR
 from router.response import tokens
 from router.response.builder import Draft, output_text
 from router.response.decoder import load_object, not_a_stream, reported_failure, upstream_message
-from router.response.frame import Frame
+from router.response.frame import EventTooLarge, Frame, SSEDecoder
 from router.response.partial import DELTAS, PartialOutput
-from router.response.sse import EventTooLarge, SSEDecoder
 from router.response.states import State
 
 __all__ = [

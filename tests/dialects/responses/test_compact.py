@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.responses.compact import parse_compact
+from router.dialects.responses.compaction import parse_compact
 from router.errors import InvalidRequest
 from tests.support.schema import faults
 
