@@ -251,4 +251,4 @@ async def test_clients_that_leave_while_a_connection_is_made() -> None:
         pool = transport._pool
         assert pool is not None
         await eventually(lambda: not pool._open)
-        assert not upstream.open_wires
+        await eventually(lambda: not upstream.open_wires)
