@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from router.dialects.chat.encode_request import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.dialects.chat.schema import CHAT_FIELDS
+from router.dialects.embeddings.schema import PLAIN_FIELDS
 
 __all__ = ["misspelt", "without_misspelt"]
 
-_KNOWN: Final = RESPONSES_FIELDS | PRIVATE_FIELDS | CHAT_FIELDS
+_KNOWN: Final = RESPONSES_FIELDS | PRIVATE_FIELDS | CHAT_FIELDS | PLAIN_FIELDS
 _SHORTEST: Final = 8
 """Letters of a known name from which on one that is a letter away is taken for it: shorter ones
 have neighbours among the engines' fields (``top_k`` and ``top_p``, ``models`` and ``model``).

@@ -165,7 +165,7 @@ class Explainer:
             "policy": policy,
             "queue": queue_report(self._selector),
             "chosen": _choice(chosen) if chosen else None,
-            "request": _sent(chosen) if chosen else None,
+            "request": _sent(chosen, exchange.unsent) if chosen else None,
             "plans": plans,
             "notes": [*notes, _CHANCE] if by_chance else list(notes),
         }
@@ -291,11 +291,12 @@ def _choice(attempt: Attempted) -> Choice:
     }
 
 
-def _sent(attempt: Attempted) -> Sent:
+def _sent(attempt: Attempted, unsent: Sequence[str]) -> Sent:
+    """``unsent``: the fields that no endpoint is sent."""
     request = attempt.call.request
     return {
         "endpoint": attempt.target.endpoint.name,
         "path": request.path,
         "body": orjson.Fragment(request.body),
-        "answer_headers": {**attempt.call.notes, **unsent_note(attempt.call.unsent)},
+        "answer_headers": {**attempt.call.notes, **unsent_note([*unsent, *attempt.call.unsent])},
     }

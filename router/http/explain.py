@@ -10,7 +10,9 @@ from aiohttp import web
 
 from router.core.exchange import Exchange, Operation
 from router.dialects.checks import missing
+from router.dialects.dropped import refuse_unsent
 from router.dialects.images import remote_images
+from router.dialects.misspelt import without_misspelt
 from router.dialects.responses.input_items import item_type
 from router.dialects.responses.schema import parse_object
 from router.endpoints.explain import Explainer
@@ -56,7 +58,12 @@ class ExplainApi:
             notes += _unresolved(body)
             body = {**body, "input": _own_input(body)}
         settings = self._settings()
+        strict = settings.server.unsupported == "strict"
+        body, unsent = without_misspelt(body)
+        if strict:
+            refuse_unsent(unsent, {})
         pretended = _pretended(exchange, operation, body, settings)
+        pretended.unsent = unsent
         if settings.fetch.images and (remote := remote_images(body)):
             notes.append("Images are not fetched; an endpoint that takes no URLs may be left out.")
             pretended.images = dict.fromkeys(remote, _FETCHED)
@@ -70,7 +77,7 @@ class ExplainApi:
             fallbacks,
             settings.balance.max_attempts,
             notes,
-            strict=settings.server.unsupported == "strict",
+            strict=strict,
         )
         return json_response(explanation)
 

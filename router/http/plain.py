@@ -10,6 +10,7 @@ from aiohttp import web
 from router.core.exchange import Exchange, Operation
 from router.core.plugin_set import proceed
 from router.dialects.embeddings.schema import check_completions, check_embeddings, check_rerank
+from router.dialects.misspelt import without_misspelt
 from router.dialects.responses.schema import parse_object
 from router.http.front import Front, Handler
 
@@ -57,7 +58,8 @@ class PlainApi:
             check(body)
             return body
 
-        exchange.body = body = await self._front.read(request, exchange, decoded)
+        body = await self._front.read(request, exchange, decoded)
+        exchange.body, exchange.unsent = without_misspelt(body)
         exchange.model = body["model"]
         exchange.stream = exchange.operation is Operation.COMPLETIONS and bool(body.get("stream"))
         return await self._front.run(request, exchange, proceed)

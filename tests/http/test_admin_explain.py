@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from router.dialects.dropped import UNSENT
 from router.endpoints.explain import Candidate, Explanation, LeftOut, ModelPlan, Sent
 from router.settings.schema import Dialect
 from tests.support.admin import call_admin, explained
@@ -154,3 +155,15 @@ async def test_what_is_not_looked_up(dialect: Dialect, fields: dict[str, Any], n
         assert f"'{named}'" in note
         assert told["chosen"]["endpoint"] == "e0"
         assert "msg_1" not in repr(told["request"])
+
+
+async def test_a_field_that_is_nearly_a_known_one_is_left_out_as_it_is_for_a_request() -> None:
+    request = {"model": "m", "input": "hi", "temprature": 1}
+    async with fleet({}) as (lenient, _):
+        told = await explained(lenient, request)
+        assert "temprature" not in told["request"]["body"]
+        assert told["request"]["answer_headers"][UNSENT] == "temprature"
+    async with fleet({}, server={"unsupported": "strict"}) as (strict, _):
+        reply = await call_admin(strict, "POST", "/explain", request)
+        assert (reply.status, reply.error["code"]) == (400, "unsupported_parameter")
+        assert reply.error["param"] == "temprature"

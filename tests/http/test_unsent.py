@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from router.dialects.dropped import UNSENT, refuse_unsent, unsent_note
+from router.dialects.misspelt import misspelt
 from router.errors import InvalidRequest
 from router.settings.schema import Dialect
 from tests.support.fetch import fetch
@@ -112,6 +114,75 @@ async def test_a_field_that_is_nearly_a_known_one(dialect: Dialect, chat: bool, 
         assert (reply.status, reply.error["code"]) == (400, "unsupported_parameter")
         assert reply.error["param"] == name
         assert len(upstream.requests) == 1
+
+
+PLAIN: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"prompt": "hi"},
+    "/v1/embeddings": {"input": "hi"},
+    "/v1/rerank": {"query": "hi", "documents": ["ho"]},
+}
+ANSWERS: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"object": "text_completion", "choices": [{"index": 0, "text": "ho"}]},
+    "/v1/embeddings": {"object": "list", "data": [{"index": 0, "embedding": [0.5]}]},
+    "/v1/rerank": {"results": [{"index": 0, "relevance_score": 0.5}]},
+}
+NEARLY = {
+    "/v1/completions": "temprature",
+    "/v1/embeddings": "encodingFormat",
+    "/v1/rerank": "return_document",
+}
+
+
+@pytest.mark.parametrize("path", PLAIN)
+async def test_nearly_a_known_field_of_other_operations(path: str) -> None:
+    name = NEARLY[path]
+    body = {"model": "m", **PLAIN[path], name: 1}
+    answer = orjson.dumps({"model": "m", **ANSWERS[path], "usage": {"prompt_tokens": 1}})
+    async with (
+        Upstream(default=whole(answer)) as upstream,
+        routing(endpoint(upstream, "chat")) as lenient,
+        routing(endpoint(upstream, "chat"), **STRICT) as strict,
+    ):
+        reply = await fetch(lenient.http, "POST", lenient.url + path, json=body)
+        assert (reply.status, reply.headers[UNSENT]) == (200, name)
+        assert name not in upstream.requests[0].json
+        reply = await fetch(strict.http, "POST", strict.url + path, json=body)
+        assert (reply.status, reply.error["code"]) == (400, "unsupported_parameter")
+        assert reply.error["param"] == name
+        assert len(upstream.requests) == 1
+
+
+EXTENSIONS: dict[str, tuple[str, ...]] = {
+    "vLLM": (
+        "add_special_tokens", "allowed_token_ids", "bad_words", "cache_salt", "guided_choice",
+        "guided_decoding_backend", "guided_grammar", "guided_json", "guided_regex", "ignore_eos",
+        "include_stop_str_in_output", "kv_transfer_params", "length_penalty", "logits_processors",
+        "min_p", "min_tokens", "normalize", "priority", "prompt_logprobs", "repetition_penalty",
+        "request_id", "return_token_ids", "return_tokens_as_token_ids", "skip_special_tokens",
+        "spaces_between_special_tokens", "stop_token_ids", "structured_outputs", "top_k",
+        "truncate_prompt_tokens", "use_beam_search", "vllm_xargs",
+    ),
+    "SGLang": ("custom_logit_processor", "lora_path", "return_hidden_states", "rid"),
+    "llama.cpp": (
+        "cache_prompt", "dry_multiplier", "grammar", "id_slot", "json_schema", "min_keep",
+        "mirostat", "n_predict", "n_probs", "post_sampling_probs", "response_fields",
+        "return_tokens", "samplers", "t_max_predict_ms", "timings_per_token", "typical_p",
+    ),
+    "Text Embeddings Inference": (
+        "inputs", "prompt_name", "raw_scores", "return_text", "texts", "truncate",
+        "truncation_direction",
+    ),
+    "Jina": ("embedding_type", "late_chunking", "normalized", "task"),
+    "Cohere": (
+        "embedding_types", "input_type", "max_chunks_per_doc", "max_tokens_per_doc", "priority",
+        "rank_fields",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("server", EXTENSIONS)
+def test_what_servers_have_beside_the_api_is_no_slip(server: str) -> None:
+    assert misspelt(EXTENSIONS[server]) == []
 
 
 @pytest.mark.parametrize("chat", [False, True])

@@ -26,6 +26,7 @@ __all__ = [
     "MOST_DOCUMENTS",
     "MOST_INPUTS",
     "MOST_TOKEN",
+    "PLAIN_FIELDS",
     "check_completions",
     "check_embeddings",
     "check_rerank",
@@ -202,3 +203,6 @@ _RERANK: Final[Mapping[str, Check]] = {
     "top_n": _positive,
     "return_documents": boolean,
 }
+
+PLAIN_FIELDS: Final = frozenset({*_EMBEDDINGS, *_COMPLETIONS, *_RERANK, "max_tokens_per_doc"})
+"""The names of what these APIs have, but for the sampling that Chat Completions have as well."""
