@@ -35,7 +35,7 @@ CASES: Final = ("miss, streamed", "miss, not streamed", "hit, streamed", "hit, n
 _ROOT: Final = Path(__file__).parents[1]
 _PACKAGES: Final = tuple(f"{_ROOT / name}/" for name in ("router", "plugins", "cache"))
 _KEY: Final = "sk-path"
-_WALKS: Final = 3
+_WALKS: Final = 5
 _AFTER: Final = 0.03
 """Seconds that are left to what a request does when its answer is out."""
 _WORDS: Final = ("One", " two", " three", " four", " five")
@@ -81,7 +81,9 @@ def _by_timer(frame: FrameType) -> bool:
 
 
 async def walked() -> dict[str, Way]:
-    """The way of a request in each of the cases: what all of some walks have in common."""
+    """The way of a request in each of the cases: what all of some walks have in common, since what
+    the router does every second may fall into one of them.
+    """
     ways = {}
     with TemporaryDirectory() as directory:
         for case in CASES:
