@@ -1,4 +1,4 @@
-"""What the README shows works as it is printed, but for the port."""
+"""What the documentation shows works as it is printed, but for the port; its links lead on."""
 
 from __future__ import annotations
 
@@ -16,11 +16,23 @@ from pydantic import BaseModel
 from router.settings.load import parse_settings
 
 _ROOT = Path(__file__).parent.parent
-_README = (_ROOT / "README.md").read_text(encoding="utf-8")
+_PAGES = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").glob("*.md"))]
+_FIRST = ["README.md", "getting-started.md", "caching.md"]
+_TEXTS = {
+    page: page.read_text(encoding="utf-8")
+    for page in sorted(
+        _PAGES, key=lambda p: _FIRST.index(p.name) if p.name in _FIRST else len(_FIRST)
+    )
+}
+"""The pages in the order in which they are read: the later snippets continue the earlier ones."""
 
 
 def _blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", _README, re.DOTALL)
+    return [
+        block
+        for text in _TEXTS.values()
+        for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +118,7 @@ def test_the_state_commands_shown(tmp_path: Path) -> None:
 def test_the_configuration_shown_is_valid() -> None:
     (text,) = _blocks("yaml")
     environ = {"TEAM_A_KEY": "key-of-team-a", "OPENAI_API_KEY": "key-of-the-account"}
-    settings = parse_settings(text, source="README.md", environ=environ)
+    settings = parse_settings(text, source="configuration.md", environ=environ)
     assert [endpoint.name for endpoint in settings.endpoints] == ["openai", "vllm", "box-1"]
 
 
@@ -127,7 +139,49 @@ def test_the_settings_explained_exist() -> None:
         "metrics": Metrics,
         "state": State,
     }
-    named = re.findall(r"^\| `([a-z\[\]]+)\.(\w+)`", _README, re.MULTILINE)
+    named = re.findall(r"^\| `([a-z\[\]]+)\.(\w+)`", "\n".join(_TEXTS.values()), re.MULTILINE)
     assert len(named) >= 11
     for section, field in named:
         assert field in models[section].model_fields, f"{section}.{field}"
+
+
+def test_the_files_that_the_readme_writes_are_valid(tmp_path: Path) -> None:
+    scripts = [block for block in _blocks("sh") if block.startswith("cat > pointsman.yaml")]
+    assert len(scripts) == 3
+    dialects = []
+    for script in scripts:
+        _run(["sh", "-ec", f"cd {tmp_path}\n{script}"])
+        text = (tmp_path / "pointsman.yaml").read_text(encoding="utf-8")
+        settings = parse_settings(text, source="README.md", environ={"OPENAI_API_KEY": "a-key"})
+        dialects += [endpoint.dialect for endpoint in settings.endpoints]
+    assert dialects == ["ollama", "chat", "responses"]
+
+
+def test_nothing_is_installed_by_its_name() -> None:
+    """The package is on no index: it is installed from the checkout."""
+    for page, text in _TEXTS.items():
+        assert not re.search(r"pip\s+install\s+'?pointsman", text), page
+
+
+def _anchors(text: str) -> set[str]:
+    """The anchors of the headings, as Markdown hosts make them."""
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    linked = set()
+    for page, text in _TEXTS.items():
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            path = (page.parent / name).resolve() if name else page
+            assert path.exists(), f"{page.name}: {target}"
+            linked.add(path)
+            if anchor:
+                assert anchor in _anchors(path.read_text(encoding="utf-8")), (
+                    f"{page.name}: {target}"
+                )
+    assert linked >= set(_PAGES) - {_ROOT / "README.md"}, "a page that nothing leads to"
