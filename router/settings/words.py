@@ -1,6 +1,7 @@
 """What is wrong with a setting, in words that continue the name of its field.
 
 They are those of configurations and of the API for keys. No message carries the value.
+And how to install an extra that a setting or a command needs.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["in_words"]
+__all__ = ["in_words", "install_extra"]
 
 _MESSAGES: Final = {
     "missing": "is required",
@@ -41,3 +42,8 @@ def in_words(error: Mapping[str, Any]) -> str:
         message: str = error["msg"]
         return message
     return template.format_map(error.get("ctx", {}))
+
+
+def install_extra(extra: str) -> str:
+    """What to do about a missing extra. The package is on no index: it is installed from source."""
+    return f"install the extra '{extra}' from Pointsman's checkout: pip install '.[{extra}]'"

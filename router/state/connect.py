@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from router.settings.schema import State
+from router.settings.words import install_extra
 from router.state.database import Database, StateError
 from router.state.sqlite import SqliteDatabase
 
@@ -38,6 +39,6 @@ def require_asyncpg() -> None:
         if exc.name != "asyncpg":
             raise
         raise StateError(
-            "state.url is a PostgreSQL database, and asyncpg is not installed: "
-            "pip install 'pointsman[postgres]'"
+            "state.url is a PostgreSQL database, and asyncpg is not installed; "
+            + install_extra("postgres")
         ) from None

@@ -65,4 +65,4 @@ def test_without_the_extra_it_says_so(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     assert main(["embedder", command]) == 1
-    assert "pip install 'pointsman[semantic]'" in capsys.readouterr().err
+    assert "from Pointsman's checkout: pip install '.[semantic]'" in capsys.readouterr().err

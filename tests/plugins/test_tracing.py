@@ -335,4 +335,5 @@ except SettingsError as error:
     assert (done.returncode, done.stderr) == (0, "")
     loaded, problem = done.stdout.splitlines()
     assert loaded == "[]"
-    assert "tracing.enabled: needs OpenTelemetry: pip install 'pointsman[otel]'" in problem
+    assert "tracing.enabled: needs OpenTelemetry; install the extra 'otel' from" in problem
+    assert "pip install '.[otel]'" in problem

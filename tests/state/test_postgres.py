@@ -60,7 +60,7 @@ def test_without_asyncpg(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("asyncpg", "router.state.postgres", "router.state.link"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    with pytest.raises(StateError, match=r"pip install 'pointsman\[postgres\]'"):
+    with pytest.raises(StateError, match=r"pip install '\.\[postgres\]'"):
         open_database(state_settings("postgresql://u:s3cret@127.0.0.1/x"))
 
 
