@@ -6,7 +6,9 @@ import re
 import socket
 import subprocess
 import sys
+import textwrap
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from router.settings.load import parse_settings
 _ROOT = Path(__file__).parent.parent
 _PAGES = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").glob("*.md"))]
 _PRINTED = {".py", ".yaml", ".yml", ".md"}
+_ENDPOINTS = "\nendpoints: [{name: box-1, url: 'http://127.0.0.1:11434', dialect: ollama}]\n"
 _FIRST = ["README.md", "getting-started.md", "caching.md"]
 _TEXTS = {
     page: page.read_text(encoding="utf-8")
@@ -117,10 +120,23 @@ def test_the_state_commands_shown(tmp_path: Path) -> None:
 
 
 def test_the_configuration_shown_is_valid() -> None:
-    (text,) = _blocks("yaml")
+    """A page may show a whole file, or only the section that it is about."""
     environ = {"TEAM_A_KEY": "key-of-team-a", "OPENAI_API_KEY": "key-of-the-account"}
-    settings = parse_settings(text, source="configuration.md", environ=environ)
+    blocks = [textwrap.dedent(block) for block in _blocks("yaml")]
+    for text in blocks:
+        whole = text if "endpoints:" in text else text + _ENDPOINTS
+        parse_settings(whole, source="the documentation", environ=environ)
+    (shown,) = (text for text in blocks if text.startswith("auth:") and "endpoints:" in text)
+    settings = parse_settings(shown, source="configuration.md", environ=environ)
     assert [endpoint.name for endpoint in settings.endpoints] == ["openai", "vllm", "box-1"]
+
+
+def test_the_configuration_of_codex_is_valid() -> None:
+    (text,) = _blocks("toml")
+    shown = tomllib.loads(text)
+    provider = shown["model_providers"][shown["model_provider"]]
+    assert provider["wire_api"] == "responses"
+    assert provider["base_url"].endswith("/v1")
 
 
 def test_the_settings_explained_exist() -> None:
