@@ -75,9 +75,10 @@ def _run(command: list[str]) -> str:
 def test_curl_lines(demo: int) -> None:
     curls = [block for block in _blocks("sh") if "curl" in block]
     outputs = [_run(["sh", "-ec", b.replace(":8080", f":{demo}")]) for b in curls]
-    assert len(outputs) == 7
-    once, stream, look, run, prompt, cached, others = outputs
+    assert len(outputs) == 8
+    once, models, stream, look, run, prompt, cached, others = outputs
     assert '"output_text":"hello from the yard"' in once
+    assert '"id":"sim-chat"' in models
     assert "event: response.completed" in stream
     assert '"id":"sim-native"' in look
     assert "pointsman_requests_total{" in look
