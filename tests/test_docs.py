@@ -11,11 +11,17 @@ import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
+from router.app import load_plugins
+from router.core.exchange import Exchange
+from router.errors import Forbidden
+from router.plugin import Guard
 from router.settings.load import parse_settings
+from tests.support.chain import an_exchange
 
 _ROOT = Path(__file__).parent.parent
 _PAGES = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").glob("*.md"))]
@@ -31,11 +37,12 @@ _TEXTS = {
 """The pages in the order in which they are read: the later snippets continue the earlier ones."""
 
 
-def _blocks(language: str) -> list[str]:
+def _blocks(language: str, *pages: Path) -> list[str]:
+    """The blocks of these pages, or of all."""
     return [
         block
-        for text in _TEXTS.values()
-        for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+        for page in pages or _TEXTS
+        for block in re.findall(rf"```{language}\n(.*?)```", _TEXTS[page], re.DOTALL)
     ]
 
 
@@ -94,7 +101,7 @@ def test_curl_lines(demo: int) -> None:
 
 def test_python_lines(demo: int) -> None:
     """The later lines go on with the client of the first."""
-    snippets = _blocks("python")
+    snippets = _blocks("python", _ROOT / "docs" / "getting-started.md")
     assert len(snippets) == 2
     output = _run([sys.executable, "-c", "".join(snippets).replace(":8080", f":{demo}")])
     assert output.splitlines() == [
@@ -105,6 +112,30 @@ def test_python_lines(demo: int) -> None:
         "1, 2, 3, 4, 5",
         "queued cancelled",
     ]
+
+
+def _from(remote: str) -> Exchange:
+    exchange = an_exchange()
+    exchange.remote = remote
+    return exchange
+
+
+async def test_the_plugin_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard, embedded = _blocks("python", _ROOT / "docs" / "plugins.md")
+    (tmp_path / "office.py").write_text(guard)
+    monkeypatch.syspath_prepend(tmp_path)
+    (shown,) = _blocks("yaml", _ROOT / "docs" / "plugins.md")
+    settings = parse_settings(shown + _ENDPOINTS, source="plugins.md", environ={})
+    (plugin,) = load_plugins(settings)
+    assert isinstance(plugin, Guard)
+    await plugin.admit(_from("10.1.2.3"))
+    with pytest.raises(Forbidden):
+        await plugin.admit(_from("192.0.2.1"))
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(embedded, names)
+    paths = [resource.canonical for resource in names["app"].router.resources()]
+    assert paths == ["/llm"]
 
 
 def test_the_state_commands_shown(tmp_path: Path) -> None:
