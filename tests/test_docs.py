@@ -239,3 +239,9 @@ def test_every_relative_link_leads_somewhere() -> None:
                     f"{page.name}: {target}"
                 )
     assert linked >= set(_PAGES) - {_ROOT / "README.md"}, "a page that nothing leads to"
+
+
+def test_the_files_named_exist() -> None:
+    for page, text in _TEXTS.items():
+        for name in re.findall(r"`((?:router|plugins|cache|grafana|config)/[\w/.-]+)`", text):
+            assert (_ROOT / name).exists(), f"{page.name}: {name}"
