@@ -236,3 +236,41 @@ def test_a_refusal_names_the_field() -> None:
     with pytest.raises(InvalidRequest) as caught:
         refuse_unsent(("n",), {"tools": "odd"})
     assert caught.value.param == "n"
+
+
+CODEX: dict[str, Any] = {
+    "model": "m",
+    "input": "hi",
+    "tools": [
+        {"type": "function", "name": "exec_command", "parameters": {"type": "object"}},
+        {
+            "type": "namespace",
+            "name": "mcp__tickets",
+            "description": "",
+            "tools": [{"type": "function", "name": "find", "parameters": {"type": "object"}}],
+        },
+        {"type": "web_search"},
+    ],
+}
+"""What Codex offers besides its own functions: MCP servers, and a hosted tool."""
+
+
+async def test_tools_of_codex_that_a_chat_cannot_carry_are_dropped() -> None:
+    async with speaking("chat") as upstream, routing(endpoint(upstream, "chat")) as router:
+        reply = await fetch(router.http, "POST", f"{router.url}/v1/responses", json=CODEX)
+        assert (reply.status, reply.headers[UNSENT]) == (200, "namespace, web_search")
+        (request,) = upstream.requests
+        assert [tool["function"]["name"] for tool in request.json["tools"]] == ["exec_command"]
+
+
+async def test_tools_of_codex_are_for_a_responses_endpoint_to_know() -> None:
+    refusal = {"error": {"message": "'tools[1].type' must be known.", "param": "tools[1].type"}}
+    async with (
+        Upstream(default=whole(orjson.dumps(refusal), status=400)) as upstream,
+        routing(endpoint(upstream, "responses")) as router,
+    ):
+        reply = await fetch(router.http, "POST", f"{router.url}/v1/responses", json=CODEX)
+        assert reply.status == 400
+        assert reply.json["error"]["param"] == "tools[1].type"
+        (request,) = upstream.requests
+        assert request.json["tools"] == CODEX["tools"]
