@@ -26,7 +26,7 @@ from tests.support.reloading import (
 from tests.support.router import endpoint, eventually, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
-from tests.support.upstream import Upstream, Wire, streamed, whole
+from tests.support.upstream import Upstream, Wire, whole
 
 CHAT = SPEECH["chat"]
 PLUGINS = "tests.support.plugins"
@@ -334,17 +334,7 @@ VARIANTS: dict[str, list[Fields]] = {
 
 def serving() -> Upstream:
     """An endpoint for many at a time, that answers each as it is asked to."""
-    server = Upstream()
-
-    async def script(wire: Wire) -> None:
-        asked = next(request for request in reversed(server.requests) if request.wire is wire)
-        if asked.json.get("stream"):
-            await streamed(*CHAT.pieces, kind=CHAT.kind)(wire)
-        else:
-            await whole(CHAT.whole)(wire)
-
-    server.default = script
-    return server
+    return Upstream(default=CHAT.script())
 
 
 @pytest.mark.parametrize("variants", VARIANTS.values(), ids=list(VARIANTS))

@@ -255,7 +255,7 @@ async def test_a_client_that_does_not_read(tmp_path: Path) -> None:
         await client.until(b"Hello")
         client.pause()
         async with asyncio.timeout(PATIENCE):
-            while not any(wire.blocked for wire in upstream.wires):  # noqa: ASYNC110
+            while all(wire.writable.is_set() for wire in upstream.wires):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         served.process.terminate()
         await served.end()

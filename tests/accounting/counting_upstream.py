@@ -5,14 +5,12 @@ What it is to do stands in the prompt: the first word is one of ``PLAYS``.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import orjson
-from aiohttp import web
+
+from tests.support.upstream import Upstream, Wire, by_path, json_answer
 
 __all__ = ["PLAYS", "CountingUpstream"]
 
@@ -24,42 +22,24 @@ mid-stream; waits in mid-stream until the client has gone.
 _WORDS: Final = ("one ", "two ", "three ", "four ", "five ", "six ")
 
 
-class CountingUpstream:
+class CountingUpstream(Upstream):
     """Serves Chat Completions and the Responses API. ``reported`` are totals by token kind,
-    ``said`` how many characters it said without a report.
+    ``counts`` those of each prompt.
     """
 
     def __init__(self) -> None:
+        paths = {"/v1/chat/completions": self._chat, "/v1/responses": self._respond}
+        super().__init__(default=by_path(paths))
         self.reported: Counter[str] = Counter()
-        self.asked = 0
-        self.unreported = 0
-        self.said = 0
+        self.counts: dict[str, dict[str, int]] = {}
         self._failed: set[str] = set()
 
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[str]:
-        """Serve; the base URL, without ``/v1``."""
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_post("/v1/responses", self._respond)
-        app.router.add_get("/v1/models", self._models)
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
-
-    async def _models(self, request: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [{"id": "m", "object": "model"}]})
-
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
+    async def _chat(self, wire: Wire) -> None:
+        body = wire.request.json
         prompt = body["messages"][-1]["content"]
-        if (refusal := self._refusal(prompt)) is not None:
-            return refusal
-        counts = self._counts(prompt)
+        if await self._refused(wire, prompt):
+            return
+        counts = self._counted(prompt)
         usage = {
             "prompt_tokens": counts["input"],
             "completion_tokens": counts["output"],
@@ -73,9 +53,9 @@ class CountingUpstream:
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             self._report(counts, silent=silent)
             more = {} if silent else {"usage": usage}
-            return web.json_response(
-                {**base, "object": "chat.completion", "choices": [choice], **more}
-            )
+            answer = {**base, "object": "chat.completion", "choices": [choice], **more}
+            await json_answer(answer)(wire)
+            return
 
         def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
             choice = {"index": 0, "delta": delta, "finish_reason": finish}
@@ -85,16 +65,16 @@ class CountingUpstream:
         last: list[dict[str, Any] | None] = [chunk({}, "stop")]
         if not silent:
             last.append({**chunk({}), "choices": [], "usage": usage})
-        return await self._stream(request, prompt, chunks, [*last, None], counts)
+        await self._stream(wire, prompt, chunks, [*last, None], counts)
 
-    async def _respond(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
+    async def _respond(self, wire: Wire) -> None:
+        body = wire.request.json
         given = body["input"]
         prompt = given if isinstance(given, str) else given[-1]["content"]
         prompt = prompt if isinstance(prompt, str) else prompt[0]["text"]
-        if (refusal := self._refusal(prompt)) is not None:
-            return refusal
-        counts, silent = self._counts(prompt), prompt.startswith("silent")
+        if await self._refused(wire, prompt):
+            return
+        counts, silent = self._counted(prompt), prompt.startswith("silent")
         usage = {
             "input_tokens": counts["input"],
             "input_tokens_details": {"cached_tokens": counts["cached"]},
@@ -111,7 +91,8 @@ class CountingUpstream:
         ended["usage"] = None if silent else usage
         if not body.get("stream"):
             self._report(counts, silent=silent)
-            return web.json_response(ended)
+            await json_answer(ended)(wire)
+            return
         at = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
         added = {"type": "response.output_item.added", "output_index": 0}
         part = {"type": "response.content_part.added", **at, "part": {**text, "text": ""}}
@@ -124,52 +105,51 @@ class CountingUpstream:
             {"type": "response.output_item.done", "output_index": 0, "item": done},
             {"type": "response.completed", "response": ended},
         ]
-        return await self._stream(request, prompt, events, last, counts)
+        await self._stream(wire, prompt, events, last, counts)
 
     async def _stream(
         self,
-        request: web.Request,
+        wire: Wire,
         prompt: str,
         events: list[dict[str, Any]],
         last: list[dict[str, Any] | None],
         counts: dict[str, int],
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
+    ) -> None:
+        wire.head(200, {"Content-Type": "text/event-stream"})
         play = prompt.split(maxsplit=1)[0]
         if play in ("cut", "hold"):
-            self.unreported += 1
             for event in events[:-2]:
-                await response.write(_sse(event))
+                wire.piece(_sse(event))
             if play == "hold":
-                await asyncio.sleep(30)  # until the client has gone
-            assert request.transport is not None
-            request.transport.abort()
-            return response
+                await wire.gone.wait()
+            wire.close()
+            return
         for event in events:
-            await response.write(_sse(event))
+            wire.piece(_sse(event))
         self._report(counts, silent=play == "silent")
-        await response.write(b"".join(map(_sse, last)))
-        return response
+        wire.piece(b"".join(map(_sse, last)))
+        wire.end()
 
-    def _refusal(self, prompt: str) -> web.Response | None:
-        self.asked += 1
+    async def _refused(self, wire: Wire, prompt: str) -> bool:
+        """Whether the answer was a refusal, which the prompt wants."""
         play = prompt.split(maxsplit=1)[0]
         if play == "refuse":
-            return web.json_response({"error": {"message": "no", "type": "x"}}, status=400)
+            await json_answer({"error": {"message": "no", "type": "x"}}, 400)(wire)
+            return True
         if play == "broken" or (play == "flaky" and prompt not in self._failed):
             self._failed.add(prompt)
-            return web.json_response({"error": {"message": "oh"}}, status=500)
-        return None
+            await json_answer({"error": {"message": "oh"}}, 500)(wire)
+            return True
+        return False
 
-    def _counts(self, prompt: str) -> dict[str, int]:
+    def _counted(self, prompt: str) -> dict[str, int]:
         size = len(prompt)
-        return {"input": 100 + size % 37, "cached": size % 11, "output": 10 + size % 29}
+        counts = {"input": 100 + size % 37, "cached": size % 11, "output": 10 + size % 29}
+        self.counts[prompt] = counts
+        return counts
 
     def _report(self, counts: dict[str, int], *, silent: bool) -> None:
-        if silent:
-            self.unreported += 1
-        else:
+        if not silent:
             self.reported.update(counts)
 
 

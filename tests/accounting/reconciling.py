@@ -69,11 +69,11 @@ async def reconciled(requests: int, seed: int = 0) -> Reconciled:
         {"name": "a", "key": _KEY, "budgets": [{"period": "total", "tokens": 10**9}]},
         {"name": "b", "key": _LIMITED, "limits": {"requests_per_minute": 2}},
     ]
-    async with one.serving() as chat, two.serving() as native:
+    async with one, two:
         patient: dict[str, Any] = {"timeouts": _TIMEOUTS}
         ends = [
-            endpoint(chat, "chat", "chat", models=["m", "only-chat"], max_in_flight=500, **patient),
-            endpoint(native, "responses", "native", models=["m", "only-native"], **patient),
+            endpoint(one, "chat", "chat", models=["m", "only-chat"], max_in_flight=500, **patient),
+            endpoint(two, "responses", "native", models=["m", "only-native"], **patient),
         ]
         async with routing(
             *ends,
@@ -92,7 +92,7 @@ async def reconciled(requests: int, seed: int = 0) -> Reconciled:
             await asyncio.gather(*(ask(number) for number in range(requests)))
             await router.idle()
             result.upstream = one.reported + two.reported
-            result.asked = one.asked + two.asked
+            result.asked = len(one.requests) + len(two.requests)
             await _read(router, result)
     return result
 

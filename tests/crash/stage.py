@@ -84,8 +84,7 @@ class Stage:
         take = Take(wire)
         self.takes.append(take)
         if self.by_itself:
-            request = next(r for r in reversed(self.upstream.requests) if r.wire is wire)
-            if request.json.get("stream"):
+            if wire.request.json.get("stream"):
                 take.finish(CHAT.opening, *CHAT.words)
             else:
                 take.answer()

@@ -37,18 +37,6 @@ _ROWS: Final = Statement(
 )
 
 
-class _Upstream(CountingUpstream):
-    """Remembers what it counts for each prompt; all of them differ."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: dict[str, dict[str, int]] = {}
-
-    def _counts(self, prompt: str) -> dict[str, int]:
-        self.counts[prompt] = counts = super()._counts(prompt)
-        return counts
-
-
 class _Clients:
     """Ask one router, and kill it. ``answered`` has the prompt of every request of which the whole
     answer arrived, by its id.
@@ -119,27 +107,21 @@ class _Clients:
 
 
 @pytest_asyncio.fixture
-async def upstream() -> AsyncIterator[tuple[_Upstream, list[dict[str, Any]]]]:
-    """An upstream, and the settings of two endpoints that it is."""
-    one = _Upstream()
-    async with one.serving() as url:
-        dialects = {"native": "responses", "chat": "chat"}
-        yield (
-            one,
-            [
-                {"name": n, "url": f"{url}/v1", "dialect": d, "models": ["m"], "max_in_flight": 99}
-                for n, d in dialects.items()
-            ],
-        )
+async def upstream() -> AsyncIterator[CountingUpstream]:
+    async with CountingUpstream() as one:
+        yield one
 
 
 async def test_kills_lose_no_row(
-    database_url: str, tmp_path: Path, upstream: tuple[_Upstream, list[dict[str, Any]]]
+    database_url: str, tmp_path: Path, upstream: CountingUpstream
 ) -> None:
-    counting, endpoints = upstream
     journal = tmp_path / "usage"
     settings = {
-        "endpoints": endpoints,
+        "endpoints": [
+            {"name": n, "url": f"{upstream.address}/v1", "dialect": d, "models": ["m"]}
+            | {"max_in_flight": 99}
+            for n, d in {"native": "responses", "chat": "chat"}.items()
+        ],
         "state": {"url": database_url},
         "balance": {"retry_budget": {"ratio": 1.0}, "breaker": {"failures": 999, "ratio": 1.0}},
         "accounts": {"journal": str(journal), "list_prices": False, "prices": {"*": _PRICE}},
@@ -159,16 +141,16 @@ async def test_kills_lose_no_row(
             only_in_journal += len(clients.answered.keys() - written)
             router.start()
             await router.ready()
-            await _check(database, clients.answered, counting)
+            await _check(database, clients.answered, upstream)
         router.signal(signal.SIGTERM)
         assert await router.ended() == 0
-        await _check(database, clients.answered, counting)
+        await _check(database, clients.answered, upstream)
     assert only_in_journal, "no kill has come before the rows were written"
     assert [file.name for file in journal.iterdir()] == []
     assert router.complaints() == []
 
 
-async def _check(database: Database, answered: dict[str, str], upstream: _Upstream) -> None:
+async def _check(database: Database, answered: dict[str, str], upstream: CountingUpstream) -> None:
     """Wait until each of these requests has its row; then compare what there is."""
     deadline = time.monotonic() + _PATIENCE
     while True:

@@ -115,7 +115,7 @@ async def test_while_it_does_not_read(
         client.ask(stream=True)
         await client.until(b"Hello")
         client.pause()
-        await eventually(lambda: any(wire.blocked for wire in upstream.wires))
+        await eventually(lambda: not all(wire.writable.is_set() for wire in upstream.wires))
         client.leave(leave)
         await gone(upstream)
         await router.idle()

@@ -15,7 +15,7 @@ from router.settings.schema import Dialect
 from tests.support.pair import by
 from tests.support.router import Reply, Router, endpoint, eventually, routing
 from tests.support.speech import SPEECH
-from tests.support.upstream import Script, Upstream, streamed, whole
+from tests.support.upstream import Script, Upstream, Wire, json_answer, streamed, whole
 
 CONTEXT = 700
 TURNS = [
@@ -37,17 +37,15 @@ TOO_LONG = whole(
 )
 
 
-class Listing(Upstream):
-    """Lists a model with what is told of it, and tells of its context in ``/props``."""
+def listing(entry: dict[str, Any]) -> Script:
+    """A list of a model with what is told of it; ``/props`` tells of its context."""
+    models = json_answer({"data": [entry], "models": [{"name": "m"}]})
+    props = json_answer({"default_generation_settings": {"n_ctx": CONTEXT}})
 
-    def __init__(self, entry: dict[str, Any], default: Script) -> None:
-        super().__init__(default=default)
-        self._entry = entry
+    async def script(wire: Wire) -> None:
+        await (props if wire.request.path == "/props" else models)(wire)
 
-    def _listing(self, path: str) -> bytes:
-        if path == "/props":
-            return orjson.dumps({"default_generation_settings": {"n_ctx": CONTEXT}})
-        return orjson.dumps({"data": [self._entry], "models": [{"name": "m"}]})
+    return script
 
 
 SOURCES = ["context_length", "capabilities", "num_ctx", *LISTED, "learned"]
@@ -65,7 +63,7 @@ async def known_from(source: str, dialect: Dialect) -> AsyncIterator[tuple[Route
         fields["num_ctx"] = CONTEXT
     entry = LISTED.get(source, {"id": "m"})
     async with (
-        Listing(entry, whole(SPEECH[dialect].whole)) as upstream,
+        Upstream(default=whole(SPEECH[dialect].whole), on_get=listing(entry)) as upstream,
         routing(endpoint(upstream, dialect, **fields), admin={"key": ADMIN}) as router,
     ):
         if source == "learned":

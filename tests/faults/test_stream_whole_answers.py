@@ -46,7 +46,7 @@ class Engine:
         self.stopped = asyncio.Event()
 
     async def _answer(self, wire: Wire) -> None:
-        request = self.upstream.requests[-1]
+        request = wire.request
         chat = request.path.endswith("/chat/completions")
         speech = next(
             s for d, s in SPEECH.items() if s.path == request.path or (chat and d == "chat")

@@ -22,6 +22,7 @@ from tests.support.upstream import (
     Script,
     Upstream,
     Wire,
+    json_answer,
     paced,
     refused_port,
     silent,
@@ -39,15 +40,9 @@ _CHAT = SPEECH["chat"]
 _NATIVE = SPEECH["responses"]
 
 
-class Steady(Upstream):
+async def _steady(wire: Wire) -> None:
     """Speaks the Responses API, and embeds questions."""
-
-    def __init__(self) -> None:
-        super().__init__(default=self._play)
-
-    async def _play(self, wire: Wire) -> None:
-        request = next(r for r in reversed(self.requests) if r.wire is wire)
-        await _native_answer(request)(wire)
+    await _native_answer(wire.request)(wire)
 
 
 def _native_answer(request: Received) -> Script:
@@ -55,7 +50,7 @@ def _native_answer(request: Received) -> Script:
     if request.path == "/v1/embeddings":
         places = [_ANGLES.get(text, 1.5 + len(text) / 1000) for text in body["input"]]
         rows = [{"index": i, "embedding": [math.cos(p), math.sin(p)]} for i, p in enumerate(places)]
-        return whole(orjson.dumps({"object": "list", "data": rows}))
+        return json_answer({"object": "list", "data": rows})
     if not body.get("stream"):
         return whole(_NATIVE.whole)
     if "hang" in orjson.dumps(body["input"]).decode():
@@ -175,23 +170,12 @@ class Traffic:
 @contextlib.asynccontextmanager
 async def traffic(**sections: Any) -> AsyncIterator[Traffic]:
     """A router before endpoints of every kind: well, sick, slow, narrow and gone."""
-    chat = streamed(*_CHAT.pieces, kind=_CHAT.kind)
-
-    def either(upstream: Upstream, pause: float = 0.0) -> Upstream:
-        async def play(wire: Wire) -> None:
-            request = next(r for r in reversed(upstream.requests) if r.wire is wire)
-            script = chat if request.json.get("stream") else whole(_CHAT.whole)
-            await (paced(script, pause) if pause else script)(wire)
-
-        upstream.default = play
-        return upstream
-
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        steady = await enter(Steady())
+        steady = await enter(Upstream(default=_steady))
         flaky = await enter(Upstream(default=whole(b"{}", 500)))
-        narrow = await enter(either(Upstream(), 0.05))
-        late = await enter(either(Upstream(), 0.3))
+        narrow = await enter(Upstream(default=paced(_CHAT.script(), 0.05)))
+        late = await enter(Upstream(default=paced(_CHAT.script(), 0.3)))
         slow = await enter(Upstream(default=silent))
         box = await enter(listening(create_backend("ollama", pace=0)))
         nobody = await enter(refused_port())

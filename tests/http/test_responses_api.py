@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import orjson
 import pytest
 
 from tests.support.fetch import fetch
 from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH
-from tests.support.upstream import Upstream, Wire, streamed, whole
+from tests.support.upstream import Upstream, Wire, json_answer, whole
 
 PREFIXES = ("/v1", "/api/v1")
 
@@ -20,21 +19,13 @@ PREFIXES = ("/v1", "/api/v1")
 @pytest.fixture
 async def upstream() -> AsyncIterator[Upstream]:
     """A native upstream that answers as it is asked to: whole, as a stream, or with a count."""
-    native = SPEECH["responses"]
-    counted = orjson.dumps({"object": "response.input_tokens", "input_tokens": 42})
-    server = Upstream()
+    counted = json_answer({"object": "response.input_tokens", "input_tokens": 42})
 
     async def either(wire: Wire) -> None:
-        asked = server.requests[-1]
-        if asked.path.endswith("/input_tokens"):
-            await whole(counted)(wire)
-        elif asked.json.get("stream"):
-            await streamed(*native.pieces)(wire)
-        else:
-            await whole(native.whole)(wire)
+        counts = wire.request.path.endswith("/input_tokens")
+        await (counted if counts else SPEECH["responses"].script())(wire)
 
-    server.default = either
-    async with server:
+    async with Upstream(default=either) as server:
         yield server
 
 

@@ -16,7 +16,7 @@ from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening, routed, simulated
 from tests.support.router import Reply, Router, endpoint, eventually, routing
 from tests.support.speech import SPEECH
-from tests.support.upstream import Script, Upstream, Wire, refused_port, streamed, whole
+from tests.support.upstream import Script, Upstream, Wire, refused_port, whole
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
@@ -58,17 +58,7 @@ async def scrape(router: Router) -> Samples:
 @pytest.fixture
 async def upstream() -> AsyncIterator[Upstream]:
     """A chat upstream that answers as it is asked to."""
-    chat = SPEECH["chat"]
-    server = Upstream()
-
-    async def either(wire: Wire) -> None:
-        if server.requests[-1].json.get("stream"):
-            await streamed(*chat.pieces)(wire)
-        else:
-            await whole(chat.whole)(wire)
-
-    server.default = either
-    async with server:
+    async with Upstream(default=SPEECH["chat"].script()) as server:
         yield server
 
 

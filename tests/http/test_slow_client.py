@@ -36,7 +36,7 @@ def flood(words: int) -> Script:
         for _ in range(words):
             wire.piece(word)
             await asyncio.sleep(0)
-            await wire.drained()
+            await wire.writable.wait()
             if wire.gone.is_set():
                 return
         wire.piece(CHAT.closing)
@@ -63,7 +63,7 @@ def unchunked(data: bytes) -> bytes:
 
 async def blocked(upstream: Upstream) -> None:
     """Wait until the router takes nothing more from the upstream, and all buffers are full."""
-    await eventually(lambda: any(wire.blocked for wire in upstream.wires))
+    await eventually(lambda: not all(wire.writable.is_set() for wire in upstream.wires))
     before, now = -1, 0
     while before != now:
         before = now

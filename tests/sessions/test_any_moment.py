@@ -15,7 +15,7 @@ from tests.support.calling import call
 from tests.support.router import PATIENCE, Router, endpoint, eventually, routing
 from tests.support.speech import SPEECH
 from tests.support.state import opened
-from tests.support.upstream import Upstream, Wire, streamed, whole
+from tests.support.upstream import Upstream, Wire
 
 KINDS: dict[str, dict[str, Any]] = {
     "whole": {},
@@ -29,19 +29,15 @@ KINDS: dict[str, dict[str, Any]] = {
 def endpoint_at_random(draw: random.Random) -> Upstream:
     """An endpoint that is quick, or slow."""
     speech = SPEECH["chat"]
-    upstream = Upstream()
 
     async def script(wire: Wire) -> None:
-        asked = next(one for one in reversed(upstream.requests) if one.wire is wire)
-        if asked.json.get("stream"):
-            pause = draw.choice([0, 0.005, 0.02])
-            await streamed(*speech.pieces, kind=speech.kind, pause=pause)(wire)
+        if wire.request.json.get("stream"):
+            await speech.script(draw.choice([0, 0.005, 0.02]))(wire)
         else:
             await asyncio.sleep(draw.choice([0, 0.01, 0.05]))
-            await whole(speech.whole)(wire)
+            await speech.script()(wire)
 
-    upstream.default = script
-    return upstream
+    return Upstream(default=script)
 
 
 async def left(work: asyncio.Future[Any], after: float) -> Any:

@@ -9,7 +9,7 @@ from router.settings.schema import Dialect
 from tests.support.fetch import fetch
 from tests.support.router import PATIENCE, Reply, Router
 from tests.support.speech import SPEECH
-from tests.support.upstream import Upstream, Wire, streamed, whole
+from tests.support.upstream import Upstream
 
 __all__ = ["FINISHED", "answering", "call", "finished", "said", "texts"]
 
@@ -18,17 +18,7 @@ FINISHED = frozenset({"completed", "incomplete", "failed", "cancelled"})
 
 def answering(dialect: Dialect) -> Upstream:
     """An endpoint that always says the same, whole or as a stream, as it is asked to."""
-    speech = SPEECH[dialect]
-    server = Upstream()
-
-    async def script(wire: Wire) -> None:
-        if server.requests[-1].json.get("stream"):
-            await streamed(*speech.pieces, kind=speech.kind)(wire)
-        else:
-            await whole(speech.whole)(wire)
-
-    server.default = script
-    return server
+    return Upstream(default=SPEECH[dialect].script())
 
 
 async def call(router: Router, method: str, path: str, body: Any = None, **options: Any) -> Reply:

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from router.settings.schema import Dialect
+from tests.support.upstream import Script, streamed, whole, whole_or_streamed
 
 __all__ = ["DIALECTS", "SPEECH", "Speech"]
 
@@ -37,6 +38,11 @@ class Speech:
     def pieces(self) -> tuple[bytes, ...]:
         """The whole stream, in its natural pieces."""
         return (self.opening, *self.words, self.closing)
+
+    def script(self, pause: float = 0.0) -> Script:
+        """It as an upstream's answer, streamed or in one piece, whichever the request asks for."""
+        stream = streamed(*self.pieces, kind=self.kind, pause=pause)
+        return whole_or_streamed(whole(self.whole), stream)
 
 
 _WORDS = ("Hello", ", ", "wörld", "!")

@@ -1,9 +1,10 @@
 """A scripted upstream on raw sockets: every request is answered as its script says, byte by byte.
 
 A script is a coroutine function that gets the ``Wire`` a request came on, and writes to it whatever
-it likes: heads, chunks, half of them, nonsense, nothing, a reset. The usual ones are made by
-``whole``, ``streamed`` and their like below. Requests that no script was queued for get the
-upstream's ``default``; GETs are answered with a list of models and kept apart.
+it likes: heads, chunks, half of them, nonsense, nothing, a reset. The request is ``wire.request``.
+The usual scripts are made by ``whole``, ``streamed`` and their like below. Requests that no script
+was queued for get the upstream's ``default``; GETs are answered with a list of models, or by
+``on_get``, and kept apart.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ __all__ = [
     "Script",
     "Upstream",
     "Wire",
+    "by_path",
+    "json_answer",
     "paced",
     "refused_port",
     "reset_now",
     "silent",
     "streamed",
     "whole",
+    "whole_or_streamed",
 ]
 
 Framing = Literal["chunked", "length", "close"]
@@ -56,15 +60,21 @@ class Received:
 
 
 class Wire(asyncio.Protocol):
-    """One connection of the upstream. ``gone`` is set once it is closed, whoever closed it."""
+    """One connection of the upstream. ``gone`` is set once it is closed, whoever closed it.
+
+    ``request`` is the one that is being answered. ``writable`` is clear while the other side takes
+    nothing more.
+    """
+
+    request: Received
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
         self._buffer = bytearray()
-        self._playing = False
+        self._playing = self._closing = False
         self._framing: Framing = "chunked"
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self.writable = asyncio.Event()
+        self.writable.set()
         self.transport: asyncio.Transport | None = None
         self.gone = asyncio.Event()
         self.answered = 0
@@ -77,16 +87,17 @@ class Wire(asyncio.Protocol):
         *,
         framing: Framing = "chunked",
         length: int = 0,
+        reason: str = "Whatever",
     ) -> None:
         """Write a status line and headers; ``length`` is the body's, for that framing."""
         self._framing = framing
-        lines = [f"HTTP/1.1 {status} Whatever"]
+        lines = [f"HTTP/1.1 {status} {reason}"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         if framing == "chunked":
             lines.append("Transfer-Encoding: chunked")
         elif framing == "length":
             lines.append(f"Content-Length: {length}")
-        else:
+        if framing == "close" or self._closing:
             lines.append("Connection: close")
         self.raw("\r\n".join([*lines, "", ""]).encode())
 
@@ -109,15 +120,6 @@ class Wire(asyncio.Protocol):
             self.transport.write(data)
             self.written += len(data)
 
-    @property
-    def blocked(self) -> bool:
-        """Whether the other side does not take what is written."""
-        return not self._writable.is_set()
-
-    async def drained(self) -> None:
-        """Wait until the other side takes more, or is gone."""
-        await self._writable.wait()
-
     def reset(self) -> None:
         """Break the connection with a TCP reset."""
         if self.transport is not None:
@@ -139,16 +141,16 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See ``asyncio.Protocol``."""
         self.transport = None
-        self._writable.set()
+        self.writable.set()
         self.gone.set()
 
     def pause_writing(self) -> None:
         """See ``asyncio.Protocol``."""
-        self._writable.clear()
+        self.writable.clear()
 
     def resume_writing(self) -> None:
         """See ``asyncio.Protocol``."""
-        self._writable.set()
+        self.writable.set()
 
     def data_received(self, data: bytes) -> None:
         """See ``asyncio.Protocol``."""
@@ -164,12 +166,15 @@ class Wire(asyncio.Protocol):
         request = None if self._playing else self._cut_request()
         if request is not None:
             self._playing = True
-            self._upstream.play(request, self._played)
+            self.request = request
+            self._closing = request.method == "GET" and not self._upstream.keeps_probes
+            self._upstream.play(request)
 
-    def _played(self) -> None:
+    def played(self) -> None:
+        """The request is answered: go on to the next."""
         self._playing = False
         self.answered += 1
-        if self.answered == self._upstream.closes_after:
+        if self._closing or self.answered == self._upstream.closes_after:
             self.close()
         else:
             self._next()
@@ -195,7 +200,7 @@ Script = Callable[[Wire], Awaitable[None]]
 
 
 class Upstream:
-    """A server on a free loopback port.
+    """A server on a loopback port: ``port``, or a free one, which it keeps when entered again.
 
     ``closes_after`` answers it closes a connection without having announced it; ``drops_request``
     is the number of the request on a connection that it hangs up on (a reset and a proper close in
@@ -207,14 +212,17 @@ class Upstream:
         self,
         *scripts: Script,
         default: Script | None = None,
+        on_get: Script | None = None,
         models: tuple[str, ...] = ("m",),
         tls: ssl.SSLContext | None = None,
         closes_after: int | None = None,
         drops_request: int | None = None,
         keeps_probes: bool = True,
+        port: int = 0,
     ) -> None:
         self.scripts = deque(scripts)
         self.default = default
+        self.on_get = on_get
         self.requests: list[Received] = []
         self.probes: list[Received] = []
         self.wires: list[Wire] = []
@@ -222,17 +230,22 @@ class Upstream:
         self.drops_request = drops_request
         self.dropped = 0
         self.keeps_probes = keeps_probes
-        self._models = models
+        names = [{"id": name, "name": name} for name in models]
+        self._listing = {"object": "list", "data": names, "models": names}
         self._tls = tls
+        self._port = port
         self._tasks: set[asyncio.Task[None]] = set()
+        self._script_failed = asyncio.Event()
         self._server: asyncio.Server | None = None
         self.address = ""
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Wire(self), "127.0.0.1", 0, ssl=self._tls)
-        port = self._server.sockets[0].getsockname()[1]
-        self.address = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}"
+        self._server = await loop.create_server(
+            lambda: Wire(self), "127.0.0.1", self._port, ssl=self._tls, backlog=4096
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+        self.address = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -242,42 +255,47 @@ class Upstream:
         for task in self._tasks:
             task.cancel()
         results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
         for wire in self.wires:
             if wire.transport is not None:
                 wire.transport.abort()
-        errors = [result for result in results if isinstance(result, Exception)]
-        if errors:
-            raise errors[0]
+        for error in results:
+            if isinstance(error, Exception):
+                raise error
+
+    async def serve_forever(self) -> None:
+        """Serve, as a process of its own does, until it is ended or a script fails."""
+        async with self:
+            await self._script_failed.wait()
 
     @property
     def open_wires(self) -> list[Wire]:
         """The connections that nobody has closed."""
         return [wire for wire in self.wires if not wire.gone.is_set()]
 
-    def play(self, request: Received, played: Callable[[], None]) -> None:
-        """Answer a request; ``played`` is called afterwards."""
+    def play(self, request: Received) -> None:
+        """Answer a request."""
         if request.method == "GET":
             self.probes.append(request)
-            closing = {} if self.keeps_probes else {"Connection": "close"}
-            script = whole(self._listing(request.path), headers=closing)
+            script = self.on_get or json_answer(self._listing)
         else:
             self.requests.append(request)
             chosen = self.scripts.popleft() if self.scripts else self.default
             assert chosen is not None, f"no script for {request}"
             script = chosen
+        task = asyncio.get_running_loop().create_task(self._run(script, request.wire))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
 
-        async def run() -> None:
-            await script(request.wire)
-            if request.method == "GET" and not self.keeps_probes:
-                request.wire.close()
-            played()
+    async def _run(self, script: Script, wire: Wire) -> None:
+        await script(wire)
+        wire.played()
 
-        self._tasks.add(asyncio.get_running_loop().create_task(run()))
-
-    def _listing(self, path: str) -> bytes:
-        if path.endswith("/api/tags"):
-            return orjson.dumps({"models": [{"name": name} for name in self._models]})
-        return orjson.dumps({"object": "list", "data": [{"id": name} for name in self._models]})
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is None:
+            self._tasks.discard(task)
+        else:
+            self._script_failed.set()
 
 
 def whole(
@@ -294,6 +312,30 @@ def whole(
             status, {"Content-Type": kind, **(headers or {})}, framing="length", length=len(body)
         )
         wire.raw(body)
+
+    return script
+
+
+def json_answer(value: Any, status: int = 200) -> Script:
+    """This value in one piece."""
+    return whole(orjson.dumps(value), status)
+
+
+def whole_or_streamed(one: Script, stream: Script) -> Script:
+    """The one that the request asks for."""
+
+    async def script(wire: Wire) -> None:
+        await (stream if wire.request.json.get("stream") else one)(wire)
+
+    return script
+
+
+def by_path(scripts: Mapping[str, Script]) -> Script:
+    """The script of the request's path; a 404 where there is none."""
+    missing = json_answer({"error": {"message": "no such path"}}, 404)
+
+    async def script(wire: Wire) -> None:
+        await scripts.get(wire.request.path, missing)(wire)
 
     return script
 

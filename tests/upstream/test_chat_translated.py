@@ -30,16 +30,9 @@ def speaking(dialect: Dialect, chat: Script = SAYS_NO) -> Upstream:
     speech = SPEECH[dialect]
 
     async def script(wire: Wire) -> None:
-        asked = upstream.requests[-1]
-        if asked.path == CHAT:
-            await chat(wire)
-        elif asked.json.get("stream"):
-            await streamed(*speech.pieces, kind=speech.kind)(wire)
-        else:
-            await whole(speech.whole)(wire)
+        await (chat if wire.request.path == CHAT else speech.script())(wire)
 
-    upstream = Upstream(default=script)
-    return upstream
+    return Upstream(default=script)
 
 
 def paths(upstream: Upstream) -> list[str]:

@@ -142,7 +142,7 @@ async def test_total_of_a_stream_that_is_read_too_slowly() -> None:
         wire.raw(CHUNKED)
         while not wire.gone.is_set():
             wire.raw(b"1000\r\n" + bytes(4096) + b"\r\n")
-            await wire.drained()
+            await wire.writable.wait()
             await asyncio.sleep(0)
 
     async with (
@@ -229,7 +229,7 @@ async def test_backpressure() -> None:
             data = block[: total - at]
             sent.update(data)
             wire.raw(data)
-            await wire.drained()
+            await wire.writable.wait()
 
     async with Upstream(script) as upstream, transport_to(upstream) as http:
         answer = await http.send(post())
@@ -253,7 +253,7 @@ async def test_backpressure_of_many_small_chunks() -> None:
         wire.head()
         for number in range(60_000):
             wire.piece(b"%06d" % number)
-            await wire.drained()
+            await wire.writable.wait()
         wire.end()
 
     async with Upstream(script) as upstream, transport_to(upstream) as http:

@@ -12,7 +12,7 @@ import pytest
 from router.settings.schema import Dialect
 from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH
-from tests.support.upstream import Upstream, Wire, streamed, whole
+from tests.support.upstream import Upstream, Wire, whole
 
 TRANSLATED: tuple[Dialect, ...] = ("chat", "ollama")
 STRICT = b'{"error": {"message": "System message must be at the beginning.", "code": 400}}'
@@ -39,16 +39,13 @@ def strict(dialect: Dialect) -> Upstream:
     speech = SPEECH[dialect]
 
     async def script(wire: Wire) -> None:
-        asked = upstream.requests[-1].json
+        asked = wire.request.json
         if any(message["role"] in ("system", "developer") for message in asked["messages"][1:]):
             await whole(STRICT, 400)(wire)
-        elif asked.get("stream"):
-            await streamed(*speech.pieces, kind=speech.kind)(wire)
         else:
-            await whole(speech.whole)(wire)
+            await speech.script()(wire)
 
-    upstream = Upstream(default=script)
-    return upstream
+    return Upstream(default=script)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from tests.support.admin import ADMIN, call_admin
 from tests.support.dialects import dialect, speech
 from tests.support.plain import post
 from tests.support.router import Reply, eventually
-from tests.support.upstream import Upstream, Wire, streamed, whole
+from tests.support.upstream import Upstream, Wire, streamed, whole, whole_or_streamed
 
 __all__ = ["dialect", "speech"]
 
@@ -41,16 +41,8 @@ def events(finish: str | None = "stop") -> bytes:
 
 def answering(finish: str | None = "stop") -> Upstream:
     """An endpoint that says the same whole or streamed, as it is asked to."""
-    upstream = Upstream()
-
-    async def script(wire: Wire) -> None:
-        if upstream.requests[-1].json.get("stream"):
-            await streamed(events(finish))(wire)
-        else:
-            await whole(body(choice("".join(TEXTS), finish)))(wire)
-
-    upstream.default = script
-    return upstream
+    whole_answer = whole(body(choice("".join(TEXTS), finish)))
+    return Upstream(default=whole_or_streamed(whole_answer, streamed(events(finish))))
 
 
 def said(reply: Reply, *, stream: bool) -> tuple[str, str, str | None, Any]:

@@ -16,7 +16,7 @@ from tests.support.reloading import generations, reload
 from tests.support.router import Router, endpoint, eventually, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
-from tests.support.upstream import Upstream, Wire, streamed, whole
+from tests.support.upstream import Upstream, paced, streamed, whole, whole_or_streamed
 
 SPEECH_OF_IT = SPEECH["responses"]
 
@@ -28,14 +28,8 @@ async def test_incomplete_answers_are_not_asked_for_by_each(leader: bool) -> Non
     cut = b'"finish_reason":"length"'
     body = speech.whole.replace(b'"finish_reason":"stop"', cut)
     pieces = [piece.replace(b'"finish_reason":"stop"', cut) for piece in speech.pieces]
-    upstream = Upstream()
-
-    async def answer(wire: Wire) -> None:
-        [stream] = [r.json.get("stream") for r in upstream.requests[::-1] if r.wire is wire][:1]
-        await asyncio.sleep(0.3)
-        await (streamed(*pieces, kind=speech.kind) if stream else whole(body))(wire)
-
-    upstream.default = answer
+    either = whole_or_streamed(whole(body), streamed(*pieces, kind=speech.kind))
+    upstream = Upstream(default=paced(either, 0.3))
     timeouts = {"first_byte": 9.0, "idle": 9.0}
     async with (
         upstream,

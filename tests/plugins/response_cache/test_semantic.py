@@ -61,7 +61,7 @@ class Model(Upstream):
         return [r.json["input"] for r in self.requests if r.path == "/v1/responses"]
 
     async def _play(self, wire: Wire) -> None:
-        request = next(r for r in reversed(self.requests) if r.wire is wire)
+        request = wire.request
         if request.path == "/v1/embeddings":
             body = self.embeds or self._embedded(request)
             await whole(body, self.status)(wire)
