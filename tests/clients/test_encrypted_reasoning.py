@@ -74,7 +74,7 @@ class Chain:
 @pytest.fixture
 async def accounts() -> AsyncIterator[tuple[Account, Account]]:
     """Two accounts of the same provider."""
-    async with Account("ann").serving() as ann, Account("ben").serving() as ben:
+    async with Account("ann") as ann, Account("ben") as ben:
         yield ann, ben
 
 
@@ -163,9 +163,9 @@ async def test_with_the_issuer_down_the_reasoning_is_dropped_and_the_answer_work
 ) -> None:
     async with AsyncExitStack() as stack:
         ann, ben = Account("ann"), Account("ben")
-        await stack.enter_async_context(ben.serving())
+        await stack.enter_async_context(ben)
         anns = await stack.enter_async_context(AsyncExitStack())
-        await anns.enter_async_context(ann.serving())
+        await anns.enter_async_context(ann)
         url = await stack.enter_async_context(routed(ann.endpoint, ben.endpoint))
         client = await stack.enter_async_context(
             AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0)
@@ -180,7 +180,7 @@ async def test_with_the_issuer_down_the_reasoning_is_dropped_and_the_answer_work
         assert chain.headers[ENDPOINT] == "ben"
         assert chain.headers[DROPPED] == "2"
         # From here on the chain has two issuers: the last one is preferred.
-        await anns.enter_async_context(ann.serving())
+        await anns.enter_async_context(ann)
         assert await chain.say("Go on.") == "ben remembers 1"
         assert chain.headers[DROPPED] == "2"
         async with aiohttp.ClientSession() as http, http.get(f"{url}/metrics") as metrics:
@@ -190,8 +190,8 @@ async def test_with_the_issuer_down_the_reasoning_is_dropped_and_the_answer_work
 
 async def test_an_issuer_that_fails_is_not_asked_again_and_again(stream: bool) -> None:
     async with AsyncExitStack() as stack:
-        ann = await stack.enter_async_context(Account("ann").serving())
-        ben = await stack.enter_async_context(Account("ben").serving())
+        ann = await stack.enter_async_context(Account("ann"))
+        ben = await stack.enter_async_context(Account("ben"))
         url = await stack.enter_async_context(routed(ann.endpoint, ben.endpoint))
         client = await stack.enter_async_context(
             AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0)
@@ -209,7 +209,7 @@ async def test_an_issuer_that_fails_is_not_asked_again_and_again(stream: bool) -
 
 async def test_a_blob_from_outside_passes_as_it_came(stream: bool) -> None:
     async with AsyncExitStack() as stack:
-        ann = await stack.enter_async_context(Account("ann").serving())
+        ann = await stack.enter_async_context(Account("ann"))
         url = await stack.enter_async_context(routed(ann.endpoint))
         client = await stack.enter_async_context(
             AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0)

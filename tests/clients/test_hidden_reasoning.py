@@ -20,7 +20,7 @@ INCLUDE = "reasoning.encrypted_content"
 @pytest.fixture
 async def account() -> AsyncIterator[Account]:
     """A provider that guards its encrypted reasoning."""
-    async with Account("ann").serving() as served:
+    async with Account("ann") as served:
         yield served
 
 

@@ -286,7 +286,7 @@ async def test_where_nobody_can_compact_it_is_said(keeper: AsyncOpenAI) -> None:
 
 async def test_a_compacted_conversation_goes_on(database_url: str) -> None:
     async with (
-        Account("ann").serving() as account,
+        Account("ann") as account,
         routed(account.endpoint, state={"url": database_url}) as url,
         AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0) as client,
     ):

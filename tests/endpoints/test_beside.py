@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp import web
 from structlog.testing import capture_logs
 
 from router.endpoints import beside as beside_module
@@ -16,8 +15,8 @@ from router.endpoints.beside import beside, hint
 from router.probing.capabilities import Limits, probe_endpoint
 from router.probing.endpoint import probe
 from router.upstream.adapters import connect
-from tests.support.fleet import listening
 from tests.support.router import eventually, routing
+from tests.support.upstream import Upstream, Wire, by_path, json_answer, silent
 from tests.support.watched import one, watched
 
 OPENAI = {"/v1/models": {"data": [{"id": "m"}]}}
@@ -52,19 +51,16 @@ SLIPS = [
 async def serving(lists: dict[str, Any]) -> AsyncIterator[tuple[str, list[str]]]:
     """A server with these lists, and the paths it was asked for."""
     asked: list[str] = []
+    scripts = {path: json_answer(value) for path, value in lists.items()}
+    if OPENAI.items() <= lists.items():
+        scripts["/v1/chat/completions"] = json_answer({"error": {"message": "no messages"}}, 400)
 
-    async def handle(request: web.Request) -> web.Response:
-        asked.append(request.path)
-        if request.path in lists:
-            return web.json_response(lists[request.path])
-        if request.path == "/v1/chat/completions" and OPENAI.items() <= lists.items():
-            return web.json_response({"error": {"message": "no messages"}}, status=400)
-        return web.json_response({"detail": "Not Found"}, status=404)
+    async def answer(wire: Wire) -> None:
+        asked.append(wire.request.path)
+        await by_path(scripts)(wire)
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handle)
-    async with listening(app) as url:
-        yield url, asked
+    async with Upstream(default=answer, on_get=answer) as upstream:
+        yield upstream.address, asked
 
 
 @pytest.mark.parametrize(("lists", "path", "dialect", "says"), SLIPS)
@@ -149,39 +145,22 @@ async def test_requests_that_meet_404_are_told_like_that_once(
 
 async def test_a_model_that_is_not_found_is_no_slip() -> None:
     """Its endpoint takes requests: there is nothing to say, and nothing to ask beside it."""
-    missing = {"error": {"message": "model 'm' not found"}}
-    asked: list[tuple[str, bytes]] = []
-
-    async def handle(request: web.Request) -> web.Response:
-        asked.append((request.path, await request.read()))
-        if request.method == "GET":
-            return web.json_response(OPENAI["/v1/models"])
-        return web.json_response(missing, status=404)
-
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handle)
-    async with listening(app) as url:
-        settings = one(url + "/v1", "chat").model_dump(exclude_unset=True)
+    missing = json_answer({"error": {"message": "model 'm' not found"}}, 404)
+    async with Upstream(default=missing) as upstream:
+        settings = one(upstream.address + "/v1", "chat").model_dump(exclude_unset=True)
         async with routing(settings, balance=OFTEN) as router:
             assert (await router.ask()).status == 404
-            again = asked.count(("/v1/models", b"")) + 2
-            await eventually(lambda: asked.count(("/v1/models", b"")) >= again)
+            again = len(upstream.probes) + 2
+            await eventually(lambda: len(upstream.probes) >= again)
         assert not [entry for entry in router.log if "hint" in entry]
-        assert not [path for path, body in asked if body == b"{}"]
+        assert {probe.path for probe in upstream.probes} == {"/v1/models"}
+        assert not [request for request in upstream.requests if request.body == b"{}"]
 
 
 async def test_what_does_not_answer_is_not_waited_for() -> None:
     """Whoever accepts connections and says nothing costs a bounded time."""
-    never = asyncio.Event()
-
-    async def handle(request: web.Request) -> web.Response:
-        await never.wait()
-        raise AssertionError
-
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handle)
-    async with listening(app) as url:
-        settings = one(url, "chat")
+    async with Upstream(default=silent, on_get=silent) as upstream:
+        settings = one(upstream.address, "chat")
         said = await hint(settings, connect, 0.05)
         assert said.startswith("nor does anything at")
 

@@ -8,25 +8,25 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp import web
 
-from tests.support.fleet import listening
+from tests.support.upstream import Script, Upstream, json_answer
 from tests.support.watched import Watched, one, watched
 
 
+def lists(status: int) -> Script:
+    """A list with this status."""
+    return json_answer({"data": [{"id": "m"}]}, status)
+
+
 @asynccontextmanager
-async def listing(status: int, **fields: Any) -> AsyncIterator[tuple[Watched, dict[str, int]]]:
+async def listing(status: int, **fields: Any) -> AsyncIterator[tuple[Watched, Upstream]]:
     """An endpoint that answers its list with a status, which may be changed."""
-    answer = {"status": status}
-
-    async def handle(request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "m"}]}, status=answer["status"])
-
-    app = web.Application()
-    app.router.add_get("/models", handle)
-    async with listening(app) as url, watched(one(url, **fields)) as fleet:
+    async with (
+        Upstream(on_get=lists(status)) as upstream,
+        watched(one(upstream.address, **fields)) as fleet,
+    ):
         await fleet.more()
-        yield fleet, answer
+        yield fleet, upstream
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ async def test_what_lists_nothing_and_answers_nobody_is_down(status: int) -> Non
 
 @pytest.mark.parametrize("status", [500, 401, 403])
 async def test_requests_that_succeed_say_more(status: int) -> None:
-    async with listing(200) as (fleet, answer):
+    async with listing(200) as (fleet, upstream):
         endpoint = fleet["one"]
         target = fleet.target("m")
         assert endpoint.host.up
         target.answered(time.monotonic() + 3600, None)  # ever since
-        answer["status"] = status
+        upstream.on_get = lists(status)
         await fleet.more()
         assert endpoint.host.up
         assert endpoint.problem is not None

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp import web
 from structlog.testing import capture_logs
 
 from router.balance.breaker import State
@@ -21,9 +20,16 @@ from router.errors import (
     UpstreamRejected,
     UpstreamUnavailable,
 )
-from tests.support.fleet import listening
 from tests.support.router import eventually
-from tests.support.upstream import Upstream, refused_port, reset_now
+from tests.support.upstream import (
+    Upstream,
+    Wire,
+    by_path,
+    json_answer,
+    refused_port,
+    reset_now,
+    whole,
+)
 from tests.support.watched import LATEST, NEVER, Watched, cold_ollama, one, state, told, watched
 
 
@@ -34,22 +40,17 @@ async def answering(*answers: tuple[int, str], **fields: Any) -> AsyncIterator[W
     A request holds a slot meanwhile, as it does when it waits for a load.
     """
     left = list(answers)
+    lists = {
+        "/api/tags": json_answer({"models": [{"name": LATEST}]}),
+        "/api/ps": json_answer({"models": []}),
+    }
 
-    async def tags(request: web.Request) -> web.Response:
-        return web.json_response({"models": [{"name": LATEST}]})
-
-    async def ps(request: web.Request) -> web.Response:
-        return web.json_response({"models": []})
-
-    async def generate(request: web.Request) -> web.Response:
+    async def generate(wire: Wire) -> None:
         status, text = left.pop(0) if len(left) > 1 else left[0]
-        return web.Response(status=status, text=text)
+        await whole(text.encode(), status, kind="text/plain")(wire)
 
-    app = web.Application()
-    app.router.add_get("/api/tags", tags)
-    app.router.add_get("/api/ps", ps)
-    app.router.add_post("/api/generate", generate)
-    async with listening(app) as url, watched(one(url, "ollama", **fields)) as fleet:
+    upstream = Upstream(default=by_path({"/api/generate": generate}), on_get=by_path(lists))
+    async with upstream, watched(one(upstream.address, "ollama", **fields)) as fleet:
         await eventually(lambda: fleet["one"].ready)
         await told(fleet.target(LATEST), loaded=False)
         fleet.target(LATEST).take()

@@ -20,7 +20,7 @@ from tests.support.watched import Watched, one, state, told, watched
 @asynccontextmanager
 async def llamacpp(*models: str, path: str = "") -> AsyncIterator[tuple[Watched, LlamaCpp]]:
     server = LlamaCpp(*models)
-    async with server.serving() as url, watched(one(url + path)) as fleet:
+    async with server, watched(one(server.address + path)) as fleet:
         await eventually(lambda: fleet["one"].ready)
         for model in models:
             await told(fleet.target(model), loaded=False)

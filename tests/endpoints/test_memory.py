@@ -8,43 +8,45 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp import web
 
-from tests.support.fleet import listening
 from tests.support.llamacpp import LlamaCpp
 from tests.support.router import eventually
+from tests.support.upstream import Script, Upstream, Wire, json_answer
 from tests.support.watched import Watched, one, state, told, watched
 
 
-class Ollama:
-    """Lists ``models``, and ``resident`` as what is in memory."""
+class Ollama(Upstream):
+    """Lists ``models``, and ``resident`` as what is in memory.
+
+    What it tells of its memory has ``status``, waits for ``telling``, and is counted by ``asked``.
+    """
 
     def __init__(self, *models: str) -> None:
-        self.models = models
+        super().__init__(models=models, on_get=self._lists)
         self.resident: tuple[str, ...] = ()
         self.status = 200
         self.asked = 0
-        self.gate = asyncio.Event()
-        self.gate.set()
+        self.telling = asyncio.Event()
+        self.telling.set()
 
     @asynccontextmanager
     async def watched(self, **fields: Any) -> AsyncIterator[Watched]:
-        app = web.Application()
-        app.router.add_get("/api/tags", self._tags)
-        app.router.add_get("/api/ps", self._ps)
-        async with listening(app) as url, watched(one(url, "ollama", **fields)) as fleet:
+        async with self, watched(one(self.address, "ollama", **fields)) as fleet:
             await eventually(lambda: fleet["one"].ready)
             yield fleet
 
-    async def _tags(self, request: web.Request) -> web.Response:
-        return web.json_response({"models": [{"name": name} for name in self.models]})
-
-    async def _ps(self, request: web.Request) -> web.Response:
+    async def _lists(self, wire: Wire) -> None:
+        if wire.request.path == "/api/tags":
+            await _named(self.models)(wire)
+            return
         resident = self.resident
         self.asked += 1
-        await self.gate.wait()
-        body = {"models": [{"name": name} for name in resident]}
-        return web.json_response(body, status=self.status)
+        await self.telling.wait()
+        await _named(resident, self.status)(wire)
+
+
+def _named(models: tuple[str, ...], status: int = 200) -> Script:
+    return json_answer({"models": [{"name": name} for name in models]}, status)
 
 
 @pytest.mark.parametrize("asked_as", ["m", "m:latest"])
@@ -81,12 +83,12 @@ async def test_what_became_known_since_it_was_asked_counts_more() -> None:
     async with ollama.watched() as fleet:
         target = fleet.target("m")
         await told(target, loaded=False)
-        ollama.gate.clear()
+        ollama.telling.clear()
         asked = ollama.asked
         await eventually(lambda: ollama.asked > asked)
         target.answered(0.0, None)
         seen = len(fleet.told)
-        ollama.gate.set()
+        ollama.telling.set()
         await eventually(lambda: len(fleet.told) > seen)
         assert target.loaded
         # The next time it says so again.
@@ -109,7 +111,7 @@ async def test_what_answers_is_in_memory_whatever_is_listed() -> None:
 async def test_llamacpp_tells_in_its_list() -> None:
     server = LlamaCpp("a", "b")
     server.status["a"] = "loaded"
-    async with server.serving() as url, watched(one(f"{url}/v1")) as fleet:
+    async with server, watched(one(f"{server.address}/v1")) as fleet:
         await eventually(lambda: fleet["one"].ready)
         await told(fleet.target("b"), loaded=False)
         assert fleet.target("a").loaded
@@ -121,15 +123,13 @@ async def test_llamacpp_tells_in_its_list() -> None:
 async def test_a_context_that_is_told_is_the_models_unless_one_is_configured() -> None:
     context = 4096
 
-    async def models(request: web.Request) -> web.Response:
+    async def models(wire: Wire) -> None:
         rows = [{"id": name, "max_model_len": context} for name in ("a", "b")]
-        return web.json_response({"data": rows})
+        await json_answer({"data": rows})(wire)
 
-    app = web.Application()
-    app.router.add_get("/models", models)
-    async with listening(app) as url:
+    async with Upstream(on_get=models) as upstream:
         capabilities = {"b": {"context_length": 1000}}
-        async with watched(one(url, capabilities=capabilities)) as fleet:
+        async with watched(one(upstream.address, capabilities=capabilities)) as fleet:
             group = await fleet.registry.group("a")
             assert group.contexts
             assert fleet.target("a").context == 4096

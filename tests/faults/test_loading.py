@@ -35,10 +35,10 @@ async def starting(
     """A router in front of llama.cpp, which is loading its model, and other endpoints."""
     server = Starting(lists=lists)
     async with AsyncExitStack() as stack:
-        url = await stack.enter_async_context(server.serving())
-        one = endpoint(url, "chat", **{"timeouts": {"load": 60.0}, **fields})
+        await stack.enter_async_context(server)
+        one = endpoint(server, "chat", **{"timeouts": {"load": 60.0}, **fields})
         router = await stack.enter_async_context(
-            routing({**one, "url": url + "/v1"}, *others, balance={"policy": "least-loaded"})
+            routing(one, *others, balance={"policy": "least-loaded"})
         )
         yield router, server
 

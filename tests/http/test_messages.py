@@ -258,7 +258,7 @@ async def test_thinking_of_others_is_counted() -> None:
 @pytest.fixture
 async def account() -> AsyncIterator[Account]:
     """A native upstream that wants its own encrypted reasoning back."""
-    async with Account("ann").serving() as account:
+    async with Account("ann") as account:
         yield account
 
 
@@ -301,7 +301,7 @@ async def test_thinking_of_others_and_of_another_account_is_counted_together(
         {"role": "user", "content": "And now?"},
     ]
     async with (
-        Account("bob").serving() as other,
+        Account("bob") as other,
         routing({**other.endpoint, "models": ["thinker"]}) as router,
     ):
         reply = await post(router, ask)

@@ -7,16 +7,22 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
-from aiohttp import web
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.support.fetch import fetch
-from tests.support.fleet import http_client, listening, routed, simulated
+from tests.support.fleet import http_client, routed, simulated
 from tests.support.router import Reply, Router, endpoint, eventually, routing
 from tests.support.speech import SPEECH
-from tests.support.upstream import Script, Upstream, Wire, refused_port, whole
+from tests.support.upstream import (
+    Script,
+    Upstream,
+    Wire,
+    json_answer,
+    refused_port,
+    whole,
+)
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
@@ -87,12 +93,6 @@ async def test_ready_follows_the_endpoints() -> None:
 
     async with refused_port() as nobody:
         port = int(nobody.rpartition(":")[2])
-    app = web.Application()
-
-    async def models(request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "m"}]})
-
-    app.router.add_get("/models", models)
     fields = {"name": "one", "url": nobody, "dialect": "chat"}
     async with (
         routed(fields, balance={"health_interval": 0.05}) as url,
@@ -104,7 +104,7 @@ async def test_ready_follows_the_endpoints() -> None:
             "state": True,
             "limits": True,
         }
-        async with listening(app, port):
+        async with Upstream(port=port):
             assert await ready(200) == {
                 "status": "ready",
                 "endpoints": {"one": True},
@@ -118,14 +118,8 @@ async def test_ready_follows_the_endpoints() -> None:
     ("status", "ready"), [(401, 503), (302, 503), (403, 200), (500, 200), (404, 200)]
 )
 async def test_an_endpoint_that_lets_nobody_in_is_not_ready(status: int, ready: int) -> None:
-    app = web.Application()
-
-    async def models(request: web.Request) -> web.Response:
-        return web.json_response({}, status=status)
-
-    app.router.add_get("/models", models)
-    async with listening(app) as backend:
-        fields = {"name": "one", "url": backend, "dialect": "chat", "models": ["m"]}
+    async with Upstream(on_get=json_answer({}, status)) as upstream:
+        fields = {"name": "one", "url": upstream.address, "dialect": "chat", "models": ["m"]}
         async with routed(fields) as url, http_client() as http:
             async with http.get(f"{url}/v1/models/unknown") as answer:
                 assert answer.status == 404  # and the first probe is over

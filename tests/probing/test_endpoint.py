@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from router.probing.endpoint import ProbeResult, probe
 from router.settings.schema import Dialect, EndpointSettings
 from router.simulate import create_backend
 from tests.support.fleet import DIALECTS, listening
-from tests.support.upstream import refused_port
+from tests.support.upstream import Upstream, by_path, json_answer, refused_port, whole
 
 MODELS = {"data": [{"id": "m"}], "models": [{"name": "m"}]}
 
@@ -27,26 +24,10 @@ async def probed(url: str, dialect: str = "chat", **fields: Any) -> ProbeResult:
     )
 
 
-@asynccontextmanager
-async def answering(
-    status: int, body: Any, listing: int = 200
-) -> AsyncIterator[tuple[str, list[web.Request]]]:
-    """A backend that lists its models and answers every POST so; it keeps the requests."""
-    asked: list[web.Request] = []
-
-    async def handle(request: web.Request) -> web.Response:
-        asked.append(request)
-        await request.read()
-        if request.method == "GET":
-            return web.json_response(MODELS, status=listing)
-        if isinstance(body, str):
-            return web.Response(text=body, status=status)
-        return web.json_response(body, status=status)
-
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handle)
-    async with listening(app) as url:
-        yield url, asked
+def answering(status: int, body: Any, listing: int = 200) -> Upstream:
+    """A backend that lists its models and answers every POST so."""
+    answer = whole(body.encode(), status) if isinstance(body, str) else json_answer(body, status)
+    return Upstream(default=answer, on_get=json_answer(MODELS, listing))
 
 
 @pytest.mark.parametrize(
@@ -94,20 +75,21 @@ async def test_what_a_backend_speaks_whatever_is_configured(
     ],
 )
 async def test_how_a_path_is_known_to_exist(status: int, body: Any, takes: bool) -> None:
-    async with answering(status, body) as (url, _):
-        result = await probed(url)
+    async with answering(status, body) as upstream:
+        result = await probed(upstream.address)
     assert result.speaks == (DIALECTS if takes else ())
     assert (result.models, result.error) == (("m",), None)
 
 
 async def test_it_costs_no_token_and_sends_the_key() -> None:
-    async with answering(400, {}) as (url, asked):
-        await probed(url, api_key="sk-upstream")
+    async with answering(400, {}) as upstream:
+        await probed(upstream.address, api_key="sk-upstream")
+    asked = [*upstream.probes, *upstream.requests]
     assert [request.method for request in asked] == ["GET", "POST", "POST", "POST"]
     for request in asked:
-        assert request.headers["Authorization"] == "Bearer sk-upstream"
+        assert request.headers["authorization"] == "Bearer sk-upstream"
         if request.method == "POST":
-            assert request.content_length == 2  # {}: without a model there is nothing to answer
+            assert request.body == b"{}"  # without a model there is nothing to answer
 
 
 @pytest.mark.parametrize(
@@ -115,8 +97,8 @@ async def test_it_costs_no_token_and_sends_the_key() -> None:
     [(401, "it refuses the api_key"), (404, "HTTP 404"), (500, "HTTP 500")],
 )
 async def test_models_that_are_not_listed(listing: int, error: str) -> None:
-    async with answering(400, {}, listing) as (url, _):
-        result = await probed(url)
+    async with answering(400, {}, listing) as upstream:
+        result = await probed(upstream.address)
     assert result.models == ()
     assert result.error is not None
     assert error in result.error
@@ -143,16 +125,10 @@ async def test_nobody_there() -> None:
 async def test_an_engine_that_outlives_its_clients_is_named(
     owner: str, fields: dict[str, Any], advised: bool
 ) -> None:
-    async def models(_: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "m", "owned_by": owner}]})
-
-    async def refuse(_: web.Request) -> web.Response:
-        return web.json_response({"error": {"message": "'messages' is missing"}}, status=400)
-
-    app = web.Application()
-    app.router.add_get("/v1/models", models)
-    app.router.add_post("/v1/chat/completions", refuse)
-    async with listening(app) as url:
-        result = await probed(f"{url}/v1", **fields)
+    models = json_answer({"data": [{"id": "m", "owned_by": owner}]})
+    refuse = json_answer({"error": {"message": "'messages' is missing"}}, 400)
+    takes = by_path({"/v1/chat/completions": refuse})
+    async with Upstream(default=takes, on_get=by_path({"/v1/models": models})) as upstream:
+        result = await probed(f"{upstream.address}/v1", **fields)
     assert result.models == ("m",)
     assert ("stream_whole_answers: true" in result.hint) == advised

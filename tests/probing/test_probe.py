@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
 import pytest
-from aiohttp import web
 
 from router.probing.capabilities import MAX_MODELS, Limits, probe_endpoint
 from router.probing.configuration import EndpointReport, ModelReport
 from router.settings.schema import Dialect, EndpointSettings
-from tests.support.fleet import DIALECTS, MODELS, listening, simulated
+from tests.support.fleet import DIALECTS, MODELS, simulated
 from tests.support.speech import SPEECH
-from tests.support.upstream import Script, Upstream, Wire, refused_port, silent, streamed, whole
+from tests.support.upstream import (
+    Script,
+    Upstream,
+    Wire,
+    by_path,
+    json_answer,
+    refused_port,
+    silent,
+    streamed,
+    whole,
+)
 
 KEY = "sk-upstream-secret"
 
@@ -264,26 +273,26 @@ async def test_somebody_who_leaves_in_the_middle() -> None:
 @asynccontextmanager
 async def serving(
     listing: Sequence[dict[str, Any]],
-    show: Callable[[dict[str, Any]], Awaitable[web.Response]] | None = None,
+    show: Callable[[dict[str, Any]], Script] | None = None,
     loaded: Any = None,
 ) -> AsyncIterator[tuple[str, list[str]]]:
     """A server with these models that answers no questions; it keeps the paths of the requests."""
     paths: list[str] = []
 
-    async def handle(request: web.Request) -> web.Response:
+    async def answer(wire: Wire) -> None:
+        request = wire.request
         paths.append(f"{request.method} {request.path}")
+        script = refusal("it does not chat")
         if request.path == "/api/ps":
-            return web.json_response(loaded)
-        if request.method == "GET":
-            return web.json_response({"data": listing, "models": listing})
-        if request.path == "/api/show" and show is not None:
-            return await show(await request.json())
-        return web.json_response({"error": {"message": "it does not chat"}}, status=400)
+            script = json_answer(loaded)
+        elif request.method == "GET":
+            script = json_answer({"data": listing, "models": listing})
+        elif request.path == "/api/show" and show is not None:
+            script = show(request.json)
+        await script(wire)
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handle)
-    async with listening(app) as url:
-        yield url, paths
+    async with Upstream(default=answer, on_get=answer) as upstream:
+        yield upstream.address, paths
 
 
 async def test_a_context_that_is_listed() -> None:
@@ -334,17 +343,17 @@ async def test_models_that_are_not_listed_can_be_named() -> None:
 async def test_what_ollama_tells_is_enough() -> None:
     listing = [{"name": "big:latest"}, {"name": "old:latest"}, {"name": "odd"}, {"name": "bad"}]
 
-    async def show(body: dict[str, Any]) -> web.Response:
+    def show(body: dict[str, Any]) -> Script:
         info = {"general.architecture": "x", "x.context_length": 65536}
         answers: dict[str, Any] = {
             "big:latest": {"capabilities": ["tools", "vision"], "model_info": info},
             "old:latest": {"model_info": info},
         }
         if body["model"] == "bad":
-            return web.Response(text="nothing")
+            return whole(b"nothing")
         if body["model"] not in answers:
-            return web.json_response({"error": "not found"}, status=404)
-        return web.json_response(answers[body["model"]])
+            return json_answer({"error": "not found"}, 404)
+        return json_answer(answers[body["model"]])
 
     loaded = {"models": [{"name": "old:latest", "context_length": 4096}]}
     async with serving(listing, show, loaded) as (url, paths):
@@ -376,27 +385,19 @@ async def test_what_ollama_tells_is_enough() -> None:
 
 
 async def test_an_answer_says_more_than_ollama_does() -> None:
-    async def show(request: web.Request) -> web.Response:
-        return web.json_response({"capabilities": ["tools"]})
-
-    async def answer(request: web.Request) -> web.Response:
-        body = await request.json()
-        if "tools" in body:
+    async def answer(wire: Wire) -> None:
+        if "tools" in wire.request.json:
             error = "registry.ollama.ai/library/a does not support tools"
-            return web.json_response({"error": error}, status=400)
-        message = {"role": "assistant", "content": "It is red.", "thinking": "Hm."}
-        return web.json_response({"message": message, "done": True, "done_reason": "stop"})
+            await json_answer({"error": error}, 400)(wire)
+        else:
+            message = {"role": "assistant", "content": "It is red.", "thinking": "Hm."}
+            done = {"message": message, "done": True, "done_reason": "stop"}
+            await json_answer(done)(wire)
 
-    async def models(request: web.Request) -> web.Response:
-        return web.json_response({"models": [{"name": "a"}]})
-
-    app = web.Application()
-    app.router.add_post("/api/chat", answer)
-    app.router.add_post("/api/show", show)
-    app.router.add_get("/api/tags", models)
-    app.router.add_get("/api/ps", models)
-    async with listening(app) as url:
-        (model,) = (await probed(endpoint(url, "ollama"), deep=True)).models
+    show = json_answer({"capabilities": ["tools"]})
+    upstream = Upstream(models=("a",), default=by_path({"/api/chat": answer, "/api/show": show}))
+    async with upstream:
+        (model,) = (await probed(endpoint(upstream.address, "ollama"), deep=True)).models
     assert values(model) == {
         "tools": False,
         "tool_choice": False,

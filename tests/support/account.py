@@ -7,18 +7,15 @@ id is looked up in vain: a 404. Whatever it was sent is kept for the test to loo
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hmac
 import itertools
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from aiohttp import web
 
-from tests.support.fleet import listening
+from tests.support.upstream import Script, Upstream, Wire, by_path, json_answer, streamed
 
 __all__ = ["THOUGHT", "Account"]
 
@@ -33,41 +30,33 @@ _USAGE = {
 }
 
 
-class Account:
+class Account(Upstream):
     """The upstream of one account, on a port of its own.
 
-    While ``gate`` is not set it does not answer; while ``failing`` it does with a 500. Its model
-    has encrypted reasoning unless ``encrypts`` is false.
+    While ``failing`` it answers with a 500. Its model has encrypted reasoning unless ``encrypts``
+    is false.
     """
 
-    def __init__(self, name: str, port: int = 0) -> None:
+    def __init__(self, name: str) -> None:
+        paths = {"/v1/responses": self._create, "/v1/responses/compact": self._compact}
+        lists = {"/v1/models": self._models}
+        super().__init__(default=by_path(paths), on_get=by_path(lists))
         self.name = name
         self.key = f"sk-{name}"
-        self.received: list[dict[str, Any]] = []
         self.failing = False
         self.encrypts = True
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self._port = port
         self._ids = itertools.count(1)
-        self.url = ""
 
     @property
     def endpoint(self) -> dict[str, Any]:
         """Its entry in the settings."""
-        return {"name": self.name, "url": self.url, "dialect": "responses", "api_key": self.key}
+        url = f"{self.address}/v1"
+        return {"name": self.name, "url": url, "dialect": "responses", "api_key": self.key}
 
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[Account]:
-        """Listen while the context lasts."""
-        app = web.Application()
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_post("/v1/responses", self._create)
-        app.router.add_post("/v1/responses/compact", self._compact)
-        async with listening(app, self._port) as url:
-            self.url = f"{url}/v1"
-            self._port = int(url.rpartition(":")[2])
-            yield self
+    @property
+    def received(self) -> list[dict[str, Any]]:
+        """The bodies of the requests for answers."""
+        return [request.json for request in self.requests if request.path == "/v1/responses"]
 
     def issue(self, thought: str) -> str:
         """The blob of a thought: only this account can read it."""
@@ -81,25 +70,25 @@ class Account:
         sealed, _, mac = str(blob).partition(".")
         return hmac.compare_digest(mac, self._mac(sealed))
 
-    async def _models(self, request: web.Request) -> web.Response:
-        if request.headers.get("Authorization") != f"Bearer {self.key}":
-            return _refusal(401, "Incorrect API key provided.", "invalid_api_key")
-        return web.json_response({"object": "list", "data": [{"id": "thinker"}]})
+    async def _models(self, wire: Wire) -> None:
+        listing = json_answer({"object": "list", "data": [{"id": "thinker"}]})
+        await (self._unauthorized(wire) or listing)(wire)
 
-    async def _create(self, request: web.Request) -> web.StreamResponse:
-        if request.headers.get("Authorization") != f"Bearer {self.key}":
-            return _refusal(401, "Incorrect API key provided.", "invalid_api_key")
-        body = orjson.loads(await request.read())
-        self.received.append(body)
-        if self.failing:
-            return _refusal(500, "Out of order.", "server_error")
-        refusal = self._refused(body)
-        if refusal is not None:
-            return refusal
-        await self.gate.wait()
-        return await self._answer(request, body)
+    def _unauthorized(self, wire: Wire) -> Script | None:
+        if wire.request.headers.get("authorization") == f"Bearer {self.key}":
+            return None
+        return _refusal(401, "Incorrect API key provided.", "invalid_api_key")
 
-    def _refused(self, body: dict[str, Any]) -> web.Response | None:
+    async def _create(self, wire: Wire) -> None:
+        refusal = self._unauthorized(wire)
+        if refusal is None:
+            if self.failing:
+                refusal = _refusal(500, "Out of order.", "server_error")
+            else:
+                refusal = self._refused(wire.request.json)
+        await (refusal or self._answer(wire.request.json))(wire)
+
+    def _refused(self, body: dict[str, Any]) -> Script | None:
         if body.get("store") is not False:
             return _refusal(400, "This account keeps no data: 'store' must be false.", None)
         if not self.encrypts and body.get("include"):
@@ -116,14 +105,13 @@ class Account:
                 return _refusal(400, message, "invalid_encrypted_content")
         return None
 
-    async def _compact(self, request: web.Request) -> web.Response:
+    async def _compact(self, wire: Wire) -> None:
         """The user's messages, and everything else in one item that only this account can read."""
-        if request.headers.get("Authorization") != f"Bearer {self.key}":
-            return _refusal(401, "Incorrect API key provided.", "invalid_api_key")
-        body = orjson.loads(await request.read())
-        refusal = self._refused({**body, "store": False})
+        body = wire.request.json
+        refusal = self._unauthorized(wire) or self._refused({**body, "store": False})
         if refusal is not None:
-            return refusal
+            await refusal(wire)
+            return
         number = next(self._ids)
         said = [item for item in body["input"] if item.get("role") == "user"]
         output = [
@@ -134,29 +122,24 @@ class Account:
                 "encrypted_content": self.issue(str(_thoughts(body["input"]))),
             },
         ]
-        return web.json_response(
-            {
-                "id": f"resp_{self.name}_{number}",
-                "object": "response.compaction",
-                "created_at": 1_700_000_000,
-                "output": output,
-                "usage": _USAGE,
-            }
-        )
+        answer = {
+            "id": f"resp_{self.name}_{number}",
+            "object": "response.compaction",
+            "created_at": 1_700_000_000,
+            "output": output,
+            "usage": _USAGE,
+        }
+        await json_answer(answer)(wire)
 
-    async def _answer(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+    def _answer(self, body: dict[str, Any]) -> Script:
         response = self._response(body)
         if not body.get("stream"):
-            return web.json_response(response)
-        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await stream.prepare(request)
-        for number, event in enumerate(_events(response)):
-            event["sequence_number"] = number
-            await stream.write(
-                b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
-            )
-        await stream.write_eof()
-        return stream
+            return json_answer(response)
+        events = [{**e, "sequence_number": n} for n, e in enumerate(_events(response))]
+        pieces = [
+            b"event: %b\ndata: %b\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in events
+        ]
+        return streamed(*pieces)
 
     def _response(self, body: dict[str, Any]) -> dict[str, Any]:
         number = next(self._ids)
@@ -211,9 +194,9 @@ def _thoughts(items: list[dict[str, Any]]) -> int:
     return thoughts
 
 
-def _refusal(status: int, message: str, code: str | None, param: str | None = None) -> web.Response:
+def _refusal(status: int, message: str, code: str | None, param: str | None = None) -> Script:
     error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
-    return web.json_response({"error": error}, status=status)
+    return json_answer({"error": error}, status)
 
 
 def _events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:

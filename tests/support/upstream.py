@@ -2,9 +2,8 @@
 
 A script is a coroutine function that gets the ``Wire`` a request came on, and writes to it whatever
 it likes: heads, chunks, half of them, nonsense, nothing, a reset. The request is ``wire.request``.
-The usual scripts are made by ``whole``, ``streamed`` and their like below. Requests that no script
-was queued for get the upstream's ``default``; GETs are answered with a list of models, or by
-``on_get``, and kept apart.
+Functions below make the usual ones. Requests that no script was queued for get the upstream's
+``default``; GETs are answered with a list of models, or by ``on_get``, and kept apart.
 """
 
 from __future__ import annotations
@@ -60,10 +59,8 @@ class Received:
 
 
 class Wire(asyncio.Protocol):
-    """One connection of the upstream. ``gone`` is set once it is closed, whoever closed it.
-
-    ``request`` is the one that is being answered. ``writable`` is clear while the other side takes
-    nothing more.
+    """One connection. ``gone`` is set once it is closed, whoever closed it; ``writable`` is clear
+    while the other side takes no more. ``request`` is the one that is being answered.
     """
 
     request: Received
@@ -205,7 +202,7 @@ class Upstream:
     ``closes_after`` answers it closes a connection without having announced it; ``drops_request``
     is the number of the request on a connection that it hangs up on (a reset and a proper close in
     turns) instead of answering. ``keeps_probes`` is whether a connection that a GET came on stays
-    open, so that the next request comes on it.
+    open, so that the next request comes on it. While ``gate`` is clear, nothing is answered.
     """
 
     def __init__(
@@ -230,8 +227,9 @@ class Upstream:
         self.drops_request = drops_request
         self.dropped = 0
         self.keeps_probes = keeps_probes
-        names = [{"id": name, "name": name} for name in models]
-        self._listing = {"object": "list", "data": names, "models": names}
+        self.models = models
+        self.gate = asyncio.Event()
+        self.gate.set()
         self._tls = tls
         self._port = port
         self._tasks: set[asyncio.Task[None]] = set()
@@ -277,17 +275,22 @@ class Upstream:
         """Answer a request."""
         if request.method == "GET":
             self.probes.append(request)
-            script = self.on_get or json_answer(self._listing)
+            script: Script | None = self._get
         else:
             self.requests.append(request)
-            chosen = self.scripts.popleft() if self.scripts else self.default
-            assert chosen is not None, f"no script for {request}"
-            script = chosen
+            script = self.scripts.popleft() if self.scripts else self.default
+        assert script is not None, f"no script for {request}"
         task = asyncio.get_running_loop().create_task(self._run(script, request.wire))
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
+    async def _get(self, wire: Wire) -> None:
+        names = [{"id": name, "name": name} for name in self.models]
+        listing = json_answer({"object": "list", "data": names, "models": names})
+        await (self.on_get or listing)(wire)
+
     async def _run(self, script: Script, wire: Wire) -> None:
+        await self.gate.wait()
         await script(wire)
         wire.played()
 
@@ -308,9 +311,8 @@ def whole(
     """An answer in one piece."""
 
     async def script(wire: Wire) -> None:
-        wire.head(
-            status, {"Content-Type": kind, **(headers or {})}, framing="length", length=len(body)
-        )
+        given = {"Content-Type": kind, **(headers or {})}
+        wire.head(status, given, framing="length", length=len(body))
         wire.raw(body)
 
     return script
@@ -332,7 +334,7 @@ def whole_or_streamed(one: Script, stream: Script) -> Script:
 
 def by_path(scripts: Mapping[str, Script]) -> Script:
     """The script of the request's path; a 404 where there is none."""
-    missing = json_answer({"error": {"message": "no such path"}}, 404)
+    missing = json_answer({"detail": "Not Found"}, 404)
 
     async def script(wire: Wire) -> None:
         await scripts.get(wire.request.path, missing)(wire)

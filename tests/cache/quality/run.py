@@ -16,19 +16,19 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 import uvloop
-from aiohttp import web
 
 from router.app import create_app
 from router.settings.schema import Settings
 from tests.cache.quality.unrelated import unrelated
+from tests.support.fleet import listening
+from tests.support.upstream import Upstream, Wire, json_answer
 
 __all__ = ["Outcome", "main", "measured"]
 
@@ -67,31 +67,17 @@ class Outcome:
         return self.answered is None
 
 
-class _Upstream:
-    """Answers each question with the question, and counts."""
+def _answer(question: str) -> dict[str, Any]:
+    """The question."""
+    part = {"type": "output_text", "text": question, "annotations": []}
+    item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    answer = {"id": "resp_1", "object": "response", "status": "completed", "model": "m"}
+    return {**answer, "output": [{**item, "content": [part]}], "usage": usage}
 
-    def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
 
-    async def respond(self, request: web.Request) -> web.Response:
-        question = (await request.json())["input"]
-        self.asked[question] += 1
-        part = {"type": "output_text", "text": question, "annotations": []}
-        item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
-        usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
-        return web.json_response(
-            {
-                "id": "resp_1",
-                "object": "response",
-                "status": "completed",
-                "model": "m",
-                "output": [{**item, "content": [part]}],
-                "usage": usage,
-            }
-        )
-
-    async def models(self, request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "m"}]})
+async def _echo(wire: Wire) -> None:
+    await json_answer(_answer(wire.request.json["input"]))(wire)
 
 
 def read(paths: Iterable[Path]) -> list[Pair]:
@@ -106,14 +92,15 @@ def read(paths: Iterable[Path]) -> list[Pair]:
 
 async def measured(pairs: Sequence[Pair], beside: int, threshold: float | None) -> list[Outcome]:
     """Ask everything of a router of its own."""
-    upstream = _Upstream()
     semantic: dict[str, Any] = {"enabled": True, "self_check": {"share": 0}}
     if threshold is not None:
         semantic["threshold"] = threshold
-    async with _serving(_application(upstream)) as endpoint:
+    async with Upstream(default=_echo) as upstream:
         settings = Settings.model_validate(
             {
-                "endpoints": [{"name": "one", "url": f"{endpoint}/v1", "dialect": "responses"}],
+                "endpoints": [
+                    {"name": "one", "url": f"{upstream.address}/v1", "dialect": "responses"}
+                ],
                 "cache": {"mode": "always", "semantic": semantic},
                 "admin": {"key": _ADMIN},
                 "logging": {"access": False},
@@ -121,31 +108,13 @@ async def measured(pairs: Sequence[Pair], beside: int, threshold: float | None) 
             }
         )
         async with (
-            _serving(create_app(settings)) as router,
+            listening(create_app(settings)) as router,
             aiohttp.ClientSession(router) as client,
         ):
             await _fill(client, unrelated(beside))
             await _fill(client, [pair.a for pair in pairs])
             await _settled(router, beside + len({pair.a for pair in pairs}))
             return [await _outcome(client, upstream, pair) for pair in pairs]
-
-
-def _application(upstream: _Upstream) -> web.Application:
-    app = web.Application()
-    app.router.add_post("/v1/responses", upstream.respond)
-    app.router.add_get("/v1/models", upstream.models)
-    return app
-
-
-@asynccontextmanager
-async def _serving(app: web.Application) -> AsyncIterator[str]:
-    runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
 
 
 async def _fill(client: aiohttp.ClientSession, questions: Sequence[str]) -> None:
@@ -174,10 +143,10 @@ async def _settled(router: str, count: int) -> None:
             await asyncio.sleep(2)
 
 
-async def _outcome(client: aiohttp.ClientSession, upstream: _Upstream, pair: Pair) -> Outcome:
-    before = upstream.asked.total()
+async def _outcome(client: aiohttp.ClientSession, upstream: Upstream, pair: Pair) -> Outcome:
+    before = len(upstream.requests)
     answer, headers = await _asked(client, pair.b, _KEEP_OUT)
-    hit = upstream.asked.total() == before
+    hit = len(upstream.requests) == before
     return Outcome(pair, answer if hit else None, headers.get("X-Cache-Similarity", ""))
 
 
