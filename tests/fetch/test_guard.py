@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ssl
+import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Address, IPv6Address
@@ -232,6 +233,31 @@ async def test_a_file_without_an_announced_length_is_cut_off() -> None:
         await files.until(lambda: not files.under_way)
 
 
+async def test_an_announced_length_is_refused_before_any_of_it_arrives() -> None:
+    async def announce(request: web.Request) -> web.StreamResponse:
+        length = {"Content-Type": "image/png", "Content-Length": str(2**20 + 1)}
+        answer = web.StreamResponse(headers=length)
+        await answer.prepare(request)
+        await asyncio.Event().wait()
+        return answer
+
+    async with web_of(a=announce) as files:
+        assert (await refused(guard(max_mb=1), at(files, "/a"))).code == "image_too_large"
+        await files.until(lambda: not files.under_way)
+
+
+async def test_a_small_file_that_inflates_to_a_large_one_takes_no_memory() -> None:
+    async with web_of(a=file(gzip.compress(bytes(2**26)), Content_Encoding="gzip")) as files:
+        tracemalloc.start()
+        try:
+            error = await refused(guard(max_mb=1), at(files, "/a"))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert error.code == "image_too_large"
+        assert peak < 2**23  # 1 MiB and what joining its parts takes, far from 64 MiB
+
+
 async def test_compressed_though_it_was_not_asked_for() -> None:
     async with web_of(a=file(gzip.compress(PNG), Content_Encoding="gzip")) as files:
         assert (await guard().fetch(at(files, "/a"), types=TYPES)).body == PNG
@@ -269,7 +295,8 @@ async def test_name_servers_that_dawdle() -> None:
             await asyncio.Event().wait()
             return []
 
-    error = await refused(guard(Never([]), timeout=0.1), "http://pictures.test/a")
+    async with asyncio.timeout(30):  # ends the test where the guard's own limit does not
+        error = await refused(guard(Never([]), timeout=0.1), "http://pictures.test/a")
     assert "within 0.1 s" in error.message
 
 
