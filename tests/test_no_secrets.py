@@ -6,19 +6,18 @@ import asyncio
 import json
 import signal
 import stat
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, get_args
 
 import aiohttp
 import orjson
 import pytest
-from aiohttp import web
 
 from router.settings.schema import Dialect
 from tests.support.processes import Processes, RouterProcess, free_port
-from tests.support.speech import SPEECH
+from tests.support.speech import SPEECH, Speech
+from tests.support.upstream import Received, Upstream, Wire, json_answer, whole
 from tests.support.waiting import until
 
 SECRETS: Final = {
@@ -32,81 +31,73 @@ STATUSES: Final = (400, 401, 404, 413, 422, 429, 500, 503)
 PLAYS: Final = ("broken", "early", "garbage", "cut", *(f"status{s}" for s in STATUSES))
 
 
-class _Talkative:
+class _Talkative(Upstream):
     """An upstream that repeats the key it was called with, and the whole request, in its errors.
 
     What it is to do stands in the request, as ``play:WHAT``. ``keys`` are those it was given.
     """
 
     def __init__(self) -> None:
+        super().__init__(default=self._answer, on_get=self._refuse)
         self.keys: set[str] = set()
         self.waiting = 0
 
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[str]:
-        app = web.Application()
-        for dialect in DIALECTS:
-            app.router.add_post(f"/{{endpoint}}{SPEECH[dialect].path}", self._answer)
-        app.router.add_route("*", "/{other:.*}", self._refuse)
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
-
-    def _words(self, request: web.Request, body: bytes) -> str:
-        given = request.headers.get("Authorization", "")
+    def _words(self, request: Received) -> str:
+        given = request.headers.get("authorization", "")
         self.keys.add(given)
-        self.keys |= {request.headers[name] for name in ("X-Api-Key",) if name in request.headers}
-        return f"no: {given}, {body.decode()}, {ANSWER}"
+        self.keys |= {request.headers[name] for name in ("x-api-key",) if name in request.headers}
+        return f"no: {given}, {request.body.decode()}, {ANSWER}"
 
-    async def _refuse(self, request: web.Request) -> web.Response:
-        words = self._words(request, await request.read())
-        status = 500 if request.path.startswith("/asked/") else 404
-        return web.json_response({"error": words}, status=status, reason=SECRETS["upstream"])
+    async def _refuse(self, wire: Wire) -> None:
+        body = orjson.dumps({"error": self._words(wire.request)})
+        status = 500 if wire.request.path.startswith("/asked/") else 404
+        kind = {"Content-Type": "application/json"}
+        reason = SECRETS["upstream"]
+        wire.head(status, kind, framing="length", length=len(body), reason=reason)
+        wire.piece(body)
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        body = await request.read()
-        words = self._words(request, body)
-        speech = SPEECH[_dialect(request)]
-        play = body.partition(b"play:")[2].partition(b" ")[0].decode()
+    async def _answer(self, wire: Wire) -> None:
+        request = wire.request
+        speech = next((s for s in SPEECH.values() if _takes(request.path, s.path)), None)
+        if speech is None:
+            await self._refuse(wire)
+            return
+        words = self._words(request)
+        play = request.body.partition(b"play:")[2].partition(b" ")[0].decode()
         if play.startswith("status"):
             error: Any = {"message": words, "type": "x", "code": "too_bad", "param": "input"}
             if speech is SPEECH["ollama"]:
                 error = words
-            return web.json_response({"error": error}, status=int(play[6:]))
-        if play == "garbage":
-            return web.Response(text=f"data: {{{words}\n\n", content_type=speech.kind.split(";")[0])
-        streams = orjson.loads(body).get("stream")
-        if not streams and play == "well":
-            return web.Response(body=_marked(speech.whole), content_type="application/json")
-        return await self._stream(request, play, words)
+            await json_answer({"error": error}, int(play[6:]))(wire)
+        elif play == "garbage":
+            await whole(f"data: {{{words}\n\n".encode(), kind=speech.kind)(wire)
+        elif play == "well" and not request.json.get("stream"):
+            await whole(_marked(speech.whole))(wire)
+        else:
+            await self._stream(wire, speech, play, words)
 
-    async def _stream(self, request: web.Request, play: str, words: str) -> web.StreamResponse:
-        speech = SPEECH[_dialect(request)]
-        response = web.StreamResponse(headers={"Content-Type": speech.kind})
-        await response.prepare(request)
-        await response.write(speech.opening)
+    async def _stream(self, wire: Wire, speech: Speech, play: str, words: str) -> None:
+        wire.head(200, {"Content-Type": speech.kind})
+        wire.piece(speech.opening)
         if play != "early":
-            await response.write(_marked(speech.words[0]))
+            wire.piece(_marked(speech.words[0]))
         if play in ("broken", "early"):
             said = orjson.dumps(words)[1:-1]
-            await response.write(speech.error.replace(b"the GPU is on fire", said))
+            wire.piece(speech.error.replace(b"the GPU is on fire", said))
         elif play == "cut":
-            assert request.transport is not None
-            request.transport.abort()
+            wire.close()
+            return
         elif play == "hold":
             self.waiting += 1
-            await asyncio.sleep(30)  # until the client has gone
+            await wire.gone.wait()
         else:
-            await response.write(_marked(b"".join((*speech.words[1:], speech.closing))))
-        return response
+            wire.piece(_marked(b"".join((*speech.words[1:], speech.closing))))
+        wire.end()
 
 
-def _dialect(request: web.Request) -> Dialect:
-    return next(dialect for dialect in DIALECTS if request.path.endswith(SPEECH[dialect].path))
+def _takes(path: str, speech: str) -> bool:
+    """Whether this is an endpoint's name and the path of a dialect."""
+    return path.count("/") == speech.count("/") + 1 and path.endswith(speech)
 
 
 def _marked(speech: bytes) -> bytes:
@@ -200,9 +191,9 @@ class _Clients:
 @pytest.mark.parametrize("form", ["json", "console"])
 async def test_nothing_planted_is_found(tmp_path: Path, form: str) -> None:
     upstream = _Talkative()
-    async with upstream.serving() as url, _client() as http:
+    async with upstream, _client() as http:
         with Processes(tmp_path) as processes:
-            settings = _settings(url, tmp_path, form)
+            settings = _settings(upstream.address, tmp_path, form)
             router = await processes.router("router", settings)
             clients = _Clients(router, http)
             await _good(clients)

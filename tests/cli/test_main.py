@@ -1,5 +1,6 @@
 """The command line: exit status and what a user reads, with real processes and sockets."""
 
+import asyncio
 import json
 import os
 import re
@@ -9,15 +10,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 
 from router.cli.main import main
+from tests.support.upstream import Upstream, by_path, whole
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 30  # seconds for a child process to say or do something
@@ -55,32 +57,23 @@ def simulated(dialect: str, *args: str) -> Iterator[str]:
 def listing(status: int, body: bytes) -> Iterator[str]:
     """The base URL of a backend that lists its models so, and refuses every chat request."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.answer(status, body)
+    refuses = by_path({"/v1/chat/completions": whole(b"{}", 400)})
+    upstream = Upstream(default=refuses, on_get=whole(body, status))
+    loop = asyncio.new_event_loop()
 
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            known = self.path == "/v1/chat/completions"
-            self.answer(400 if known else 404, b"{}")
+    def run(work: Coroutine[Any, Any, object]) -> None:
+        asyncio.run_coroutine_threadsafe(work, loop).result(DEADLINE)
 
-        def answer(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing on stderr."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/v1"
-        finally:
-            server.shutdown()
-            thread.join(DEADLINE)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        run(upstream.__aenter__())
+        yield f"{upstream.address}/v1"
+        run(upstream.__aexit__())
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(DEADLINE)
+        loop.close()
 
 
 def free_port() -> int:

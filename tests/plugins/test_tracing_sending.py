@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from aiohttp import web
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
@@ -21,53 +19,43 @@ from structlog.testing import capture_logs
 
 from plugins.tracing import plugin
 from plugins.tracing.sending import Told, at_collector
-from tests.support.fleet import listening
 from tests.support.router import endpoint, eventually
 from tests.support.speech import SPEECH
 from tests.support.traced import ask, traced
-from tests.support.upstream import Upstream, refused_port, whole
+from tests.support.upstream import Upstream, by_path, refused_port, whole
 
 CHAT = SPEECH["chat"]
 _LATE = "the collector did not take all spans in time"
 _LOST = "the collector does not take spans: they get lost"
 
 
-class Collector:
+class Collector(Upstream):
     """An OTLP/HTTP receiver."""
 
     def __init__(self) -> None:
-        self.traces: list[Any] = []
-        self.metrics: list[Any] = []
-        self.kinds: set[str | None] = set()
+        paths = {"/v1/traces": whole(b""), "/v1/metrics": whole(b"")}
+        super().__init__(default=by_path(paths))
 
-    async def take_traces(self, request: web.Request) -> web.Response:
-        self.kinds.add(request.headers.get("Content-Type"))
-        self.traces.append(ExportTraceServiceRequest.FromString(await request.read()))
-        return web.Response()
+    @property
+    def traces(self) -> list[Any]:
+        kind = ExportTraceServiceRequest
+        return [kind.FromString(r.body) for r in self.requests if r.path == "/v1/traces"]
 
-    async def take_metrics(self, request: web.Request) -> web.Response:
-        self.metrics.append(ExportMetricsServiceRequest.FromString(await request.read()))
-        return web.Response()
-
-
-@asynccontextmanager
-async def collecting() -> AsyncIterator[tuple[str, Collector]]:
-    collector = Collector()
-    app = web.Application()
-    app.router.add_post("/v1/traces", collector.take_traces)
-    app.router.add_post("/v1/metrics", collector.take_metrics)
-    async with listening(app) as url:
-        yield url, collector
+    @property
+    def metrics(self) -> list[Any]:
+        kind = ExportMetricsServiceRequest
+        return [kind.FromString(r.body) for r in self.requests if r.path == "/v1/metrics"]
 
 
 async def test_spans_and_metrics_get_to_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-    async with collecting() as (url, collector), Upstream(default=whole(CHAT.whole)) as up:
-        tracing = {"endpoint": url, "metrics": True}
+    async with Collector() as collector, Upstream(default=whole(CHAT.whole)) as up:
+        tracing = {"endpoint": collector.address, "metrics": True}
         async with traced(endpoint(up, "chat"), tracing=tracing) as router:
             for _ in range(3):
                 assert await ask(router) == 200
-    assert collector.kinds == {"application/x-protobuf"}
+    kinds = {request.headers["content-type"] for request in collector.requests}
+    assert kinds == {"application/x-protobuf"}
     groups = [group for taken in collector.traces for group in taken.resource_spans]
     who = {a.key: a.value.string_value for a in groups[0].resource.attributes}
     assert who["service.name"] == "pointsman"
@@ -102,8 +90,8 @@ async def test_spans_and_metrics_get_to_a_collector(monkeypatch: pytest.MonkeyPa
 async def test_the_environment_says_where_the_collector_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with collecting() as (url, collector), Upstream(default=whole(CHAT.whole)) as up:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+    async with Collector() as collector, Upstream(default=whole(CHAT.whole)) as up:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address)
         monkeypatch.setenv("OTEL_SERVICE_NAME", "front-door")
         async with traced(endpoint(up, "chat")) as router:
             assert await ask(router) == 200
