@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from cache.patience import Patience
 from cache.store import StoreError
-from cache.stores.scripts import Script
+from cache.stores.scripts import Script, StoreScript
 
 __all__ = ["RedisClient"]
 
@@ -87,7 +87,9 @@ class RedisClient:
         """The whole name of one of the store's keys."""
         return self._prefix + name
 
-    async def run(self, script: Script, key: str | None, *arguments: Any) -> tuple[int, list[Any]]:
+    async def run(
+        self, script: StoreScript, key: str | None, *arguments: Any
+    ) -> tuple[int, list[Any]]:
         """The epoch, and what else the script returns; raises StoreError. ``key`` is an entry's."""
         names = [self._prefix + (f"e:{key}" if k == "entry" else k) for k in script.keys]
         words = [len(names), *names, self._epoch, self.change]
@@ -117,7 +119,7 @@ class RedisClient:
         except NoScriptError:
             raise
         except (RedisError, OSError, TimeoutError, ValueError) as exc:
-            raise self.error(exc) from None
+            raise self._error(exc) from None
 
     async def pipeline(
         self, commands: Sequence[Sequence[Any]], timeout: float
@@ -139,13 +141,37 @@ class RedisClient:
                     except ResponseError as exc:
                         answers.append(exc)
         except (RedisError, OSError, TimeoutError, ValueError) as exc:
-            raise self.error(exc) from None
+            raise self._error(exc) from None
         finally:
             if len(answers) < len(commands):
                 # What is still to come would be taken for the answer to something else.
                 await connection.disconnect(nowait=True)
             await self._given_back(connection)
         return answers
+
+    async def run_scripts(
+        self, calls: Sequence[tuple[Script, Sequence[Any]]], timeout: float
+    ) -> list[Any | StoreError]:
+        """What scripts return that are sent together, each with its keys and arguments; an error
+        of one of them stands in its place. ``timeout`` is for each ``pipeline``: a second follows
+        where Redis does not know a script. Raises StoreError as ``pipeline`` does.
+        """
+        answers = await self.pipeline(
+            [("EVALSHA", script.sha, *words) for script, words in calls], timeout
+        )
+        unknown = [n for n, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+        if unknown:
+            commands, told = [], set()
+            for script, words in [calls[n] for n in unknown]:
+                # Redis runs them in this order, and knows a script once it has run it.
+                known = script.sha in told
+                first = ("EVALSHA", script.sha) if known else ("EVAL", script.text)
+                commands.append((*first, *words))
+                told.add(script.sha)
+            again = await self.pipeline(commands, timeout)
+            for n, answer in zip(unknown, again, strict=True):
+                answers[n] = answer
+        return [self._error(a) if isinstance(a, ResponseError) else a for a in answers]
 
     async def _ask(self, *words: Any) -> Any:
         connection = self._taken()
@@ -178,7 +204,7 @@ class RedisClient:
         if self._closed.is_set():
             await connection.disconnect(nowait=True)
 
-    def error(self, exc: Exception) -> StoreError:
+    def _error(self, exc: Exception) -> StoreError:
         """What an exception of the Redis library is told as: without what it may quote."""
         return StoreError(f"{self.name} does not answer as it should: {_kind(exc)}")
 

@@ -35,6 +35,7 @@ __all__ = [
     "STATE",
     "SWEEP",
     "Script",
+    "StoreScript",
     "rule_id",
 ]
 
@@ -98,17 +99,24 @@ end
 
 
 class Script:
+    """Lua, and the hash that Redis knows it by."""
+
+    def __init__(self, *parts: str) -> None:
+        self.text = "\n".join(parts)
+        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+
+class StoreScript(Script):
     """``keys``: which of the store's keys it is handed, in this order; ``entry`` is ``e:KEY``."""
 
     def __init__(self, keys: str, *parts: str) -> None:
         self.keys = tuple(keys.split())
         self.entries = _ENTRIES in parts
         heads = [f"local {name} = KEYS[{place}]" for place, name in enumerate(self.keys, 1)]
-        self.text = "\n".join([*heads, *parts])
-        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        super().__init__(*heads, *parts)
 
 
-GET: Final = Script(
+GET: Final = StoreScript(
     "rules changes entry",
     _BEGIN,
     """
@@ -121,7 +129,7 @@ return {number(epoch)}
 )
 """Head and body of the entry, if there is one."""
 
-STATE: Final = Script(
+STATE: Final = StoreScript(
     "rules changes sizes age",
     _BEGIN,
     """
@@ -133,7 +141,7 @@ return {
 )
 """Number of the last change, bytes, entries."""
 
-PUT: Final = Script(
+PUT: Final = StoreScript(
     "rules changes entry sizes age expiry",
     _BEGIN,
     _ENTRIES,
@@ -179,7 +187,7 @@ return {number(epoch), 1, evicted}
 head, body, size, expiry in ms, bytes allowed, 1 where it has a vector.
 """
 
-DELETE: Final = Script(
+DELETE: Final = StoreScript(
     "rules changes entry sizes age expiry",
     _BEGIN,
     _ENTRIES,
@@ -196,7 +204,7 @@ return {number(epoch), there}
 )
 """1 where there was one. Argument: its key."""
 
-INVALIDATE: Final = Script(
+INVALIDATE: Final = StoreScript(
     "rules changes age",
     _BEGIN,
     """
@@ -219,7 +227,7 @@ return {number(epoch), redis.call('ZCARD', age)}
 many rules may be kept: past these the older half becomes one about everything as old as they are.
 """
 
-SWEEP: Final = Script(
+SWEEP: Final = StoreScript(
     "rules changes sizes age expiry",
     _BEGIN,
     _ENTRIES,
@@ -245,7 +253,7 @@ the number of the last, or nothing, and how many went. Arguments: the number; ho
 at.
 """
 
-HEADS: Final = Script(
+HEADS: Final = StoreScript(
     "rules changes age",
     _BEGIN,
     _ENTRIES,

@@ -15,6 +15,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
+from cache.stores.scripts import Script
 from router.core.key import Key
 from router.core.usage_record import NO_TOKENS, Tokens
 from router.telemetry.log import get_logger
@@ -36,7 +37,7 @@ from router.usage.opening_balance import Opening, Spent, unavailable
 from router.usage.rate_limiter import Demand, Hold, Standing
 from router.usage.redis_link import Away, Link
 from router.usage.redis_reservation import ROOM, RedisHold, Settlement, Untold, account_names
-from router.usage.redis_scripts import CHECK, HOLD, OPEN, RENEW, SETTLE, Script
+from router.usage.redis_scripts import CHECK, HOLD, OPEN, RENEW, SETTLE
 
 __all__ = ["RedisMeter"]
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import orjson
-from redis.exceptions import NoScriptError, ResponseError
 
 from cache.store import StoreError
 from cache.stores.redis_client import RedisClient
+from cache.stores.scripts import Script
 from router.balance.breaker import Breaker, Rules, State
 from router.telemetry.tasks import Tasks
-from router.usage.redis_scripts import Script
 
 __all__ = ["Away", "Link"]
 
@@ -166,11 +165,13 @@ class Link:
     async def _exchange(self, batch: Sequence[_Call], timeout: float, *, probe: bool) -> None:
         """Send a batch, and tell each of its callers what came."""
         try:
-            answers = await self._answers(batch, timeout)
+            answers = await self._client.run_scripts(
+                [(call.script, call.arguments) for call in batch], timeout
+            )
         except StoreError as exc:
             answers = [exc] * len(batch)
         for call, answer in zip(batch, answers, strict=True):
-            if isinstance(answer, Exception):
+            if isinstance(answer, StoreError):
                 self.why = str(answer)
                 self._failed(probe)
                 call.fail(sent=True)
@@ -179,27 +180,6 @@ class Link:
                 self._changed(True)
             if not call.answer.done():
                 call.answer.set_result(answer)
-
-    async def _answers(self, batch: Sequence[_Call], timeout: float) -> list[Any]:
-        answers: list[Any] = await self._client.pipeline(
-            [("EVALSHA", call.script.sha, *call.arguments) for call in batch], timeout
-        )
-        unknown = [n for n, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
-        if unknown:
-            commands, told = [], set()
-            for call in [batch[n] for n in unknown]:
-                # Redis runs them in this order, and knows a script once it has run it.
-                known = call.script.sha in told
-                first = ("EVALSHA", call.script.sha) if known else ("EVAL", call.script.text)
-                commands.append((*first, *call.arguments))
-                told.add(call.script.sha)
-            again = await self._client.pipeline(commands, timeout)
-            for n, answer in zip(unknown, again, strict=True):
-                answers[n] = answer
-        return [
-            self._client.error(answer) if isinstance(answer, ResponseError) else answer
-            for answer in answers
-        ]
 
     def _failed(self, probe: bool) -> None:
         self.failures += 1

@@ -22,19 +22,11 @@ held or refused.
 
 from __future__ import annotations
 
-from hashlib import sha1
 from typing import Final
 
-__all__ = ["CHECK", "HOLD", "OPEN", "RENEW", "SETTLE", "Script"]
+from cache.stores.scripts import Script
 
-
-class Script:
-    """Lua, and the hash that Redis knows it by."""
-
-    def __init__(self, *parts: str) -> None:
-        self.text = "\n".join(parts)
-        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-
+__all__ = ["CHECK", "HOLD", "OPEN", "RENEW", "SETTLE"]
 
 _BEGIN: Final = """
 local ask = cjson.decode(ARGV[1])
