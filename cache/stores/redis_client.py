@@ -92,20 +92,32 @@ class RedisClient:
     ) -> tuple[int, list[Any]]:
         """The epoch, and what else the script returns; raises StoreError. ``key`` is an entry's."""
         names = [self._prefix + (f"e:{key}" if k == "entry" else k) for k in script.keys]
-        words = [len(names), *names, self._epoch, self.change]
+        words: list[Any] = [len(names), *names, self._epoch, self.change]
         if script.entries:
             words.append(self._prefix + "e:")
         words += arguments
-        try:
-            answer = await self.command("EVALSHA", script.sha, *words)
-        except NoScriptError:
-            answer = await self.command("EVAL", script.text, *words)
+        [answer] = await self.run_scripts([(script, words)])
+        if isinstance(answer, StoreError):
+            raise answer
         epoch = int(answer[0])
         self._epoch = max(self._epoch, epoch)
         return epoch, answer[1:]
 
     async def command(self, *words: Any) -> Any:
-        """Its answer; raises StoreError, or NoScriptError where it is for EVALSHA."""
+        """Its answer; raises StoreError."""
+        [answer] = await self.pipeline([words])
+        if isinstance(answer, ResponseError):
+            raise self._error(answer)
+        return answer
+
+    async def pipeline(
+        self, commands: Sequence[Sequence[Any]], timeout: float | None = None
+    ) -> list[Any | ResponseError]:
+        """The answers to commands that are sent together, in their order; an error that Redis
+        gives one of them stands in its place. ``timeout``: seconds for all of it, connecting
+        included; without one, connecting has a deadline of its own. Raises StoreError where they
+        are not answered: any of them may have been carried out.
+        """
         try:
             if self._free.locked():
                 async with asyncio.timeout(self._timeout):
@@ -113,35 +125,29 @@ class RedisClient:
             else:
                 await self._free.acquire()
             try:
-                return await self._ask(*words)
+                return await self._exchange(commands, timeout)
             finally:
                 self._free.release()
-        except NoScriptError:
-            raise
         except (RedisError, OSError, TimeoutError, ValueError) as exc:
             raise self._error(exc) from None
 
-    async def pipeline(
-        self, commands: Sequence[Sequence[Any]], timeout: float
+    async def _exchange(
+        self, commands: Sequence[Sequence[Any]], timeout: float | None
     ) -> list[Any | ResponseError]:
-        """The answers to commands that are sent together, in their order; an error that Redis
-        gives one of them stands in its place. ``timeout``: seconds for all of it, connecting
-        included. Raises StoreError where they are not answered: any of them may have been carried
-        out.
-        """
         answers: list[Any | ResponseError] = []
         connection = self._taken()
         try:
-            async with Patience(timeout):
+            if timeout is None:
                 await self._connected(connection)
+            async with Patience(self._timeout if timeout is None else timeout):
+                if timeout is not None:
+                    await self._connected(connection)
                 await connection.send_packed_command(connection.pack_commands(commands))
                 for _ in commands:
                     try:
                         answers.append(await connection.read_response())
                     except ResponseError as exc:
                         answers.append(exc)
-        except (RedisError, OSError, TimeoutError, ValueError) as exc:
-            raise self._error(exc) from None
         finally:
             if len(answers) < len(commands):
                 # What is still to come would be taken for the answer to something else.
@@ -150,7 +156,7 @@ class RedisClient:
         return answers
 
     async def run_scripts(
-        self, calls: Sequence[tuple[Script, Sequence[Any]]], timeout: float
+        self, calls: Sequence[tuple[Script, Sequence[Any]]], timeout: float | None = None
     ) -> list[Any | StoreError]:
         """What scripts return that are sent together, each with its keys and arguments; an error
         of one of them stands in its place. ``timeout`` is for each ``pipeline``: a second follows
@@ -172,17 +178,6 @@ class RedisClient:
             for n, answer in zip(unknown, again, strict=True):
                 answers[n] = answer
         return [self._error(a) if isinstance(a, ResponseError) else a for a in answers]
-
-    async def _ask(self, *words: Any) -> Any:
-        connection = self._taken()
-        try:
-            await self._connected(connection)
-            async with Patience(self._timeout):
-                await connection.send_command(*words)
-                return await connection.read_response()
-        finally:
-            # One on which something went wrong, or was left unread, has ended itself.
-            await self._given_back(connection)
 
     def _taken(self) -> AbstractConnection:
         if self._closed.is_set():
