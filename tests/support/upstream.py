@@ -54,8 +54,7 @@ class Received:
     @property
     def json(self) -> dict[str, Any]:
         """The body, decoded."""
-        value: dict[str, Any] = orjson.loads(self.body)
-        return value
+        return cast(dict[str, Any], orjson.loads(self.body))
 
 
 class Wire(asyncio.Protocol):
@@ -286,7 +285,8 @@ class Upstream:
 
     async def _get(self, wire: Wire) -> None:
         names = [{"id": name, "name": name} for name in self.models]
-        listing = json_answer({"object": "list", "data": names, "models": names})
+        tags = wire.request.path.endswith("/api/tags")  # not /api/ps: what is in memory is not told
+        listing = json_answer({"models": names} if tags else {"object": "list", "data": names})
         await (self.on_get or listing)(wire)
 
     async def _run(self, script: Script, wire: Wire) -> None:
