@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["Answer"]
+__all__ = ["CachedAnswer"]
 
 JSON = dict[str, Any]
 
@@ -51,23 +51,25 @@ _SAID: Final[Mapping[str, str]] = {"output_text": "text", "refusal": "refusal"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CachedAnswer:
     """What a model answered: the output items of a completed response, as they were shown.
 
-    ``model`` is the name it was shown with, ``usage`` a Responses ``usage`` object, ``fields``
-    are the other fields of the Response object that do not belong to one request. ``hidden`` is
-    encrypted reasoning by item id, which is kept but was not shown. Everything is shared with
-    what it was made of, and nothing of it may be changed.
+    ``model`` is the name it was shown with, ``usage`` a Responses ``usage`` object, ``fields`` are
+    the other fields of the Response object that do not belong to one request.
+    ``encrypted_reasoning`` is encrypted reasoning by item id, which is kept but was not shown.
+    Everything is shared with what it was made of, and nothing of it may be changed.
     """
 
     model: str
     output: list[JSON] = field(repr=False)
     usage: JSON | None
     fields: JSON = field(repr=False)
-    hidden: dict[str, str] = field(repr=False)
+    encrypted_reasoning: dict[str, str] = field(repr=False)
 
     @classmethod
-    def of_response(cls, response: Mapping[str, Any], hidden: Mapping[str, str]) -> Answer | None:
+    def of_response(
+        cls, response: Mapping[str, Any], encrypted_reasoning: Mapping[str, str]
+    ) -> CachedAnswer | None:
         """The answer in a final Response object.
 
         None for one that must not be kept: it is not complete, it is empty, tools on the server
@@ -85,7 +87,7 @@ class Answer:
             return None
         fields = {name: value for name, value in response.items() if name not in _OWN}
         shown = {item.get("id") for item in output if type(item.get("id")) is str}
-        kept = {ident: blob for ident, blob in hidden.items() if ident in shown}
+        kept = {ident: blob for ident, blob in encrypted_reasoning.items() if ident in shown}
         return cls(model, output, usage, fields, kept)
 
     @property
@@ -120,7 +122,7 @@ class Answer:
                     "output": self.output,
                     "usage": self.usage,
                     "fields": self.fields,
-                    "hidden": self.hidden,
+                    "hidden": self.encrypted_reasoning,
                 }
             )
         except TypeError:
@@ -129,7 +131,7 @@ class Answer:
         return bytes(memoryview(written))
 
     @staticmethod
-    def decode(data: bytes) -> Answer:
+    def decode(data: bytes) -> CachedAnswer:
         """What ``encode`` wrote; raises ValueError for anything else."""
         try:
             said = orjson.loads(data)
@@ -139,16 +141,18 @@ class Answer:
             raise ValueError("A stored answer is malformed.")
         if type(said["v"]) is not int or said["v"] != _VERSION:
             raise ValueError("A stored answer is of another version.")
-        hidden = said["hidden"]
+        encrypted_reasoning = said["hidden"]
         if (
             not _is_head(said["model"], said["usage"])
             or not _is_output(said["output"])
             or type(said["fields"]) is not dict
-            or type(hidden) is not dict
-            or not all(type(blob) is str for blob in hidden.values())
+            or type(encrypted_reasoning) is not dict
+            or not all(type(blob) is str for blob in encrypted_reasoning.values())
         ):
             raise ValueError("A stored answer is malformed.")
-        return Answer(said["model"], said["output"], said["usage"], said["fields"], hidden)
+        return CachedAnswer(
+            said["model"], said["output"], said["usage"], said["fields"], encrypted_reasoning
+        )
 
 
 _MEMBERS: Final = {"v", "model", "output", "usage", "fields", "hidden"}

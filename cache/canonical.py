@@ -30,7 +30,7 @@ __all__ = [
     "IGNORED",
     "Bypass",
     "CacheRequest",
-    "Unfit",
+    "NotCacheable",
     "extras",
     "finished",
     "is_default",
@@ -84,7 +84,7 @@ _BLANK: Final = True
 """Stands for a text where the namespace is made; no text of a client's is a boolean."""
 
 
-class Unfit(Exception):
+class NotCacheable(Exception):
     """The request cannot be cached; ``reason`` is the one of ``Bypass``."""
 
     def __init__(self, reason: str) -> None:
@@ -114,9 +114,9 @@ class Bypass:
 class CacheRequest:
     """A request as the cache sees it, whichever surface it came from.
 
-    ``kind`` says what sort of answer it has (see ``Entry.kind``). ``canonical`` is what decides
-    the answer, but for the model. ``text`` is the text of the last message where that is the
-    user's, its parts joined by line feeds. ``exact_only`` is why no similar question's answer
+    ``kind`` says what sort of answer it has (see ``CacheEntry.kind``). ``canonical`` is what
+    decides the answer, but for the model. ``text`` is the text of the last message where that is
+    the user's, its parts joined by line feeds. ``exact_only`` is why no similar question's answer
     will do, the first that holds:
 
     ==================  ======================================================================
@@ -150,10 +150,10 @@ def finished(model: Any, canonical: JSON, *, sampled: bool) -> CacheRequest:
         common_bytes = written(common)
         asked = orjson.dumps(texts) if texts else b""
         if type(model) is not str:
-            raise Unfit("unsupported")
+            raise NotCacheable("unsupported")
         model.encode()
     except (TypeError, UnicodeEncodeError):  # lone surrogates, integers of more than 64 bits
-        raise Unfit("unsupported") from None
+        raise NotCacheable("unsupported") from None
     exact_only = None
     if any(map(_shows, messages)):
         exact_only = "images"
@@ -174,10 +174,10 @@ def written(common: JSON) -> bytes:
     try:
         found = orjson.dumps(common, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # lone surrogates, integers of more than 64 bits
-        raise Unfit("unsupported") from None
+        raise NotCacheable("unsupported") from None
     # Written as null, which is the only way that these bytes could lie.
     if b"null" in found and _has_non_finite(common):
-        raise Unfit("unsupported")
+        raise NotCacheable("unsupported")
     return found
 
 
@@ -213,11 +213,11 @@ def refuse_shared(body: Mapping[str, Any]) -> None:
     """
     for name in ("previous_response_id", "conversation"):
         if body.get(name) is not None:
-            raise Unfit("state")
+            raise NotCacheable("state")
     if body.get("web_search_options") is not None:
-        raise Unfit("server_tools")
+        raise NotCacheable("server_tools")
     if body.get("audio") is not None or body.get("modalities") not in (None, ["text"]):
-        raise Unfit("audio")
+        raise NotCacheable("audio")
 
 
 def extras(given: Mapping[str, Any], known: frozenset[str]) -> JSON:
@@ -234,7 +234,7 @@ def plain(value: Any) -> Any:
     """A setting: 1.0 is 1 and -0.0 is 0. Raises Unfit for what is no number."""
     if type(value) is float:
         if not math.isfinite(value):
-            raise Unfit("unsupported")
+            raise NotCacheable("unsupported")
         if abs(value) < _EXACT_INTEGER and value.is_integer():
             return int(value)
     return value

@@ -9,7 +9,7 @@ from cache.canonical import (
     IGNORED,
     JSON,
     CacheRequest,
-    Unfit,
+    NotCacheable,
     extras,
     finished,
     is_default,
@@ -79,9 +79,9 @@ def canonical_chat(body: Mapping[str, Any]) -> CacheRequest:
     refuse_shared(body)
     n = get("n")
     if n is not None and not is_default(plain(n), 1):
-        raise Unfit("several_choices")
+        raise NotCacheable("several_choices")
     if get("functions") is not None or get("function_call") is not None:
-        raise Unfit("legacy_functions")
+        raise NotCacheable("legacy_functions")
     canonical = settings(body, _SURFACE, read=_READ, private=_RESPONSES_ONLY)
     own: JSON = canonical.pop(_SURFACE, {})
     canonical["messages"] = _messages(body["messages"])
@@ -146,7 +146,7 @@ def _format(form: Any) -> JSON:
 def _tool(tool: JSON) -> JSON:
     kind = tool["type"]
     if _text(kind) not in _CALLABLE:
-        raise Unfit("server_tools")
+        raise NotCacheable("server_tools")
     given = tool[kind]
     if not named_only(tool, "type", kind):
         return {_SURFACE: ordered(tool)}
@@ -212,7 +212,7 @@ def _message(message: JSON, custom: set[str]) -> JSON:
     if role == "assistant":
         return _assistant(message, custom)
     if role == "function":
-        raise Unfit("legacy_functions")
+        raise NotCacheable("legacy_functions")
     entry: JSON = {"role": role}
     known = _MESSAGE
     if role == "tool":
@@ -230,9 +230,9 @@ def _message(message: JSON, custom: set[str]) -> JSON:
 
 def _assistant(message: JSON, custom: set[str]) -> JSON:
     if message.get("function_call") is not None:
-        raise Unfit("legacy_functions")
+        raise NotCacheable("legacy_functions")
     if message.get("audio") is not None:
-        raise Unfit("audio")  # it is kept where it was made, and for an hour
+        raise NotCacheable("audio")  # it is kept where it was made, and for an hour
     entry: JSON = {"role": "assistant"}
     content = message.get("content")
     if content is not None:
@@ -310,11 +310,11 @@ def _image(part: JSON) -> JSON:
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise Unfit("unsupported")
+        raise NotCacheable("unsupported")
     return value
 
 
 def _array(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise Unfit("unsupported")
+        raise NotCacheable("unsupported")
     return value

@@ -16,7 +16,7 @@ from cache.canonical import (
     IGNORED,
     JSON,
     CacheRequest,
-    Unfit,
+    NotCacheable,
     is_default,
     ordered,
     plain,
@@ -28,7 +28,7 @@ from cache.canonical_embeddings import inputs_of
 __all__ = ["COMPLETION", "canonical_completions"]
 
 COMPLETION: Final = "completion"
-"""What sort of answer it has (see ``Entry.kind``)."""
+"""What sort of answer it has (see ``CacheEntry.kind``)."""
 
 _READ: Final = IGNORED | {"prompt"}
 _DEFAULTS: Final[Mapping[str, Any]] = {**DEFAULTS, "best_of": 1, "echo": False, "n": 1}
@@ -41,10 +41,10 @@ def canonical_completions(body: Mapping[str, Any]) -> CacheRequest:
     refuse_shared(body)
     model = body["model"]
     if type(model) is not str:
-        raise Unfit("unsupported")
+        raise NotCacheable("unsupported")
     n = body.get("n")
     if n is not None and not is_default(plain(n), 1):
-        raise Unfit("several_choices")
+        raise NotCacheable("several_choices")
     settings: JSON = {}
     for name, given in body.items():
         if name in _READ or given is None:
@@ -57,7 +57,7 @@ def canonical_completions(body: Mapping[str, Any]) -> CacheRequest:
         model.encode()
         asked = orjson.dumps(prompts)
     except (TypeError, UnicodeEncodeError):
-        raise Unfit("unsupported") from None
+        raise NotCacheable("unsupported") from None
     canonical: JSON = {"prompts": prompts, "settings": settings}
     common = written({"completion": settings})
     return CacheRequest(COMPLETION, model, canonical, None, COMPLETION, common, asked)

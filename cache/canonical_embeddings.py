@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import orjson
 
-from cache.canonical import IGNORED, JSON, CacheRequest, Unfit, ordered, plain, written
+from cache.canonical import IGNORED, JSON, CacheRequest, NotCacheable, ordered, plain, written
 
 __all__ = ["VECTORS", "canonical_embeddings", "inputs_of"]
 
 VECTORS: Final = "vectors"
-"""What sort of answer it has (see ``Entry.kind``)."""
+"""What sort of answer it has (see ``CacheEntry.kind``)."""
 
 _READ: Final = IGNORED | {"input"}
 
@@ -27,7 +27,7 @@ def canonical_embeddings(body: Mapping[str, Any]) -> CacheRequest:
     """
     model = body["model"]
     if type(model) is not str:
-        raise Unfit("unsupported")
+        raise NotCacheable("unsupported")
     settings: JSON = {
         name: ordered(plain(value))
         for name, value in body.items()
@@ -41,7 +41,7 @@ def canonical_embeddings(body: Mapping[str, Any]) -> CacheRequest:
         model.encode()
         asked = orjson.dumps(inputs)
     except (TypeError, UnicodeEncodeError):
-        raise Unfit("unsupported") from None
+        raise NotCacheable("unsupported") from None
     common = written(settings)
     return CacheRequest(VECTORS, model, canonical, None, VECTORS, common, asked)
 
@@ -51,10 +51,10 @@ def inputs_of(given: Any) -> list[Any]:
     if type(given) is str:
         return [given]
     if type(given) is not list or not given:
-        raise Unfit("unsupported")
+        raise NotCacheable("unsupported")
     batch = [given] if type(given[0]) is int else given
     if not all(type(one) is str or _is_tokens(one) for one in batch):
-        raise Unfit("unsupported")
+        raise NotCacheable("unsupported")
     return batch
 
 

@@ -9,7 +9,7 @@ from cache.canonical import (
     IGNORED,
     JSON,
     CacheRequest,
-    Unfit,
+    NotCacheable,
     extras,
     finished,
     is_default,
@@ -88,7 +88,7 @@ def canonical_responses(body: Mapping[str, Any]) -> CacheRequest:
     refuse_shared(body)
     options = get("stream_options")
     if get("background") or (type(options) is dict and options.get("durable")):
-        raise Unfit("background")
+        raise NotCacheable("background")
     canonical = settings(body, _SURFACE, read=_READ, private=_CHAT_ONLY)
     own: JSON = canonical.pop(_SURFACE, {})
     messages: list[JSON] = []
@@ -183,7 +183,7 @@ def _shown(include: Any, top: Any, canonical: JSON) -> None:
 def _tool(tool: JSON) -> JSON:
     kind = tool.get("type")
     if kind not in _CALLABLE:
-        raise Unfit("server_tools")
+        raise NotCacheable("server_tools")
     if kind == "function":
         if not named_only(tool, "type", "name", "description", "parameters", "strict"):
             return {_SURFACE: ordered(tool)}
@@ -222,7 +222,7 @@ def _items(items: list[JSON], messages: list[JSON]) -> None:
         kind = item.get("type")
         if kind is None:
             if item.get("role") is None and item.get("content") is None:
-                raise Unfit("state")  # nothing but an id
+                raise NotCacheable("state")  # nothing but an id
             kind = "message"
         if kind == "message":
             entry = _message(item)
@@ -268,12 +268,12 @@ def _other(item: JSON, kind: str) -> JSON:
             entry[_SURFACE] = more
         return entry
     if kind == "item_reference":
-        raise Unfit("state")
+        raise NotCacheable("state")
     if kind == "reasoning":
         said = extras(item, _REASONING)
         return {"item": {k: v for k, v in said.items() if v != []}}
     if kind in _BRINGS_TOOLS and not all(map(_is_callable, item.get("tools") or ())):
-        raise Unfit("server_tools")
+        raise NotCacheable("server_tools")
     keep_id = kind in _NAMES_ITSELF and "call_id" not in item
     said = extras(item, frozenset() if keep_id else frozenset({"id"}))
     if said.get("status") == "completed":

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-__all__ = ["Controls", "ControlsError", "Policy", "read_controls"]
+__all__ = ["CachePolicy", "Controls", "ControlsError", "read_controls"]
 
 _MAX_TAGS: Final = 8
 _MAX_TAG: Final = 64
@@ -51,7 +51,7 @@ class ControlsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class CachePolicy:
     """What the configuration says. ``ttl`` is in seconds, ``threshold`` a cosine similarity.
 
     ``sampled``: requests with an explicit temperature above 0 may get a similar question's
@@ -86,7 +86,7 @@ class Controls:
 
 
 @dataclass(slots=True)
-class _Wishes:
+class _RequestedControls:
     """What a request says, whatever the configuration says to it."""
 
     use: bool | None = None
@@ -110,14 +110,16 @@ class _Wishes:
         self.lookup = self.lookup and seconds > 0
 
 
-def read_controls(policy: Policy, cache_control: str | None, cache: Any, nomyo: Any) -> Controls:
+def read_controls(
+    policy: CachePolicy, cache_control: str | None, cache: Any, nomyo: Any
+) -> Controls:
     """The controls in the header (several joined by commas), and in these two body fields.
 
     Raises ControlsError. What is wrong in the header is ignored.
     """
     if cache_control is None and cache is None and nomyo is None:
         return _unasked(policy, use=policy.mode == "always")
-    wishes = _Wishes()
+    wishes = _RequestedControls()
     if cache is not None:
         _read_cache(cache, wishes)
     if nomyo is not None:
@@ -142,7 +144,7 @@ def read_controls(policy: Policy, cache_control: str | None, cache: Any, nomyo: 
     )
 
 
-def _unasked(policy: Policy, *, use: bool) -> Controls:
+def _unasked(policy: CachePolicy, *, use: bool) -> Controls:
     return Controls(
         asked=use,
         lookup=use,
@@ -156,7 +158,7 @@ def _unasked(policy: Policy, *, use: bool) -> Controls:
     )
 
 
-def _read_cache(cache: Any, wishes: _Wishes) -> None:
+def _read_cache(cache: Any, wishes: _RequestedControls) -> None:
     if type(cache) is bool:
         wishes.use = cache
         return
@@ -182,7 +184,7 @@ def _read_cache(cache: Any, wishes: _Wishes) -> None:
         wishes.tags = _tags(given["tags"])
 
 
-def _read_nomyo(nomyo: Any, wishes: _Wishes) -> None:
+def _read_nomyo(nomyo: Any, wishes: _RequestedControls) -> None:
     if type(nomyo) is not dict:
         raise _wrong_type("nomyo", "an object", nomyo)
     wanted = nomyo.get("cache")
@@ -193,7 +195,7 @@ def _read_nomyo(nomyo: Any, wishes: _Wishes) -> None:
     wishes.use = wanted and wishes.use is not False
 
 
-def _read_header(header: str, wishes: _Wishes) -> None:
+def _read_header(header: str, wishes: _RequestedControls) -> None:
     for name, argument in _directives(header):
         if name == "no-cache":
             wishes.lookup = False

@@ -21,13 +21,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from cache.answer import Answer
+from cache.answer import CachedAnswer
 from cache.canonical_completions import COMPLETION
 from cache.canonical_embeddings import VECTORS
 from cache.controls import Controls
 from cache.embedder import EmbedderError
-from cache.entry import Entry, Rule
-from cache.keys import Keys
+from cache.entry import CacheEntry, InvalidationRule
+from cache.keys import CacheKeys
 from cache.listener import Listener
 from cache.request import CacheRequest
 from cache.store import Change, Store, StoreError, StoreStats
@@ -67,7 +67,7 @@ class Lookup:
     ``vector`` is the question's embedding, where it was made; ``unfit``: it never will be.
     """
 
-    entry: Entry | None = None
+    entry: CacheEntry | None = None
     tier: str = ""
     similarity: float | None = None
     epoch: int | None = None
@@ -102,7 +102,7 @@ class ResponseCache:
         self._similar: OrderedDict[str, float] = OrderedDict()
         self._embedding = asyncio.Semaphore(_EMBEDDED_AT_ONCE)
         self._embeddings: set[asyncio.Task[None]] = set()
-        self._read: OrderedDict[str, tuple[float, Answer]] = OrderedDict()
+        self._read: OrderedDict[str, tuple[float, CachedAnswer]] = OrderedDict()
 
     async def open(self) -> None:
         """Open it; further calls do nothing. What cannot be used is told of: nothing is raised."""
@@ -153,14 +153,14 @@ class ResponseCache:
                 self.stats = None
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def lookup(self, request: CacheRequest, keys: Keys, controls: Controls) -> Lookup:
+    async def lookup(self, request: CacheRequest, keys: CacheKeys, controls: Controls) -> Lookup:
         """Look for an answer, within what the controls allow."""
         lookup = await self.exact(keys, controls)
         if lookup.entry is None:
             await self.similar(lookup, request, keys, controls)
         return lookup
 
-    async def exact(self, keys: Keys, controls: Controls) -> Lookup:
+    async def exact(self, keys: CacheKeys, controls: Controls) -> Lookup:
         """Look in the exact tier; where nothing may be looked up, for the store's epoch only."""
         started = time.perf_counter()
         try:
@@ -178,7 +178,7 @@ class ResponseCache:
         return lookup
 
     async def similar(
-        self, lookup: Lookup, request: CacheRequest, keys: Keys, controls: Controls
+        self, lookup: Lookup, request: CacheRequest, keys: CacheKeys, controls: Controls
     ) -> None:
         """Look in the semantic tier, where it is allowed, after ``exact`` has found nothing.
 
@@ -191,7 +191,7 @@ class ResponseCache:
             return
         await self._find_similar(lookup, request, keys, controls)
 
-    def _fresh(self, entry: Entry, controls: Controls) -> bool:
+    def _fresh(self, entry: CacheEntry, controls: Controls) -> bool:
         return controls.max_age is None or self._clock() - entry.created <= controls.max_age
 
     def _may_judge(self, request: CacheRequest, controls: Controls) -> bool:
@@ -199,7 +199,7 @@ class ResponseCache:
         return self.semantic is not None and controls.semantic and request.text is not None
 
     async def _find_similar(
-        self, lookup: Lookup, request: CacheRequest, keys: Keys, controls: Controls
+        self, lookup: Lookup, request: CacheRequest, keys: CacheKeys, controls: Controls
     ) -> None:
         assert self.semantic is not None
         assert request.text is not None
@@ -226,7 +226,9 @@ class ResponseCache:
         if result == "miss" and (judgement.vector or judgement.skipped is not None):
             await self._find_kept_meanwhile(lookup, keys, controls)
 
-    async def _find_kept_meanwhile(self, lookup: Lookup, keys: Keys, controls: Controls) -> None:
+    async def _find_kept_meanwhile(
+        self, lookup: Lookup, keys: CacheKeys, controls: Controls
+    ) -> None:
         """Look again for the very same request: the embedder may have taken longer than a model."""
         started = time.perf_counter()
         try:
@@ -245,7 +247,7 @@ class ResponseCache:
         if len(self._similar) > _REMEMBERED:
             self._similar.popitem(last=False)
 
-    def answer(self, entry: Entry) -> Answer:
+    def answer(self, entry: CacheEntry) -> CachedAnswer:
         """The answer in an entry; raises ValueError. What is asked for again and again is read
         once. Nothing in it may be changed.
         """
@@ -253,7 +255,7 @@ class ResponseCache:
         if known is not None and known[0] == entry.created:
             self._read.move_to_end(entry.key)
             return known[1]
-        answer = (VectorAnswer if entry.kind in _AS_SENT else Answer).decode(entry.body)
+        answer = (VectorAnswer if entry.kind in _AS_SENT else CachedAnswer).decode(entry.body)
         if len(entry.body) <= _MAX_READ_BYTES:
             self._read[entry.key] = (entry.created, answer)
             if len(self._read) > _MAX_READ:
@@ -263,8 +265,8 @@ class ResponseCache:
     async def put(
         self,
         request: CacheRequest,
-        keys: Keys,
-        answer: Answer,
+        keys: CacheKeys,
+        answer: CachedAnswer,
         lookup: Lookup,
         controls: Controls,
         *,
@@ -281,7 +283,7 @@ class ResponseCache:
         except ValueError:
             return False
         now = self._clock()
-        entry = Entry(
+        entry = CacheEntry(
             key=keys.key,
             namespace=keys.namespace,
             kind=request.kind,
@@ -307,12 +309,12 @@ class ResponseCache:
             self._make_findable(entry, text)
         return kept
 
-    def _findable(self, entry: Entry, text: str, vector: bytes) -> Entry:
+    def _findable(self, entry: CacheEntry, text: str, vector: bytes) -> CacheEntry:
         """The entry with what it takes to be found by similar questions."""
         assert self.semantic is not None
         return replace(entry, text=text, embedder=self.semantic.embedder.name, vector=vector)
 
-    def _make_findable(self, entry: Entry, text: str) -> None:
+    def _make_findable(self, entry: CacheEntry, text: str) -> None:
         """Have an entry that is kept embedded when there is time for it: nobody waits for that."""
         assert self.semantic is not None
         if len(self._embeddings) >= _MAX_WAITING:
@@ -322,7 +324,7 @@ class ResponseCache:
             self._embeddings.add(task)
             task.add_done_callback(self._embeddings.discard)
 
-    async def _embed(self, entry: Entry, text: str) -> None:
+    async def _embed(self, entry: CacheEntry, text: str) -> None:
         try:
             async with self._embedding:
                 assert self.semantic is not None
@@ -333,7 +335,7 @@ class ResponseCache:
         except (EmbedderError, StoreError):
             self._listener.skipped("embedder")
 
-    async def invalidate(self, rule: Rule) -> int:
+    async def invalidate(self, rule: InvalidationRule) -> int:
         """See ``Store.invalidate``; raises StoreError."""
         return await self.store.invalidate(rule)
 
@@ -346,7 +348,7 @@ class ResponseCache:
         entry = (await self.store.get(key)).entry
         if entry is None:
             raise KeyError(key)
-        await self.invalidate(Rule("entry", key))
+        await self.invalidate(InvalidationRule("entry", key))
         similarity = self._similar.pop(key, None)
         if not entry.vector or similarity is None:
             return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["EVERYTHING", "Entry", "Rule", "RuleKind"]
+__all__ = ["EVERYTHING", "CacheEntry", "InvalidationRule", "RuleKind"]
 
 RuleKind = Literal["all", "model", "namespace", "tag", "entry"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class InvalidationRule:
     """What an invalidation is about: every entry with this model, namespace, tag or key.
 
     ``value`` is empty where ``kind`` is ``all``.
@@ -21,11 +21,11 @@ class Rule:
     value: str = ""
 
 
-EVERYTHING: Final = Rule("all")
+EVERYTHING: Final = InvalidationRule("all")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheEntry:
     """One answer. Times are in Unix seconds.
 
     ``key`` is the hash of the whole canonical request in its scope, ``namespace`` the one of what
@@ -51,12 +51,12 @@ class Entry:
     embedder: str = ""
     vector: bytes = b""
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[InvalidationRule, ...]:
         """The invalidations that are about this entry."""
         return (
             EVERYTHING,
-            Rule("model", self.model),
-            Rule("namespace", self.namespace),
-            Rule("entry", self.key),
-            *(Rule("tag", tag) for tag in self.tags),
+            InvalidationRule("model", self.model),
+            InvalidationRule("namespace", self.namespace),
+            InvalidationRule("entry", self.key),
+            *(InvalidationRule("tag", tag) for tag in self.tags),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cache.core import ResponseCache
-from cache.keys import Keys
+from cache.keys import CacheKeys
 from cache.request import CacheRequest
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ __all__ = ["explain"]
 
 
 async def explain(
-    cache: ResponseCache, request: CacheRequest, keys: Keys, threshold: float
+    cache: ResponseCache, request: CacheRequest, keys: CacheKeys, threshold: float
 ) -> dict[str, Any]:
     """Look it up without any effect but on metrics. Raises StoreError.
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, Literal, TypeVar
 
-from cache.entry import Entry, Rule
+from cache.entry import CacheEntry, InvalidationRule
 from cache.store import Change, Found, Store, StoreError, StoreStats
 
 __all__ = ["GuardedStore", "Trouble"]
@@ -85,7 +85,7 @@ class GuardedStore:
         """See ``Store.get``."""
         return await self._guarded(self._store.get, key)
 
-    async def put(self, entry: Entry) -> bool:
+    async def put(self, entry: CacheEntry) -> bool:
         """See ``Store.put``."""
         return await self._guarded(self._store.put, entry)
 
@@ -93,7 +93,7 @@ class GuardedStore:
         """See ``Store.delete``."""
         return await self._guarded(self._store.delete, key)
 
-    async def invalidate(self, rule: Rule) -> int:
+    async def invalidate(self, rule: InvalidationRule) -> int:
         """See ``Store.invalidate``; it has 30 seconds, and nobody's request waits for it. When it
         raises, it may or may not have been done.
         """

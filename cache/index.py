@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
 
-from cache.index_graph import Graph
+from cache.index_graph import NeighbourGraph
 from cache.index_matrix import BLOCK_ELEMENTS, scan
 from cache.index_shelves import Shelves
 from cache.offload import Busy, Offload
@@ -32,7 +32,7 @@ from cache.store import Change
 if TYPE_CHECKING:
     from cache.index_matrix import Shelf, Vector
 
-__all__ = ["BIG", "Candidate", "IndexStats", "Row", "VectorIndex"]
+__all__ = ["BIG", "IndexRow", "IndexStats", "NearEntry", "VectorIndex"]
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class Changing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class NearEntry:
     """An entry whose text is near; ``similarity`` is the cosine, times are Unix seconds."""
 
     key: str
@@ -81,7 +81,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class IndexRow:
     """What the index knows of an entry; ``mistake``: it is a warning and no candidate."""
 
     key: str
@@ -158,7 +158,7 @@ class VectorIndex:
                 if isinstance(changes, AsyncGenerator):
                     await changes.aclose()
 
-    def row(self, key: str) -> Row | None:
+    def row(self, key: str) -> IndexRow | None:
         """What is known of the entry with this key."""
         found = self._shelves.find(key)
         if found is None:
@@ -168,7 +168,7 @@ class VectorIndex:
         _, text, model, tags = block.places[at]
         created, expires, epoch, _, _ = block.fields[at].item()
         mistake = self._shelves.is_wrong(shelf)
-        return Row(key, shelf.name, text, created, expires, model, tags, epoch, mistake)
+        return IndexRow(key, shelf.name, text, created, expires, model, tags, epoch, mistake)
 
     def stats(self) -> IndexStats:
         """How full it is."""
@@ -211,7 +211,7 @@ class VectorIndex:
         threshold: float,
         limit: int = 8,
         timeout: float = 1.0,
-    ) -> list[Candidate]:
+    ) -> list[NearEntry]:
         """Entries of a namespace at least as near as ``threshold`` to a vector of length 1, the
         best first. Raises Busy and TimeoutError: do without, then.
         """
@@ -298,7 +298,7 @@ class VectorIndex:
     async def _begin_graph(self, shelf: Shelf) -> None:
         try:
             # In a thread: the first one imports usearch.
-            graph = await self._run_in_turn(Graph, self._shelves.dimensions)
+            graph = await self._run_in_turn(NeighbourGraph, self._shelves.dimensions)
         except ImportError:
             self._give_up("usearch is not installed")
         except Exception as exc:  # usearch's own errors have no common class
@@ -307,7 +307,7 @@ class VectorIndex:
             if shelf in self._shelves.large():  # still
                 shelf.graph = graph
 
-    async def _add_to_graph(self, shelf: Shelf, graph: Graph, slots: list[int]) -> None:
+    async def _add_to_graph(self, shelf: Shelf, graph: NeighbourGraph, slots: list[int]) -> None:
         vectors = np.stack([block.vectors[row] for block, row in map(shelf.at, slots)])
         nodes, gone = graph.claim(slots)
         shelf.tie(slots, nodes)
@@ -345,11 +345,11 @@ async def _gently(steps: Iterable[None]) -> None:
             until = time.perf_counter() + _SLICE
 
 
-def _candidate(shelf: Shelf, slot: int, similarity: float) -> Candidate:
+def _candidate(shelf: Shelf, slot: int, similarity: float) -> NearEntry:
     block, at = shelf.at(slot)
     key, text, _, _ = block.places[at]
     created, expires = float(block.fields["created"][at]), float(block.fields["expires"][at])
-    return Candidate(key, similarity, text, created, expires)
+    return NearEntry(key, similarity, text, created, expires)
 
 
 def _demand(tags: tuple[str, ...]) -> float:

@@ -1,7 +1,7 @@
 """Approximate neighbours for the namespaces that are too large to compare with every row.
 
-A ``Graph`` knows rows as *nodes*, small numbers that stay while rows move. Which row a node is,
-is known on the event loop only; ``grow`` and ``near`` run in threads, one at a time, and
+A ``NeighbourGraph`` knows rows as *nodes*, small numbers that stay while rows move. Which row a
+node is, is known on the event loop only; ``grow`` and ``near`` run in threads, one at a time, and
 ``near_now`` on the loop while neither does. What they find is where to look, nothing more:
 similarities are computed anew from the rows, of those that the graph, which knows them in steps of
 a byte, does not rule out.
@@ -20,7 +20,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Graph"]
+__all__ = ["NeighbourGraph"]
 
 _CONNECTIVITY: Final = 16
 _EXPANSION_ADD: Final = 64
@@ -33,7 +33,7 @@ _ROUGHNESS: Final = 0.1
 up to 0.021 in 384 dimensions, 0.044 in 4096."""
 
 
-class Graph:
+class NeighbourGraph:
     """The nodes of one namespace. Raises ImportError where ``usearch`` is not installed."""
 
     def __init__(self, dimensions: int) -> None:

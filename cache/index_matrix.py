@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cache.entry import Entry
+from cache.entry import CacheEntry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cache.index_graph import Graph
+    from cache.index_graph import NeighbourGraph
 
     Vector = NDArray[np.float32]
     View = tuple[int, NDArray[np.float32], NDArray[np.float64]]
 
-__all__ = ["BLOCK_ELEMENTS", "Block", "Place", "Shelf", "scan"]
+__all__ = ["BLOCK_ELEMENTS", "MatrixBlock", "Place", "Shelf", "scan"]
 
 Place = tuple[str, str, str, tuple[str, ...]]
 """What is kept of a row as objects: key, text, model, tags. A plain tuple of strings: the garbage
@@ -47,7 +47,7 @@ _TOLERANCE: Final = 1e-4
 """Products of different shapes differ in the last bits; the exact comparison comes after."""
 
 
-class Block:
+class MatrixBlock:
     """Some rows; there is room for more."""
 
     __slots__ = ("fields", "loose", "places", "soonest", "vectors")
@@ -108,15 +108,15 @@ class Shelf:
     def __init__(self, name: str, number: int, dimensions: int) -> None:
         self.name = name
         self.number = number
-        self.blocks: list[Block] = []
+        self.blocks: list[MatrixBlock] = []
         self.count = 0
         self.bytes = _SHELF_BYTES + sys.getsizeof(name)
-        self.graph: Graph | None = None
+        self.graph: NeighbourGraph | None = None
         self.moves = 0
         self._moved: deque[int] | None = None
         self._per_block = max(16, BLOCK_ELEMENTS // dimensions)
 
-    def at(self, slot: int) -> tuple[Block, int]:
+    def at(self, slot: int) -> tuple[MatrixBlock, int]:
         block, row = divmod(slot, self._per_block)
         return self.blocks[block], row
 
@@ -124,10 +124,10 @@ class Shelf:
         block, row = self.at(slot)
         return block.places[row]
 
-    def append(self, entry: Entry, vector: Vector) -> int:
+    def append(self, entry: CacheEntry, vector: Vector) -> int:
         """Put an entry behind the last row; returns its slot."""
         if self.count == len(self.blocks) * self._per_block:
-            block = Block(len(vector))
+            block = MatrixBlock(len(vector))
             self.blocks.append(block)
             self.bytes += block.bytes
         block = self.blocks[-1]
@@ -222,7 +222,7 @@ class Shelf:
             block, row = self.at(slot)
             block.fields["node"][row] = node
 
-    def settled(self, nodes: Sequence[int], graph: Graph) -> None:
+    def settled(self, nodes: Sequence[int], graph: NeighbourGraph) -> None:
         """The graph has these nodes, not pending any more: their rows need no comparison."""
         for node in nodes:
             slot = graph.slot(node)
@@ -238,18 +238,18 @@ class Shelf:
 
     # -- inside
 
-    def _resize(self, block: Block, room: int) -> None:
+    def _resize(self, block: MatrixBlock, room: int) -> None:
         self.bytes -= block.bytes
         block.resize(room)
         self.bytes += block.bytes
 
-    def _leave(self, block: Block, node: int) -> None:
+    def _leave(self, block: MatrixBlock, node: int) -> None:
         if self.graph is None or self.graph.loose(node):
             block.loose -= 1
         if self.graph is not None and node >= 0:
             self.graph.removed(node)
 
-    def _move(self, source: Block, target: Block, slot: int, node: int) -> None:
+    def _move(self, source: MatrixBlock, target: MatrixBlock, slot: int, node: int) -> None:
         if self.graph is None or self.graph.loose(node):
             source.loose -= 1
             target.loose += 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cache.entry import Entry, Rule
+from cache.entry import CacheEntry, InvalidationRule
 from cache.index_matrix import Shelf
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _SLOT_BITS: Final = 32
 _OFF_LENGTH: Final = 0.01
 
 
-class Keys:
+class RowIndex:
     """Where the row of a key is: the number of its shelf and its slot, as one integer.
 
     Many small dicts, not one: a dict that grows is copied at once.
@@ -83,7 +83,7 @@ class Shelves:
         self._big = big
         self._bytes = 0
         self._last_number = 0
-        self._keys = Keys()
+        self._keys = RowIndex()
         self._named: OrderedDict[str, Shelf] = OrderedDict()
         self._wrong: dict[str, Shelf] = {}
         self._numbered: dict[int, Shelf] = {}
@@ -144,7 +144,7 @@ class Shelves:
 
     # -- changing
 
-    def add(self, entry: Entry) -> Iterator[None]:
+    def add(self, entry: CacheEntry) -> Iterator[None]:
         """Put an entry in, in the place of one with the same key; then evict."""
         self.remove(entry.key)
         vector = self._vector(entry)
@@ -187,7 +187,7 @@ class Shelves:
             self.ungraph(shelf)
         return True
 
-    def invalidate(self, rule: Rule) -> Iterator[None]:
+    def invalidate(self, rule: InvalidationRule) -> Iterator[None]:
         """Remove what a rule is about."""
         match rule.kind:
             case "all":
@@ -226,7 +226,7 @@ class Shelves:
 
     # -- inside
 
-    def _vector(self, entry: Entry) -> Vector | None:
+    def _vector(self, entry: CacheEntry) -> Vector | None:
         """The entry's vector, unless it is of no use here."""
         if entry.embedder != self._embedder or not entry.vector or len(entry.vector) % 4:
             return None
@@ -264,7 +264,7 @@ class Shelves:
                 self._keys.forget(place[0], shelf.number)
             yield
 
-    def _weed(self, shelf: Shelf, rule: Rule) -> Iterator[None]:
+    def _weed(self, shelf: Shelf, rule: InvalidationRule) -> Iterator[None]:
         """Remove the rows with this model or tag, from the last to the first: what takes a
         removed row's place has been looked at.
         """
@@ -313,6 +313,6 @@ class Shelves:
             self.entries += change
 
 
-def _about(place: tuple[str, str, str, tuple[str, ...]], rule: Rule) -> bool:
+def _about(place: tuple[str, str, str, tuple[str, ...]], rule: InvalidationRule) -> bool:
     _, _, model, tags = place
     return model == rule.value if rule.kind == "model" else rule.value in tags

@@ -13,7 +13,7 @@ from typing import Final
 
 from cache.request import CacheRequest
 
-__all__ = ["Keys", "keys"]
+__all__ = ["CacheKeys", "keys"]
 
 _VERSION: Final = b"1"
 """Another one, and nothing that was stored before is ever found again: the canonical request
@@ -24,7 +24,7 @@ _BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class CacheKeys:
     """In hex: ``key`` of the whole request, ``namespace`` of what it has in common with those that
     differ from it in their last user text only.
     """
@@ -33,7 +33,7 @@ class Keys:
     namespace: str
 
 
-def keys(request: CacheRequest, *, scope: str, model: str | None = None) -> Keys:
+def keys(request: CacheRequest, *, scope: str, model: str | None = None) -> CacheKeys:
     """The keys in this scope: that of a tenant, or one that several share.
 
     ``model`` is the one that answers, where it is not the one that was asked.
@@ -53,4 +53,4 @@ def keys(request: CacheRequest, *, scope: str, model: str | None = None) -> Keys
     shared.update(b"-")
     whole.update(b"=")
     whole.update(request.asked)
-    return Keys(whole.hexdigest(), shared.hexdigest())
+    return CacheKeys(whole.hexdigest(), shared.hexdigest())

@@ -6,13 +6,13 @@ import asyncio
 from types import TracebackType
 from typing import Final
 
-__all__ = ["Patience"]
+__all__ = ["Timeout"]
 
 _SLICES: Final = 8
 
 
-class Patience:
-    """Like ``asyncio.timeout``: ``async with Patience(seconds)`` raises TimeoutError.
+class Timeout:
+    """Like ``asyncio.timeout``: ``async with Timeout(seconds)`` raises TimeoutError.
 
     The time is counted in slices, each begun when the one before has ended, and the loop reads its
     sockets between two of them. A loop that was held up for long therefore counts one slice, and

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cache.canonical import Bypass, CacheRequest, Unfit
+from cache.canonical import Bypass, CacheRequest, NotCacheable
 from cache.canonical_chat import canonical_chat
 from cache.canonical_completions import canonical_completions
 from cache.canonical_embeddings import canonical_embeddings
@@ -53,7 +53,7 @@ def _attempt(
 ) -> CacheRequest | Bypass:
     try:
         return make(body)
-    except Unfit as unfit:
+    except NotCacheable as unfit:
         return Bypass(unfit.reason)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return Bypass("unsupported")  # it is for the endpoint to say what is wrong with it

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["WINDOW", "Rate", "Report", "SelfCheck", "wilson"]
+__all__ = ["WINDOW", "Rate", "SelfCheck", "SelfCheckReport", "wilson"]
 
 WINDOW: Final = 200
 """So many comparisons of a namespace count: the last ones."""
@@ -39,7 +39,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SelfCheckReport:
     """``overall`` counts every comparison since the start. ``namespaces`` are those that are
     known, ``off`` those for which the tier is off.
     """
@@ -49,7 +49,7 @@ class Report:
     off: tuple[str, ...]
 
 
-class _Ledger:
+class _Comparisons:
     """The last comparisons of one namespace, a bit each: 1 is a wrong hit."""
 
     __slots__ = ("bits", "compared", "off")
@@ -76,7 +76,7 @@ class SelfCheck:
         self.limit = limit
         self._minimum = minimum
         self._max_namespaces = max_namespaces
-        self._ledgers: OrderedDict[str, _Ledger] = OrderedDict()
+        self._ledgers: OrderedDict[str, _Comparisons] = OrderedDict()
         self._compared = 0
         self._wrong = 0
 
@@ -90,7 +90,7 @@ class SelfCheck:
         self._wrong += not agreed
         ledger = self._ledgers.get(namespace)
         if ledger is None:
-            ledger = self._ledgers[namespace] = _Ledger()
+            ledger = self._ledgers[namespace] = _Comparisons()
             self._forget(namespace)
         self._ledgers.move_to_end(namespace)
         ledger.record(agreed)
@@ -98,7 +98,7 @@ class SelfCheck:
         if ledger.off:
             ledger.off = rate.compared < WINDOW or rate.rate > self.limit
         elif rate.compared >= self._minimum and rate.low > self.limit:
-            self._ledgers[namespace] = ledger = _Ledger()
+            self._ledgers[namespace] = ledger = _Comparisons()
             ledger.off = True
             return True
         return False
@@ -118,9 +118,9 @@ class SelfCheck:
         ledger = self._ledgers.get(namespace)
         return wilson(0, 0) if ledger is None else ledger.rate()
 
-    def report(self) -> Report:
+    def report(self) -> SelfCheckReport:
         """All there is to tell."""
-        return Report(
+        return SelfCheckReport(
             overall=wilson(self._wrong, self._compared),
             namespaces={name: ledger.rate() for name, ledger in self._ledgers.items()},
             off=tuple(name for name, ledger in self._ledgers.items() if ledger.off),

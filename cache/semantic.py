@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from cache.embedder import Embedder, EmbedderError
 from cache.guard import gate, profile, veto, warm
-from cache.index import Candidate, VectorIndex
+from cache.index import NearEntry, VectorIndex
 from cache.listener import Listener
 from cache.offload import Busy, Offload
 from cache.selfcheck import SelfCheck
@@ -37,7 +37,7 @@ _CANDIDATES: Final = 8
 class Considered:
     """A stored question that was near, and why its answer is not given; None: it may be."""
 
-    candidate: Candidate
+    candidate: NearEntry
     reason: str | None
     detail: str = ""
 
@@ -57,7 +57,7 @@ class Judgement:
     unfit: bool = False
 
     @property
-    def matches(self) -> list[Candidate]:
+    def matches(self) -> list[NearEntry]:
         """The stored questions whose answer may be given, nearest first."""
         return [one.candidate for one in self.considered if one.reason is None]
 

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cache.entry import Entry, Rule
+from cache.entry import CacheEntry, InvalidationRule
 
 __all__ = ["Change", "Found", "Store", "StoreError", "StoreInUse", "StoreStats"]
 
@@ -34,7 +34,7 @@ class StoreInUse(StoreError):
 class Found:
     """What a look-up found, and the store's epoch at that moment."""
 
-    entry: Entry | None
+    entry: CacheEntry | None
     epoch: int
 
 
@@ -58,9 +58,9 @@ class Change:
     there follows as ``added``.
     """
 
-    added: Entry | None = None
+    added: CacheEntry | None = None
     removed: str | None = None
-    invalidated: Rule | None = None
+    invalidated: InvalidationRule | None = None
     reset: bool = False
 
 
@@ -81,7 +81,7 @@ class Store(Protocol):
         """
         ...
 
-    async def put(self, entry: Entry) -> bool:
+    async def put(self, entry: CacheEntry) -> bool:
         """Keep an entry, in the place of one with the same key; False where it is not kept: it
         was invalidated meanwhile, has expired, or is larger than the store allows one to be.
         """
@@ -91,7 +91,7 @@ class Store(Protocol):
         """Remove one entry, as if it had been evicted; False where there is none."""
         ...
 
-    async def invalidate(self, rule: Rule) -> int:
+    async def invalidate(self, rule: InvalidationRule) -> int:
         """Have no entry of before be served any more that the rule is about, by any process that
         shares the store, once this returns. Returns how many entries went; where the store
         cannot tell, how many it knows of.

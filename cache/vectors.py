@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from cache.answer import Answer
+from cache.answer import CachedAnswer
 
 __all__ = ["VectorAnswer"]
 
@@ -22,7 +22,7 @@ _MEMBERS: Final = {"v", "model", "usage", "sum"}
 
 
 @dataclass(frozen=True, slots=True)
-class VectorAnswer(Answer):
+class VectorAnswer(CachedAnswer):
     """What embeddings or completions were answered with. ``body`` is a JSON object, as it was
     sent.
     """
@@ -35,7 +35,7 @@ class VectorAnswer(Answer):
         return cls(model, [], usage, {}, {}, body)
 
     def encode(self) -> bytes:
-        """See ``Answer.encode``."""
+        """See ``CachedAnswer.encode``."""
         try:
             head = {
                 "v": _VERSION,

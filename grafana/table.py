@@ -11,7 +11,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 from router.telemetry.metrics import Metrics
-from router.telemetry.series import Asked
+from router.telemetry.series import PolledMetric
 
 __all__ = ["Declared", "declared", "with_table"]
 
@@ -52,7 +52,7 @@ def _of(collector: Collector) -> Iterable[Declared]:
     if isinstance(collector, MetricWrapperBase):
         labels = tuple(collector._labelnames)
         families = collector.describe()
-    elif isinstance(collector, Asked):
+    elif isinstance(collector, PolledMetric):
         labels = collector.label_names
         families = collector.describe()
     else:

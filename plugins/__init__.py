@@ -12,21 +12,21 @@ from plugins.limits import LimitHit, RequestLimits
 from plugins.request_metrics import KnownModel, RequestMetrics
 from plugins.response_cache import ResponseCachePlugin, Saved
 from router.core.exchange import Exchange
-from router.core.key import Key, KeyRing
+from router.core.key import Key, KeyResolver
 from router.core.usage_record import Tokens
 from router.plugin import Plugin
 from router.settings.document import Mistake, SettingsError
 from router.settings.schema import Settings
-from router.settings.tracing import Tracing
+from router.settings.tracing import TracingSettings
 from router.settings.words import install_extra
 from router.telemetry.metrics import Metrics
 from router.usage.budgets import tag_budgets
-from router.usage.rate_limiter import Meter
+from router.usage.rate_limiter import RateLimiter
 
-__all__ = ["Accounts", "default_plugins"]
+__all__ = ["UsageAccounts", "default_plugins"]
 
 
-class Ring(KeyRing, Protocol):
+class NamedKeyResolver(KeyResolver, Protocol):
     """Finds keys, also by their names."""
 
     async def named(self, name: str) -> Key | None:
@@ -34,7 +34,7 @@ class Ring(KeyRing, Protocol):
         ...
 
 
-class Accounts(Protocol):
+class UsageAccounts(Protocol):
     """What the bundled plugins need of the accounts."""
 
     @property
@@ -43,7 +43,7 @@ class Accounts(Protocol):
         ...
 
     @property
-    def meter(self) -> Meter:
+    def rate_limiter(self) -> RateLimiter:
         """Counts limits and budgets."""
         ...
 
@@ -52,7 +52,7 @@ class Accounts(Protocol):
         """Is told of every refusal."""
         ...
 
-    def ring(self, settings: Settings) -> Ring:
+    def key_resolver(self, settings: Settings) -> NamedKeyResolver:
         """What finds the keys of a configuration."""
         ...
 
@@ -78,15 +78,15 @@ def default_plugins(
     metrics: Metrics,
     known_model: KnownModel,
     cache: ResponseCache,
-    accounts: Accounts,
+    accounts: UsageAccounts,
 ) -> list[Plugin]:
     """The bundled plugins of this configuration, in order."""
     plugins: list[Plugin] = []
     scope: list[Plugin] = []
     if settings.auth.keys:
-        ring = accounts.ring(settings)
-        plugins.append(ApiKeys(ring))
-        scope = [KeyScope(ring.named), _limits(settings, accounts)]
+        key_resolver = accounts.key_resolver(settings)
+        plugins.append(ApiKeys(key_resolver))
+        scope = [KeyScope(key_resolver.named), _limits(settings, accounts)]
     if settings.tracing.enabled:
         plugins.append(_tracing(settings.tracing))
     plugins.append(RequestMetrics(metrics, known_model))
@@ -103,10 +103,10 @@ def default_plugins(
     return plugins
 
 
-def _tracing(settings: Tracing) -> Plugin:
+def _tracing(settings: TracingSettings) -> Plugin:
     """Raises SettingsError where OpenTelemetry is not installed."""
     try:
-        from plugins.tracing import Tracing as TracingPlugin
+        from plugins.tracing import TracingPlugin
     except ModuleNotFoundError as exc:
         if not (exc.name or "").startswith("opentelemetry"):
             raise
@@ -115,9 +115,9 @@ def _tracing(settings: Tracing) -> Plugin:
     return TracingPlugin(settings)
 
 
-def _limits(settings: Settings, accounts: Accounts) -> Plugin:
+def _limits(settings: Settings, accounts: UsageAccounts) -> Plugin:
     return RequestLimits(
-        accounts.meter,
+        accounts.rate_limiter,
         price=accounts.most,
         spent_by=accounts.spent_by,
         tags=tag_budgets(settings.accounts.tags),

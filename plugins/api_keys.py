@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from router.core.exchange import Exchange
-from router.core.key import KeyRing, presented_key
+from router.core.key import KeyResolver, presented_key
 from router.errors import AuthenticationFailed
 from router.plugin import Guard
 
@@ -19,8 +19,8 @@ class ApiKeys(Guard):
 
     name = "api_keys"
 
-    def __init__(self, ring: KeyRing, clock: Callable[[], float] = time.time) -> None:
-        self._ring = ring
+    def __init__(self, key_resolver: KeyResolver, clock: Callable[[], float] = time.time) -> None:
+        self._key_resolver = key_resolver
         self._clock = clock
 
     async def admit(self, exchange: Exchange) -> None:
@@ -32,7 +32,7 @@ class ApiKeys(Guard):
                 "'x-api-key: KEY'."
             )
         now = self._clock()
-        key = await self._ring.find(token, now)
+        key = await self._key_resolver.find(token, now)
         if key is None:
             raise _refused("Incorrect API key provided.")
         if key.expires is not None and key.expires <= now:

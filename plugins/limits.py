@@ -30,9 +30,9 @@ from router.response.tokens import (
 )
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
-from router.usage.budgets import NO_TAGS, Squeezed, TagBudgets, is_limited
+from router.usage.budgets import NO_TAGS, BudgetTooSmall, TagBudgets, is_limited
 from router.usage.limits import OverLimit, What, most_tokens, rules_of
-from router.usage.rate_limiter import Demand, Hold, Meter
+from router.usage.rate_limiter import Demand, RateLimiter, Reservation
 
 __all__ = ["LimitHit", "Price", "RequestLimits", "SpentBy"]
 
@@ -74,8 +74,8 @@ def _ignored(_: str, __: str) -> None:
 
 
 class RequestLimits(Gate):
-    """Holds and settles with ``meter``, for keys with limits or budgets, or tags that have some
-    (``tags``).
+    """Holds and settles with ``rate_limiter``, for keys with limits or budgets, or tags that have
+    some (``tags``).
 
     ``context`` is the context of a model in tokens, by the client's name for it, where it is known:
     an answer is never longer than what its input leaves of it.
@@ -85,7 +85,7 @@ class RequestLimits(Gate):
 
     def __init__(
         self,
-        meter: Meter,
+        rate_limiter: RateLimiter,
         *,
         price: Price,
         spent_by: SpentBy,
@@ -93,7 +93,7 @@ class RequestLimits(Gate):
         context: Callable[[str], int | None] = _unknown,
         limit_hit: LimitHit = _ignored,
     ) -> None:
-        self._meter = meter
+        self._rate_limiter = rate_limiter
         self._price = price
         self._spent_by = spent_by
         self._tags = tags
@@ -103,7 +103,7 @@ class RequestLimits(Gate):
         self._known: dict[tuple[str, str], tuple[Key, int | None]] = {}
 
     async def stop(self) -> None:
-        """See ``Plugin.stop``. The meter itself outlives it."""
+        """See ``Plugin.stop``. The rate limiter itself outlives it."""
         await self._tasks.wait(_STOP_SECONDS)
         await self._tasks.close()
 
@@ -114,7 +114,7 @@ class RequestLimits(Gate):
             return None
         if not is_limited(key, self._tags):
             return None
-        return partial(self._settle, exchange, *await self._hold(exchange, key, exchange.model))
+        return partial(self._settle, exchange, *await self._reserve(exchange, key, exchange.model))
 
     async def accept(self, exchange: Exchange) -> None:
         """See ``Gate.accept``: it counts as a request now, and for the rest when it begins."""
@@ -122,33 +122,35 @@ class RequestLimits(Gate):
         if key is None or exchange.model is None or not is_limited(key, self._tags):
             return
         spares: What | None = "concurrent" if exchange.body.get("background") else None
-        hold, _ = await self._hold(exchange, key, exchange.model, spares)
-        await self._meter.settle(hold, NO_TOKENS, 0)
+        hold, _ = await self._reserve(exchange, key, exchange.model, spares)
+        await self._rate_limiter.settle(hold, NO_TOKENS, 0)
 
-    async def _hold(
+    async def _reserve(
         self, exchange: Exchange, key: Key, model: str, spares: What | None = None
-    ) -> tuple[Hold, Demand]:
+    ) -> tuple[Reservation, Demand]:
         demand = self._demand(exchange, key, model)
-        hold_it = self._meter.hold
+        reserve = self._rate_limiter.reserve
         if exchange.operation is Operation.RUN:
-            hold_it, spares = self._hold_patiently, "requests"
+            reserve, spares = self._reserve_patiently, "requests"
         if spares is not None:
             demand = replace(demand, spares=spares)
         try:
-            hold = await hold_it(demand)
+            hold = await reserve(demand)
         except RouterError as error:
             self._limit_hit(key.name, _which(error))
             exchange.limit = error.limit
             raise
-        exchange.notes.update(hold.headers)
+        exchange.response_headers.update(hold.headers)
         return hold, demand
 
-    async def _hold_patiently(self, demand: Demand) -> Hold:
-        """``Meter.hold``, once there is room; raises like it where there will be none in time."""
+    async def _reserve_patiently(self, demand: Demand) -> Reservation:
+        """``RateLimiter.hold``, once there is room; raises like it where there will be none in
+        time.
+        """
         give_up, pause = time.monotonic() + _ROOM_SECONDS, _FIRST_PAUSE
         while True:
             try:
-                return await self._meter.hold(demand)
+                return await self._rate_limiter.reserve(demand)
             except (RateLimitExceeded, LimitsUnavailable) as error:
                 left = give_up - time.monotonic()
                 if left <= 0.0 or error.headers.get("x-should-retry") == "false":
@@ -187,16 +189,16 @@ class RequestLimits(Gate):
             known = self._known[key.name, model] = key, _most_of(key, model, self._tags)
         return known[1]
 
-    async def _settle(self, exchange: Exchange, hold: Hold, demand: Demand) -> None:
+    async def _settle(self, exchange: Exchange, hold: Reservation, demand: Demand) -> None:
         """Count what was used, also where the client has left; raises nothing of its own."""
         try:
             tokens, cost = self._spent_by(exchange)
         except Exception:
             _log.exception("what was used cannot be told", request_id=exchange.id)
             tokens, cost = Tokens(output=demand.tokens), demand.cost or 0
-        settled = self._meter.settle(hold, tokens, cost)
+        settled = self._rate_limiter.settle(hold, tokens, cost)
         try:
-            if self._meter.instant:
+            if self._rate_limiter.instant:
                 await settled
                 return
             async with asyncio.timeout(_SETTLE_SECONDS):
@@ -226,6 +228,6 @@ def _answers(exchange: Exchange) -> int:
 def _which(error: RouterError) -> str:
     if isinstance(error, OverLimit):
         return error.which
-    if isinstance(error, QuotaExceeded | Squeezed):
+    if isinstance(error, QuotaExceeded | BudgetTooSmall):
         return "budget"
     return "unavailable" if isinstance(error, LimitsUnavailable) else "requests"

@@ -8,7 +8,7 @@ The way of a request::
                      guards             plugins that may refuse: API keys … (observers listen)
                           │
                           ▼
-                     router/sessions    prompt, chain, conversation → the whole history
+                     router/sessions    prompt, history, conversation → the whole history
                           │             (background runs are stored first, then executed)
                           ▼
                      interceptors       plugins that may answer instead: limits, the cache …
@@ -32,19 +32,22 @@ The primitives:
 - ``Exchange`` (``core.exchange``): one request's life, handed from room to room.
 - ``Sink`` (``core.exchange``): where an answer goes. Streams are pushed: ``sink.feed(batch)``.
 - ``Frame`` (``response.frame``): one server-sent event, decoded when someone asks.
-- ``Chain`` (``router.plugin``): guards, interceptors and observers, frozen per configuration.
-- ``Generation`` (``core.plugin_set``): the plugins of one configuration; a reload makes another.
+- ``PluginChain`` (``router.plugin``): guards, interceptors and observers, frozen per
+  configuration.
+- ``PluginSet`` (``core.plugin_set``): the plugins of one configuration; a reload makes another.
 - ``Fleet`` (``pipeline.fleet``): the endpoints, and what decides between them; survives reloads.
-- ``Target`` (``endpoints.target``): a model at an endpoint: slots, breaker, averages.
-- ``Plan``, ``Reservation`` (``endpoints``): where a request may go, and the slot it got.
-- ``Draft`` (``response.builder``): the response under construction, across attempts.
-- ``Reader`` (``response.decoder``): an endpoint's bytes in, response events out. Pure.
+- ``Deployment`` (``endpoints.deployment``): a model at an endpoint: slots, breaker, averages.
+- ``Plan``, ``SlotReservation`` (``endpoints``): where a request may go, and the slot it got.
+- ``ResponseBuilder`` (``response.builder``): the response under construction, across attempts.
+- ``StreamDecoder`` (``response.decoder``): an endpoint's bytes in, response events out. Pure.
 - ``Adapter``, ``Transport`` (``core.upstream``): how an endpoint is spoken to.
-- ``Booking`` (``usage.recorder``): makes a ``Row`` (``core.usage_record``) of every attempt.
-- ``Key`` (``core.key``), ``Meter`` (``usage.rate_limiter``): what a client may use, and what counts
-  how much it does.
-- ``Ledger`` (``usage.ledger``): keeps the rows, through a journal that survives a kill.
-- ``Record`` (``core.exchange``): keeps an answer, before its last event leaves.
+- ``UsageRecorder`` (``usage.recorder``): makes a ``UsageRecord`` (``core.usage_record``) of every
+  attempt.
+- ``Key`` (``core.key``), ``RateLimiter`` (``usage.rate_limiter``): what a client may use, and what
+  counts how much it does.
+- ``UsageLedger`` (``usage.ledger``): keeps the usage records, through a journal that survives a
+  kill.
+- ``ExchangeRecord`` (``core.exchange``): keeps an answer, before its last event leaves.
 - ``Database`` (``state.database``): what the stores of responses, conversations, prompts and runs
   are built on; SQLite or PostgreSQL.
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from cache.core import ResponseCache
 from plugins import default_plugins
 from router.caching import make_cache
-from router.core.plugin_set import Generations, first_output
+from router.core.plugin_set import PluginSets, first_output
 from router.core.worker import Worker
 from router.endpoints.described import Described
 from router.errors import StateUnavailable
@@ -26,7 +26,8 @@ from router.http.chat import ChatApi
 from router.http.conversations import ConversationsApi
 from router.http.description.api import DescriptionApi
 from router.http.description.document import document
-from router.http.front import Front
+from router.http.dispatcher import RequestDispatcher
+from router.http.embeddings import EmbeddingsApi
 from router.http.keys_admin import KeysAdmin
 from router.http.messages import MessagesApi
 from router.http.models import ModelsApi
@@ -34,7 +35,6 @@ from router.http.ollama import OllamaApi
 from router.http.ollama_manage import OllamaManage
 from router.http.ollama_models import OllamaModels
 from router.http.ollama_moves import OllamaMoves
-from router.http.plain import PlainApi
 from router.http.prompts import PromptsApi
 from router.http.responses import ResponsesApi
 from router.http.routes import Apis, add_routes
@@ -43,21 +43,21 @@ from router.http.stored import StoredApi
 from router.http.usage import UsageApi
 from router.pipeline.fleet import Fleet
 from router.pipeline.run import Pipeline
-from router.plugin import Chain, Plugin
+from router.plugin import Plugin, PluginChain
 from router.reload import Reloader
 from router.sessions.execute import Executor
-from router.sessions.resolve import Resolver
+from router.sessions.resolve import HistoryResolver
 from router.sessions.runs import Runs
 from router.sessions.turns import Turns
 from router.settings.load import Mistake, SettingsError
-from router.settings.schema import Settings, State
+from router.settings.schema import Settings, StateSettings
 from router.state.connect import open_database
-from router.state.conversations import Conversations
+from router.state.conversations import ConversationStore
 from router.state.database import Database
+from router.state.heartbeat import Heartbeat
 from router.state.measured import MeasuredDatabase
-from router.state.presence import Presence
-from router.state.prompts import Prompts
-from router.state.responses import Responses
+from router.state.prompts import PromptStore
+from router.state.responses import ResponseStore
 from router.state.retention import Retention
 from router.state.turn_lock import TurnLock
 from router.telemetry.log import get_logger
@@ -78,7 +78,7 @@ __all__ = [
 
 _log = get_logger("router.app")
 
-FRONT: Final = web.AppKey("front", Front)
+FRONT: Final = web.AppKey("front", RequestDispatcher)
 """Where an application keeps its front, for whoever runs it to drain."""
 
 FLEET: Final = web.AppKey("fleet", Fleet)
@@ -122,7 +122,7 @@ def create_app(config: Settings) -> web.Application:
         config.server.open_after,
         metrics,
         first_output,
-        accounting.booking,
+        accounting.recorder,
         strict=strict,
     )
 
@@ -130,39 +130,41 @@ def create_app(config: Settings) -> web.Application:
         plugins = default_plugins(settings, metrics, registry.known_model, cache, accounting)
         return [*plugins, *load_plugins(settings)]
 
-    generations = Generations(Chain(make_plugins(config)), pipeline.answer)
+    plugin_sets = PluginSets(PluginChain(make_plugins(config)), pipeline.answer)
     browsers = BrowserRules(config.server, keyless=not config.auth.keys)
     worker = Worker()
-    front = Front(generations, config.server, browsers, worker)
-    stateful = Stateful(config.state, database, generations, metrics, accounting, worker)
-    front.drain_beside(stateful.runs.drain)
+    dispatcher = RequestDispatcher(plugin_sets, config.server, browsers, worker)
+    stateful = Stateful(config.state, database, plugin_sets, metrics, accounting, worker)
+    dispatcher.drain_beside(stateful.runs.drain)
 
     def configure(settings: Settings) -> None:
         accounting.configure(settings)
         browsers.keyless = not settings.auth.keys
 
-    reloader = Reloader(config, make_plugins, fleet, generations, metrics, configure)
-    parts = _Parts(generations, fleet, stateful, front, cache, accounting, reloader, worker)
-    app = web.Application(client_max_size=front.max_body)
-    app[FRONT] = front
+    reloader = Reloader(config, make_plugins, fleet, plugin_sets, metrics, configure)
+    parts = _Parts(plugin_sets, fleet, stateful, dispatcher, cache, accounting, reloader, worker)
+    app = web.Application(client_max_size=dispatcher.max_body)
+    app[FRONT] = dispatcher
     app[FLEET] = fleet
     app[CACHE] = cache
     app[ACCOUNTING] = accounting
     app[RELOADER] = reloader
     add_routes(
         app,
-        front,
+        dispatcher,
         _apis(parts, config, version),
-        Service(front, registry, metrics, database, accounting.meter, config.metrics.key),
+        Service(
+            dispatcher, registry, metrics, database, accounting.rate_limiter, config.metrics.key
+        ),
         metrics_opened_by=config.metrics.opened_by,
     )
 
     async def drain(app: web.Application) -> None:
-        await front.drain(config.server.drain_timeout)
+        await dispatcher.drain(config.server.drain_timeout)
 
     app.cleanup_ctx.append(_life(parts))
     app.on_shutdown.append(drain)
-    app.on_response_prepare.append(front.part)
+    app.on_response_prepare.append(dispatcher.part)
     if browsers.shares:
         app.on_response_prepare.append(browsers.share)
     return app
@@ -172,10 +174,10 @@ def create_app(config: Settings) -> web.Application:
 class _Parts:
     """What an application is made of."""
 
-    generations: Generations
+    plugin_sets: PluginSets
     fleet: Fleet
     stateful: Stateful
-    front: Front
+    dispatcher: RequestDispatcher
     cache: ResponseCache
     accounting: Accounting
     reloader: Reloader
@@ -184,28 +186,28 @@ class _Parts:
 
 def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
     """The handlers of everything that is served."""
-    front, stateful, registry = parts.front, parts.stateful, parts.fleet.registry
-    usage = UsageApi(stateful.database, parts.accounting.meter)
+    dispatcher, stateful, registry = parts.dispatcher, parts.stateful, parts.fleet.registry
+    usage = UsageApi(stateful.database, parts.accounting.rate_limiter)
     keys = KeysAdmin(
-        front, parts.accounting.keys, lambda: parts.reloader.settings, registry.may_serve
+        dispatcher, parts.accounting.keys, lambda: parts.reloader.settings, registry.may_serve
     )
     more = [*keys.routes(), *usage.routes()]
-    admin = AdminApi(front, parts.fleet, parts.reloader, parts.cache, more)
+    admin = AdminApi(dispatcher, parts.fleet, parts.reloader, parts.cache, more)
     described = Described(registry)
     return Apis(
-        ResponsesApi(front, stateful.turns, stateful.prompts),
-        StoredApi(front, stateful.responses, stateful.runs, stateful.turns),
-        ConversationsApi(front, stateful.conversations, stateful.responses.find_items),
-        PromptsApi(front, stateful.prompts),
-        ChatApi(front),
-        PlainApi(front),
-        MessagesApi(front),
+        ResponsesApi(dispatcher, stateful.turns, stateful.prompts),
+        StoredApi(dispatcher, stateful.responses, stateful.runs, stateful.turns),
+        ConversationsApi(dispatcher, stateful.conversations, stateful.responses.find_items),
+        PromptsApi(dispatcher, stateful.prompts),
+        ChatApi(dispatcher),
+        EmbeddingsApi(dispatcher),
+        MessagesApi(dispatcher),
         ModelsApi(registry),
         admin,
         usage,
-        OllamaApi(front, OllamaMoves(front, parts.fleet, admin)),
-        OllamaModels(front, registry, described, version),
-        OllamaManage(front, registry, described, admin),
+        OllamaApi(dispatcher, OllamaMoves(dispatcher, parts.fleet, admin)),
+        OllamaModels(dispatcher, registry, described, version),
+        OllamaManage(dispatcher, registry, described, admin),
         DescriptionApi(
             partial(document, version=version, metrics_opened_by=config.metrics.opened_by)
         ),
@@ -214,8 +216,8 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
 
 def _life(parts: _Parts) -> Callable[[web.Application], AsyncIterator[None]]:
     """What is started with the application, in this order, and stopped in the opposite one."""
-    generations, fleet, stateful = parts.generations, parts.fleet, parts.stateful
-    front, cache, accounting = parts.front, parts.cache, parts.accounting
+    plugin_sets, fleet, stateful = parts.plugin_sets, parts.fleet, parts.stateful
+    dispatcher, cache, accounting = parts.dispatcher, parts.cache, parts.accounting
 
     async def life(app: web.Application) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
@@ -225,14 +227,14 @@ def _life(parts: _Parts) -> Callable[[web.Application], AsyncIterator[None]]:
             stack.push_async_callback(accounting.stop)
             await accounting.start()
             stack.push_async_callback(cache.close)  # which the first plugin that uses it opens
-            await generations.start()
-            stack.push_async_callback(generations.stop)
+            await plugin_sets.start()
+            stack.push_async_callback(plugin_sets.stop)
             stack.push_async_callback(fleet.stop)
             fleet.start()
             stack.push_async_callback(stateful.stop)
             await stateful.start()
-            stack.push_async_callback(front.stop)
-            front.start()
+            stack.push_async_callback(dispatcher.stop)
+            dispatcher.start()
             yield
 
     return life
@@ -243,24 +245,24 @@ class Stateful:
 
     def __init__(
         self,
-        config: State,
+        config: StateSettings,
         database: Database,
-        generations: Generations,
+        plugin_sets: PluginSets,
         metrics: Metrics,
         accounting: Accounting,
         worker: Worker,
     ) -> None:
         self.database = database
-        self.responses = Responses(database)
-        self.conversations = Conversations(database)
-        self.prompts = Prompts(database)
-        self._presence = Presence(database, config.lease)
-        lock = TurnLock(self.conversations, self._presence.id)
-        resolver = Resolver(self.responses, self.conversations, lock)
-        executor = Executor(generations, self.responses, resolver, accounting.named, worker)
+        self.responses = ResponseStore(database)
+        self.conversations = ConversationStore(database)
+        self.prompts = PromptStore(database)
+        self._heartbeat = Heartbeat(database, config.lease)
+        lock = TurnLock(self.conversations, self._heartbeat.id)
+        resolver = HistoryResolver(self.responses, self.conversations, lock)
+        executor = Executor(plugin_sets, self.responses, resolver, accounting.named, worker)
         self.runs = Runs(
             database,
-            self._presence,
+            self._heartbeat,
             config,
             executor.execute,
             metrics.state.run_ended,
@@ -274,7 +276,7 @@ class Stateful:
 
     async def start(self) -> None:
         """Take part: the database has been started."""
-        await self._presence.start()
+        await self._heartbeat.start()
         self.runs.start()
         self._retention.start()
 
@@ -283,7 +285,7 @@ class Stateful:
         await self._retention.stop()
         await self.runs.stop()
         try:
-            await self._presence.stop()
+            await self._heartbeat.stop()
         except StateUnavailable:
             _log.warning("left without a word: the database does not answer")
 

@@ -15,7 +15,7 @@ from cache.selfcheck import Rate
 from cache.stores.memory import MemoryStore
 from cache.stores.opening import open_store
 from router.endpoints.endpoint import Endpoint
-from router.settings.cache import Cache, Semantic
+from router.settings.cache import CacheSettings, SemanticSettings
 from router.settings.document import Mistake, SettingsError
 from router.settings.words import install_extra
 from router.telemetry.cache_metrics import CacheMetrics
@@ -32,7 +32,7 @@ import orjson
 from cache.embedder import EmbedderError
 from router.core.upstream import LoadRequest
 from router.errors import RouterError
-from router.settings.cache import EndpointEmbedder as EmbedderSettings
+from router.settings.cache import EmbedderSettings
 
 if TYPE_CHECKING:
     from cache.embedder import Vectors
@@ -115,7 +115,7 @@ _INDEX_SHARE: Final = 4
 
 
 def make_cache(
-    settings: Cache, metrics: CacheMetrics, find: Callable[[str], Endpoint | None]
+    settings: CacheSettings, metrics: CacheMetrics, find: Callable[[str], Endpoint | None]
 ) -> ResponseCache:
     """The cache, which is opened by the first that uses it. ``find`` gives an endpoint by name.
 
@@ -140,7 +140,7 @@ def make_cache(
     return cache
 
 
-def semantic_problem(settings: Semantic) -> str | None:
+def semantic_problem(settings: SemanticSettings) -> str | None:
     """Why the semantic tier cannot be used although it is enabled; None where it can."""
     needed = _LOCAL if settings.embedder == "local" else _LOCAL[:1]
     missing = [name for name in needed if find_spec(name) is None]
@@ -157,7 +157,7 @@ def _warn(message: str) -> None:
 
 
 def _semantic_tier(
-    settings: Cache, metrics: CacheMetrics, find: Callable[[str], Endpoint | None]
+    settings: CacheSettings, metrics: CacheMetrics, find: Callable[[str], Endpoint | None]
 ) -> SemanticTier | None:
     if not settings.semantic.enabled:
         return None
@@ -182,7 +182,7 @@ def _semantic_tier(
     return SemanticTier(embedder, index, check, metrics, offload)
 
 
-def _embedder(settings: Semantic, find: Callable[[str], Endpoint | None]) -> Embedder:
+def _embedder(settings: SemanticSettings, find: Callable[[str], Endpoint | None]) -> Embedder:
     if settings.embedder != "local":
         return EndpointEmbedder(settings.embedder, find)
     from cache.embedders.installed import default_directory

@@ -13,8 +13,8 @@ from typing import Final
 from pydantic import SecretStr
 
 from router.serve import new_event_loop, serve
-from router.settings.cache import Cache
-from router.settings.schema import EndpointSettings, Server, Settings, State
+from router.settings.cache import CacheSettings
+from router.settings.schema import EndpointSettings, ServerSettings, Settings, StateSettings
 from router.simulate import DEFAULT_MODELS, Dialect, create_backend, listening
 from router.telemetry.log import configure
 
@@ -76,10 +76,10 @@ async def _demo(port: int) -> int:
             url = await stack.enter_async_context(listening(create_backend(dialect)))
             endpoints.append(EndpointSettings(name=name, url=url, dialect=dialect))
         settings = Settings(
-            server=Server(port=port, shutdown_delay=0, drain_timeout=_DRAIN_TIMEOUT),
+            server=ServerSettings(port=port, shutdown_delay=0, drain_timeout=_DRAIN_TIMEOUT),
             endpoints=tuple(endpoints),
-            state=State(url=SecretStr("sqlite:///:memory:")),
-            cache=Cache(mode="on-request"),
+            state=StateSettings(url=SecretStr("sqlite:///:memory:")),
+            cache=CacheSettings(mode="on-request"),
         )
         configure(settings.logging.level, settings.logging.format)
         return await serve(settings, on_ready=lambda url: print(welcome(url), flush=True))

@@ -27,7 +27,7 @@ from router.errors import InternalError, RouterError
 from router.response.frame import Frame
 from router.telemetry.log import get_logger
 
-__all__ = ["Chain", "Gate", "Guard", "Interceptor", "Leave", "Observer", "Plugin", "Proceed"]
+__all__ = ["Gate", "Guard", "Interceptor", "Leave", "Observer", "Plugin", "PluginChain", "Proceed"]
 
 Proceed = Callable[[Exchange, Sink], Awaitable[None]]
 """The rest of the chain: answers the exchange into the sink, or raises RouterError."""
@@ -108,7 +108,7 @@ class Observer(Plugin):
         """It is over, also when a guard refused it; ``exchange.outcome`` says how."""
 
 
-class Chain:
+class PluginChain:
     """The plugins of one configuration, in order, frozen."""
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:

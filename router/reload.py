@@ -19,10 +19,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from router.core.plugin_set import Generations
+from router.core.plugin_set import PluginSets
 from router.endpoints.registry import Prepared
 from router.pipeline.fleet import Fleet
-from router.plugin import Chain, Plugin
+from router.plugin import Plugin, PluginChain
 from router.settings.changes import changes, needing_restart
 from router.settings.document import Mistake, SettingsError
 from router.settings.schema import Settings
@@ -61,7 +61,7 @@ class Reloader:
         settings: Settings,
         make_plugins: MakePlugins,
         fleet: Fleet,
-        generations: Generations,
+        plugin_sets: PluginSets,
         metrics: Metrics,
         configure: Callable[[Settings], None],
     ) -> None:
@@ -71,7 +71,7 @@ class Reloader:
         self.again: Callable[[], Awaitable[None]] | None = None
         self._make_plugins = make_plugins
         self._fleet = fleet
-        self._generations = generations
+        self._plugin_sets = plugin_sets
         self._metrics = metrics
         self._one_at_a_time = asyncio.Lock()
         metrics.reloads.loaded(time.time())
@@ -103,13 +103,13 @@ class Reloader:
         """Note that there was a configuration that could not be used, or not even read."""
         self._note("refused", tuple(map(str, error.mistakes)))
 
-    def _prepared(self, settings: Settings) -> tuple[Prepared, Chain]:
+    def _prepared(self, settings: Settings) -> tuple[Prepared, PluginChain]:
         """What can be made without touching anything that runs; raises SettingsError."""
         fixed = needing_restart(self.settings, settings)
         mistakes = [Mistake(field, None, "takes a restart to change") for field in fixed]
         chain = prepared = None
         try:
-            chain = Chain(self._make_plugins(settings))
+            chain = PluginChain(self._make_plugins(settings))
         except SettingsError as error:
             mistakes += error.mistakes
         except Exception as exc:
@@ -122,11 +122,11 @@ class Reloader:
             raise SettingsError(mistakes)
         return prepared, chain
 
-    def _apply(self, prepared: Prepared, chain: Chain) -> None:
+    def _apply(self, prepared: Prepared, chain: PluginChain) -> None:
         """The step in which everything changes: nothing in it waits, nothing in it may fail."""
         self._fleet.apply(prepared)
         self._configure(prepared.settings)
-        self._generations.swap(chain)
+        self._plugin_sets.swap(chain)
         self.settings = prepared.settings
 
     def _note(self, result: Literal["ok", "refused"], said: tuple[str, ...]) -> None:
@@ -134,7 +134,7 @@ class Reloader:
         self._metrics.reloads.ended(result)
 
 
-async def _started(chain: Chain) -> None:
+async def _started(chain: PluginChain) -> None:
     """Start the plugins; raises SettingsError, and has stopped them then."""
     try:
         async with asyncio.timeout(_START_SECONDS):

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from cache.core import ResponseCache
 from router.app import CACHE, FRONT, RELOADER, create_app
-from router.http.front import Front
+from router.http.dispatcher import RequestDispatcher
 from router.reload import Following
 from router.settings.schema import Settings
 from router.settings.watch import ConfigFile
@@ -147,15 +147,15 @@ async def _first_of(*events: asyncio.Event, timeout: float | None = None) -> Non
         await asyncio.wait(waits)
 
 
-async def _drain(front: Front, seconds: float, hurry: asyncio.Event) -> None:
+async def _drain(dispatcher: RequestDispatcher, seconds: float, hurry: asyncio.Event) -> None:
     """Drain, unless ``hurry`` says that it should be over now."""
-    drained = asyncio.ensure_future(front.drain(seconds))
+    drained = asyncio.ensure_future(dispatcher.drain(seconds))
     hurried = asyncio.ensure_future(hurry.wait())
     try:
         await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
         if not drained.done():
             _log.info("draining ends early")
-            await front.drain(0)
+            await dispatcher.drain(0)
         await drained
     finally:
         for task in (drained, hurried):

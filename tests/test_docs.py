@@ -21,7 +21,7 @@ from router.core.exchange import Exchange
 from router.errors import Forbidden
 from router.plugin import Guard
 from router.settings.load import parse_settings
-from tests.support.chain import an_exchange
+from tests.support.plugin_chain import an_exchange
 
 _ROOT = Path(__file__).parent.parent
 _PAGES = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").glob("*.md"))]
@@ -173,21 +173,28 @@ def test_the_configuration_of_codex_is_valid() -> None:
 
 
 def test_the_settings_explained_exist() -> None:
-    from router.settings.accounts import Accounts
-    from router.settings.cache import Cache
-    from router.settings.fetch import Fetch
-    from router.settings.schema import Admin, Balance, EndpointSettings, Metrics, Server, State
+    from router.settings.accounts import AccountsSettings
+    from router.settings.cache import CacheSettings
+    from router.settings.fetch import FetchSettings
+    from router.settings.schema import (
+        AdminSettings,
+        BalanceSettings,
+        EndpointSettings,
+        MetricsSettings,
+        ServerSettings,
+        StateSettings,
+    )
 
     models: dict[str, type[BaseModel]] = {
-        "accounts": Accounts,
-        "admin": Admin,
-        "server": Server,
+        "accounts": AccountsSettings,
+        "admin": AdminSettings,
+        "server": ServerSettings,
         "endpoints[]": EndpointSettings,
-        "balance": Balance,
-        "cache": Cache,
-        "fetch": Fetch,
-        "metrics": Metrics,
-        "state": State,
+        "balance": BalanceSettings,
+        "cache": CacheSettings,
+        "fetch": FetchSettings,
+        "metrics": MetricsSettings,
+        "state": StateSettings,
     }
     named = re.findall(r"^\| `([a-z\[\]]+)\.(\w+)`", "\n".join(_TEXTS.values()), re.MULTILINE)
     assert len(named) >= 11

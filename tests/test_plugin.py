@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from router.core.exchange import Exchange
 from router.errors import AuthenticationFailed, InternalError
-from router.plugin import Chain, Guard, Observer, Plugin
-from tests.support.chain import an_exchange, broke
+from router.plugin import Guard, Observer, Plugin, PluginChain
+from tests.support.plugin_chain import an_exchange, broke
 
 
 class Gate(Guard):
@@ -26,7 +26,7 @@ class Gate(Guard):
 
 async def test_every_guard_is_asked() -> None:
     guards = [Gate(), Gate()]
-    await Chain(guards).admit(an_exchange())
+    await PluginChain(guards).admit(an_exchange())
     assert [guard.asked for guard in guards] == [1, 1]
 
 
@@ -34,14 +34,14 @@ async def test_the_first_refusal_counts() -> None:
     refusal = AuthenticationFailed("no")
     guards = [Gate(), Gate(refusal), Gate()]
     with pytest.raises(AuthenticationFailed) as caught:
-        await Chain(guards).admit(an_exchange())
+        await PluginChain(guards).admit(an_exchange())
     assert caught.value is refusal
     assert [guard.asked for guard in guards] == [1, 1, 0]
 
 
 async def test_a_guard_that_breaks_refuses() -> None:
     with capture_logs() as log, pytest.raises(InternalError, match="'Gate'") as caught:
-        await Chain([Gate(KeyError("secret"))]).admit(an_exchange())
+        await PluginChain([Gate(KeyError("secret"))]).admit(an_exchange())
     assert "secret" not in caught.value.message
     assert broke(log) == ["Gate guard broke"]
 
@@ -68,7 +68,7 @@ class Listener(Observer):
 
 def test_an_observer_that_breaks_is_isolated() -> None:
     listeners = [Listener(KeyError()), Listener()]
-    chain = Chain(listeners)
+    chain = PluginChain(listeners)
     exchange = an_exchange()
     with capture_logs() as log:
         chain.started(exchange)
@@ -99,7 +99,7 @@ class Living(Plugin):
 
 async def test_stop_is_the_reverse_of_start() -> None:
     life: list[str] = []
-    chain = Chain(Living(life, name) for name in "abc")
+    chain = PluginChain(Living(life, name) for name in "abc")
     await chain.start()
     await chain.stop()
     assert life == ["start a", "start b", "start c", "stop c", "stop b", "stop a"]
@@ -109,13 +109,13 @@ async def test_when_one_does_not_start_all_are_stopped() -> None:
     life: list[str] = []
     plugins = [Living(life, "a"), Living(life, "b", fails="start"), Living(life, "c")]
     with pytest.raises(OSError, match="start"):
-        await Chain(plugins).start()
+        await PluginChain(plugins).start()
     assert life == ["start a", "start b", "stop c", "stop b", "stop a"]
 
 
 async def test_one_that_does_not_stop_does_not_spare_the_others() -> None:
     life: list[str] = []
-    chain = Chain([Living(life, "a"), Living(life, "b", fails="stop")])
+    chain = PluginChain([Living(life, "a"), Living(life, "b", fails="stop")])
     with capture_logs() as log:
         await chain.stop()
     assert life == ["stop b", "stop a"]
@@ -130,7 +130,7 @@ async def test_one_that_never_stops_is_given_up(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("router.plugin._STOP_SECONDS", 0.01)
     life: list[str] = []
     with capture_logs() as log:
-        await Chain([Living(life, "a"), Stubborn()]).stop()
+        await PluginChain([Living(life, "a"), Stubborn()]).stop()
     assert life == ["stop a"]
     assert broke(log) == ["Stubborn plugin did not stop cleanly"]
 

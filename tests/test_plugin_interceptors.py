@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 from router import create_app
 from router.core.exchange import ClientGone, Exchange, Outcome, Sink
 from router.errors import InternalError, RouterError, UpstreamFailure
-from router.plugin import Chain, Interceptor, Proceed
+from router.plugin import Interceptor, PluginChain, Proceed
 from router.response.frame import Frame
-from tests.support.chain import HELLO, Page, an_exchange, broke
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening, simulated
+from tests.support.plugin_chain import HELLO, Page, an_exchange, broke
 
 BYE = Frame.of({"type": "bye"})
 
@@ -62,7 +62,7 @@ async def run(
     page = page or Page()
     exchange = an_exchange()
     with capture_logs() as log:
-        await Chain(By(intercept) for intercept in intercepts).run(exchange, page, core)
+        await PluginChain(By(intercept) for intercept in intercepts).run(exchange, page, core)
     return page.said, exchange, log
 
 

@@ -14,11 +14,11 @@ from tests.support.calling import answering, call, finished
 from tests.support.plugins import Held, Recorder
 from tests.support.reloading import (
     begun,
-    generations,
     keys,
     outcome,
     patient,
     pausing,
+    plugin_sets,
     refused,
     reload,
     with_key,
@@ -77,9 +77,9 @@ async def test_plugins_hear_of_the_end_before_they_are_stopped(recorders: list[R
             async with begun(router) as stream:
                 for _ in range(3):
                     await reload(router, one, plugins=[RECORDER])
-                await eventually(lambda: len(generations(router)) == 2)
+                await eventually(lambda: len(plugin_sets(router)) == 2)
                 stream.response.close()
-            await eventually(lambda: len(generations(router)) == 1)
+            await eventually(lambda: len(plugin_sets(router)) == 1)
         begins = ["start", "admit", "started", "first_output"]
         assert recorders[0].heard == [*begins, "clean", "ended", "stop"]
         assert [recorder.heard for recorder in recorders[1:]] == [["start", "stop"]] * 3
@@ -92,7 +92,7 @@ async def test_a_background_run_begins_on_the_current_plugins(recorders: list[Re
             ident = (await router.ask(background=True)).json["id"]
             await finished(router, ident)
             await reload(router, one, plugins=[RECORDER])
-            await eventually(lambda: len(generations(router)) == 1)
+            await eventually(lambda: len(plugin_sets(router)) == 1)
             ident = (await router.ask(background=True)).json["id"]
             await finished(router, ident)
         old, new = recorders
@@ -210,11 +210,11 @@ async def test_what_is_refused_changes_nothing(
     async with answering("chat") as upstream:
         one, other = endpoint(upstream, "chat"), endpoint(upstream, "chat", "other")
         async with routing(one, auth=keys(OLD), plugins=[RECORDER]) as router:
-            current = generations(router).current
+            current = plugin_sets(router).current
             found = await refused(router, other, auth=keys(NEW), **sections)
             assert found.splitlines() == reasons
-            assert generations(router).current is current
-            assert len(generations(router)) == 1
+            assert plugin_sets(router).current is current
+            assert len(plugin_sets(router)) == 1
             assert [e.name for e in router.fleet.registry.endpoints] == ["one"]
             assert (await call(router, "GET", "/models", key=NEW)).status == 401
             assert (await call(router, "GET", "/models", key=OLD)).status == 200
@@ -372,8 +372,8 @@ async def test_reloads_under_load_lose_nothing(
                 await reload(router, *configured(variants[number % len(variants)]), **always)
             stop.set()
             await asyncio.gather(*clients)
-            await eventually(lambda: len(generations(router)) == 1)
-            assert len(generations(router)._tasks) == 0
+            await eventually(lambda: len(plugin_sets(router)) == 1)
+            assert len(plugin_sets(router)._tasks) == 0
             for name in upstreams.keys() - {e.name for e in router.fleet.registry.endpoints}:
                 await eventually(lambda name=name: not upstreams[name].open_wires)  # type: ignore[misc]
         assert len(recorders) == 11

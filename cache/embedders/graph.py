@@ -47,7 +47,7 @@ def build(tensors: Tensors) -> bytes:
     """The ONNX file: int64 ``ids`` [1, length] to float32 ``vector`` [1, DIMENSIONS]. Raises
     KeyError where a tensor is missing.
     """
-    graph = _Graph(tensors)
+    graph = _OnnxGraph(tensors)
     states = graph.embeddings()
     for layer in range(_LAYERS):
         states = graph.layer(f"encoder.layer.{layer}.", states)
@@ -62,7 +62,7 @@ def build(tensors: Tensors) -> bytes:
     )
 
 
-class _Graph:
+class _OnnxGraph:
     """The nodes and constants so far; methods add to them and return the name of their result."""
 
     def __init__(self, weights: Tensors) -> None:

@@ -15,7 +15,7 @@ import onnxruntime
 from cache.embedder import EmbedderError
 from cache.embedders.graph import DIMENSIONS, INPUT, WINDOW
 from cache.embedders.installed import GRAPH, NAME, VOCABULARY, verify
-from cache.embedders.wordpiece import Refused, WordPieces
+from cache.embedders.wordpiece import TextRefused, WordPieces
 
 if TYPE_CHECKING:
     from cache.embedder import Vectors
@@ -65,7 +65,7 @@ class MiniLm:
             raise EmbedderError("the embedder is not started")
         try:
             self._pieces(text)
-        except Refused as exc:
+        except TextRefused as exc:
             return exc.reason
         return None
 
@@ -113,7 +113,7 @@ class MiniLm:
             for row, text in enumerate(texts):
                 ids = np.array([self._pieces(text)], dtype=np.int64)
                 vectors[row] = self._session.run(None, {INPUT: ids})[0][0]
-        except Refused as exc:
+        except TextRefused as exc:
             raise EmbedderError(f"a text is refused: {exc.reason}") from None
         except Exception as exc:
             raise EmbedderError(f"the model does not run: {type(exc).__name__}") from None

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["TOO_LONG", "UNKNOWN_TOKENS", "Refused", "WordPieces"]
+__all__ = ["TOO_LONG", "UNKNOWN_TOKENS", "TextRefused", "WordPieces"]
 
 TOO_LONG: Final = "too_long"
 UNKNOWN_TOKENS: Final = "unknown_tokens"
@@ -23,7 +23,7 @@ _LONGEST_WORD: Final = 100  # as in BERT's tokenizer, to which a longer word is 
 _WORD_OR_MARK: Final = re.compile(r"[!-/:-@\[-`{-~]|[^\s!-/:-@\[-`{-~]+")
 
 
-class Refused(Exception):
+class TextRefused(Exception):
     """The text has no pieces; ``reason`` is TOO_LONG or UNKNOWN_TOKENS."""
 
     def __init__(self, reason: str) -> None:
@@ -49,7 +49,7 @@ class WordPieces:
         worst. Raises Refused.
         """
         if len(text) > _LONGEST_TEXT:
-            raise Refused(TOO_LONG)
+            raise TextRefused(TOO_LONG)
         ids = [self._ids["[CLS]"]]
         for found in _WORD_OR_MARK.finditer(text.translate(_PLAIN).lower()):
             word = found.group()
@@ -59,13 +59,13 @@ class WordPieces:
             else:
                 ids.append(whole)
             if len(ids) >= self._window:
-                raise Refused(TOO_LONG)
+                raise TextRefused(TOO_LONG)
         return [*ids, self._ids["[SEP]"]]
 
     def _cut(self, word: str, ids: list[int]) -> None:
         """Append the longest piece that ``word`` begins with, the longest that follows, ..."""
         if len(word) > _LONGEST_WORD:
-            raise Refused(UNKNOWN_TOKENS)
+            raise TextRefused(UNKNOWN_TOKENS)
         begin, prefix = 0, ""
         while begin < len(word):
             for end in range(min(len(word), begin + self._longest), begin, -1):
@@ -73,7 +73,7 @@ class WordPieces:
                 if found is not None:
                     break
             else:
-                raise Refused(UNKNOWN_TOKENS)
+                raise TextRefused(UNKNOWN_TOKENS)
             ids.append(found)
             begin, prefix = end, "##"
 
@@ -99,5 +99,5 @@ def _plain(character: str) -> str:
         return character
     known = category[0] in "PS" or category == "No"
     if not known or unicodedata.normalize("NFD", character) != character:
-        raise Refused(UNKNOWN_TOKENS)
+        raise TextRefused(UNKNOWN_TOKENS)
     return f" {character} " if category[0] == "P" else character

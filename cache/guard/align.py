@@ -8,7 +8,7 @@ from typing import Final
 from cache.guard.excuses import excused
 from cache.guard.facts import Veto, litotes
 from cache.guard.lexicon import lexicon
-from cache.guard.profile import Item, Profile, worded
+from cache.guard.profile import ContentWord, Profile, worded
 from cache.guard.words import word_set
 
 __all__ = ["Pairs", "akin", "align", "equal", "leftovers"]
@@ -24,17 +24,17 @@ _PRAISE: Final = word_set(
 )
 
 
-def equal(a: Item, b: Item) -> bool:
+def equal(a: ContentWord, b: ContentWord) -> bool:
     """Whether they are forms of one word."""
     return not a.keys.isdisjoint(b.keys)
 
 
-def akin(a: Item, b: Item) -> bool:
+def akin(a: ContentWord, b: ContentWord) -> bool:
     """Whether they mean the same."""
     return not a.near.isdisjoint(b.near)
 
 
-def _done(a: Item, b: Item) -> bool:
+def _done(a: ContentWord, b: ContentWord) -> bool:
     return not a.doers.isdisjoint(b.doers)
 
 
@@ -85,7 +85,7 @@ def leftovers(asked: Profile, stored: Profile, pairs: Pairs) -> Veto | None:
     return None
 
 
-def _alone(text: Profile, other: Profile, pairs: Pairs) -> list[Item]:
+def _alone(text: Profile, other: Profile, pairs: Pairs) -> list[ContentWord]:
     """The items without a mate, but those that say again what is said already."""
     paired = {i for i, _ in pairs}
     found = []
@@ -112,7 +112,9 @@ def _afterwards(i: int, text: Profile, other: Profile, pairs: Pairs) -> bool:
     )
 
 
-def _apart(mine: list[Item], yours: list[Item], there: list[Item]) -> list[Item]:
+def _apart(
+    mine: list[ContentWord], yours: list[ContentWord], there: list[ContentWord]
+) -> list[ContentWord]:
     """Mine, without what the other text only writes apart or together."""
     joined = {j.text.replace("_", "") for j in yours}
     joined |= {a.text + b.text for a, b in pairwise(yours)}
@@ -127,12 +129,12 @@ def _apart(mine: list[Item], yours: list[Item], there: list[Item]) -> list[Item]
     return [i for i in mine if i.text not in drop]
 
 
-def _composed(mine: list[Item], yours: list[Item]) -> list[Item]:
+def _composed(mine: list[ContentWord], yours: list[ContentWord]) -> list[ContentWord]:
     """Mine, without the expressions of several words that the other text has in other words, and
     without the words that are such an expression of the other text.
     """
 
-    def there(part: Item, others: list[Item]) -> bool:
+    def there(part: ContentWord, others: list[ContentWord]) -> bool:
         return any(equal(part, other) or akin(part, other) for other in others)
 
     said = [part for item in yours for part in _parts(item)]
@@ -147,13 +149,13 @@ def _composed(mine: list[Item], yours: list[Item]) -> list[Item]:
     ]
 
 
-def _parts(item: Item) -> list[Item]:
+def _parts(item: ContentWord) -> list[ContentWord]:
     if "_" not in item.text or item.text.startswith("per_"):
         return [item]
     return [worded(part) for part in item.text.split("_") if part not in _IDLE]
 
 
-def _contrary(mine: list[Item], yours: list[Item]) -> Veto | None:
+def _contrary(mine: list[ContentWord], yours: list[ContentWord]) -> Veto | None:
     opposed = lexicon().opposed
     for a in mine:
         for b in yours:
@@ -175,7 +177,7 @@ def _praised(asked: Profile, stored: Profile) -> bool:
     return not any(item.keys & _SUGGESTED for item in items)
 
 
-def _hard(item: Item, praised: bool, telling: bool) -> bool:
+def _hard(item: ContentWord, praised: bool, telling: bool) -> bool:
     """Whether the word may not be missing from the other text."""
     if item.typed:
         return False
@@ -184,11 +186,11 @@ def _hard(item: Item, praised: bool, telling: bool) -> bool:
     return not (item.light or item.verb or (item.mild and not telling))
 
 
-def _said(items: list[Item]) -> str:
+def _said(items: list[ContentWord]) -> str:
     return " ".join(item.text for item in items)
 
 
-def _named(mine: list[Item], yours: list[Item]) -> Veto:
+def _named(mine: list[ContentWord], yours: list[ContentWord]) -> Veto:
     """The difference under its name."""
     detail = f"{_said(mine)} / {_said(yours)}"
     kinds = {item.kind for item in (*mine, *yours)}

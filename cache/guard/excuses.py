@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from cache.guard.lexicon import lexicon
-from cache.guard.profile import Item, Profile
+from cache.guard.profile import ContentWord, Profile
 from cache.guard.words import word_set
 
 __all__ = ["excused"]
@@ -53,7 +53,9 @@ _MEASURED: Final = {
 }
 
 
-def excused(mine: list[Item], yours: list[Item], text: Profile, other: Profile) -> list[Item]:
+def excused(
+    mine: list[ContentWord], yours: list[ContentWord], text: Profile, other: Profile
+) -> list[ContentWord]:
     """My items that are alone, without those that say nothing the other text does not mean."""
     alone = set(map(id, mine))
     return [
@@ -69,7 +71,7 @@ def excused(mine: list[Item], yours: list[Item], text: Profile, other: Profile) 
     ]
 
 
-def _beside(item: Item, text: Profile, alone: set[int]) -> list[Item]:
+def _beside(item: ContentWord, text: Profile, alone: set[int]) -> list[ContentWord]:
     """The items next to it that the other text has, too."""
     at = text.items.index(item)
     found = []
@@ -81,7 +83,7 @@ def _beside(item: Item, text: Profile, alone: set[int]) -> list[Item]:
     return [mate for mate in found if id(mate) not in alone]
 
 
-def _kind(item: Item, text: Profile, alone: set[int]) -> bool:
+def _kind(item: ContentWord, text: Profile, alone: set[int]) -> bool:
     """Whether it only says what the word beside it is: an Android phone, the word "serene"."""
     if item.kind == "number":
         return False
@@ -100,7 +102,7 @@ def _kind(item: Item, text: Profile, alone: set[int]) -> bool:
     return False
 
 
-def _folk(item: Item, text: Profile, alone: set[int]) -> bool:
+def _folk(item: ContentWord, text: Profile, alone: set[int]) -> bool:
     """Pregnant women, a squealing noise, the amount of money: the word before says it."""
     at = text.items.index(item)
     before = text.items[at - 1] if at else None
@@ -116,7 +118,7 @@ def _folk(item: Item, text: Profile, alone: set[int]) -> bool:
     return bool(item.keys & _FOLK) or (bool(item.keys & _SOUNDS) and before.text.endswith("ing"))
 
 
-def _unit(item: Item, yours: list[Item], text: Profile, other: Profile) -> bool:
+def _unit(item: ContentWord, yours: list[ContentWord], text: Profile, other: Profile) -> bool:
     """How many hours does it take: how long does it take."""
     if item.asked:
         if "much" in other.texts and other.frame.kind == "count":
@@ -127,7 +129,7 @@ def _unit(item: Item, yours: list[Item], text: Profile, other: Profile) -> bool:
     return any(item.text in _MEASURED.get(key, "").split() for j in counted for key in j.keys)
 
 
-def _idle(item: Item, yours: list[Item], text: Profile, other: Profile) -> bool:
+def _idle(item: ContentWord, yours: list[ContentWord], text: Profile, other: Profile) -> bool:
     """A verb that a question of this form needs, and one of another form does not."""
     frame = text.frame
     if frame.kind == "what" and item.keys & _PICKS and frame.modal == "should":
@@ -144,7 +146,7 @@ def _idle(item: Item, yours: list[Item], text: Profile, other: Profile) -> bool:
     return any(item.keys & said and other.texts & there for said, there in _SAID)
 
 
-def _about(item: Item, yours: list[Item], text: Profile, other: Profile) -> bool:
+def _about(item: ContentWord, yours: list[ContentWord], text: Profile, other: Profile) -> bool:
     """What the other text says by being the question, or the complaint, that it is."""
     kind = other.frame.kind
     if text.frame.question == "what" and text.frame.kind == "why" and item.keys & _BEGINS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from cache.guard.frames import COMPATIBLE, Frame
+from cache.guard.frames import COMPATIBLE, QuestionFrame
 from cache.guard.lexicon import lexicon
 from cache.guard.profile import Profile
 from cache.guard.words import word_set
@@ -176,7 +176,7 @@ _ALIKE: Final = (
 )  # fmt: skip
 
 
-def _modality(a: Frame, b: Frame) -> Veto | None:
+def _modality(a: QuestionFrame, b: QuestionFrame) -> Veto | None:
     if a.kind == b.kind == "whether":
         # Can you deliver it: do you deliver it.
         able = a.asker == b.asker == "you" and {a.modal, b.modal} == {"", "can"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-from cache.guard.asking import PLACES, TYPED, Frame, what
+from cache.guard.asking import PLACES, TYPED, QuestionFrame, what
 from cache.guard.lemmas import lemmas
 from cache.guard.lexicon import lexicon
 from cache.guard.reading import Word
@@ -19,7 +19,7 @@ from cache.guard.words import (
     word_set,
 )
 
-__all__ = ["COMPATIBLE", "TYPED", "Frame", "frame_of", "opening"]
+__all__ = ["COMPATIBLE", "TYPED", "QuestionFrame", "frame_of", "opening"]
 
 # Kinds that may ask for the same thing; of two others, never.
 COMPATIBLE: Final = frozenset(
@@ -79,7 +79,7 @@ def opening(words: list[Word]) -> int:
             at += 2
 
 
-def frame_of(words: list[Word], begin: int) -> Frame:
+def frame_of(words: list[Word], begin: int) -> QuestionFrame:
     """The frame of a text whose first ``begin`` words only lead in."""
     at = _question(words, begin)
     if at is None:
@@ -118,7 +118,7 @@ def _question(words: list[Word], begin: int) -> int | None:
     return None
 
 
-def _unasked(words: list[Word], begin: int) -> Frame:
+def _unasked(words: list[Word], begin: int) -> QuestionFrame:
     texts = [w.text for w in words[begin:]]
     first = texts[0] if texts else ""
     if (
@@ -128,15 +128,17 @@ def _unasked(words: list[Word], begin: int) -> Frame:
     ):
         return _whether(words, begin, texts)
     if first in ("explain", "describe", "discuss"):
-        return Frame("describe", used={begin})
+        return QuestionFrame("describe", used={begin})
     if first in ("name", "identify") and len(texts) > 2:
         people = any(not lexicon().people.isdisjoint(lemmas(t)) for t in texts[1:5])
-        return Frame("who" if people else "what", used={begin})
+        return QuestionFrame("who" if people else "what", used={begin})
     if _first_to(words, begin):
-        return Frame("who", used={i for i in range(begin, len(words)) if _who(words[i].text)})
+        return QuestionFrame(
+            "who", used={i for i in range(begin, len(words)) if _who(words[i].text)}
+        )
     if first == "define" or (begin and words[begin - 1].text == "about"):
-        return Frame("describe")
-    return Frame("other")
+        return QuestionFrame("describe")
+    return QuestionFrame("other")
 
 
 def _who(text: str) -> bool:
@@ -155,10 +157,10 @@ def _first_to(words: list[Word], begin: int) -> bool:
     )
 
 
-def _whether(words: list[Word], begin: int, texts: list[str]) -> Frame:
+def _whether(words: list[Word], begin: int, texts: list[str]) -> QuestionFrame:
     if texts[:2] == ["is", "there"] and {"way", "method"} & set(texts[2:6]):
-        return Frame("how")
-    frame = Frame("whether", modal=MODALS.get(texts[0], ""), question=texts[0])
+        return QuestionFrame("how")
+    frame = QuestionFrame("whether", modal=MODALS.get(texts[0], ""), question=texts[0])
     for sign, modal in _MOODS:
         parts = sign.split()
         for i in range(1, min(len(texts), 8)):
@@ -189,7 +191,7 @@ def _tense(auxiliary: str) -> str:
     return "present" if auxiliary in ("is", "are", "am", "do", "does", "has", "have") else ""
 
 
-def _verb(frame: Frame, words: list[Word], at: int) -> None:
+def _verb(frame: QuestionFrame, words: list[Word], at: int) -> None:
     """The modal and the tense of the first verb after the question word."""
     texts = [w.text for w in words[at : at + 7]]
     for text in texts[:6]:
@@ -201,47 +203,51 @@ def _verb(frame: Frame, words: list[Word], at: int) -> None:
             frame.modal = "need"
 
 
-def _how(words: list[Word], at: int) -> Frame:
+def _how(words: list[Word], at: int) -> QuestionFrame:
     texts = [w.text for w in words[at + 1 : at + 12]]
     bases = [set(lemmas(t)) for t in texts]
     first = texts[0] if texts else ""
     if first in ("many", "much"):
         return _how_much(words, at, texts, bases)
     if first == "come":
-        return Frame("why", used={at + 1})
+        return QuestionFrame("why", used={at + 1})
     if first in ATTRIBUTES and len(texts) > 1:
         if texts[1] in ("until", "till"):
-            return Frame("when", used={at + 1, at + 2})
+            return QuestionFrame("when", used={at + 1, at + 2})
         lasting = first == "long" and texts[1] in ("is", "are", "was")
-        return Frame("what", used={at + 1}, added=["length" if lasting else ATTRIBUTES[first]])
+        return QuestionFrame(
+            "what", used={at + 1}, added=["length" if lasting else ATTRIBUTES[first]]
+        )
     told = _how_told(words, at, texts, bases) or _how_done(texts, bases)
     if told:
         return told
     if first in ("is", "are", "was", "were") and not any(_participle(t) for t in texts[1:]):
-        return Frame("what")
+        return QuestionFrame("what")
     if first in ("do", "does", "did", "is", "are"):
         return _how_does(words, at, texts, bases)
-    return Frame("how")
+    return QuestionFrame("how")
 
 
-def _how_told(words: list[Word], at: int, texts: list[str], bases: list[set[str]]) -> Frame | None:
+def _how_told(
+    words: list[Word], at: int, texts: list[str], bases: list[set[str]]
+) -> QuestionFrame | None:
     """How to tell whether, how to describe it, and a description of how."""
     for i, base in enumerate(bases[:5]):
         if base & {"know", "tell"} and texts[i + 1 : i + 2] in (["if"], ["when"], ["whether"]):
-            return Frame("what", used={at + 1 + i}, added=["sign"])
+            return QuestionFrame("what", used={at + 1 + i}, added=["sign"])
         if base & {"describe", "define", "explain"} and i < 4:
-            return Frame("describe", used={at + 1 + i})
+            return QuestionFrame("describe", used={at + 1 + i})
     if at and words[at - 1].text in ("explain", "describe"):
         working = {at + len(texts)} if bases and "work" in bases[-1] else set()
-        return Frame("works", used={at - 1} | working)
+        return QuestionFrame("works", used={at - 1} | working)
     return None
 
 
-def _how_done(texts: list[str], bases: list[set[str]]) -> Frame | None:
+def _how_done(texts: list[str], bases: list[set[str]]) -> QuestionFrame | None:
     """How it is done, and how somebody died: of what."""
     if texts[-1:] == ["done"] and "it" in texts:
-        return Frame("how")
-    return Frame("why") if texts[:1] == ["did"] and bases[-1] & {"die"} else None
+        return QuestionFrame("how")
+    return QuestionFrame("why") if texts[:1] == ["did"] and bases[-1] & {"die"} else None
 
 
 def _participle(text: str) -> bool:
@@ -249,48 +255,48 @@ def _participle(text: str) -> bool:
     return text in IRREGULAR or (text.endswith(("ed", "ing", "en")) and len(lemmas(text)) > 1)
 
 
-def _how_does(words: list[Word], at: int, texts: list[str], bases: list[set[str]]) -> Frame:
+def _how_does(words: list[Word], at: int, texts: list[str], bases: list[set[str]]) -> QuestionFrame:
     """How something works or differs, or what it does to another: no way to do it."""
     mine = texts[1:2] in (["i"], ["you"], ["we"], ["one"])
     for i, base in enumerate(bases):
         if base & {"differ", "different", "compare"} and not mine:
-            return Frame("what")
+            return QuestionFrame("what")
         if base & {"affect", "influence", "impact"} and not mine:
-            return Frame("what")
+            return QuestionFrame("what")
         if base & {"spell", "pronounce", "say", "translate", "call"} and i < 4:
-            return Frame("what")
+            return QuestionFrame("what")
         if base & {"work", "function"} and (i == len(bases) - 1 or not mine):
-            return Frame("works", used={at + 1 + i})
-    return Frame("how")
+            return QuestionFrame("works", used={at + 1 + i})
+    return QuestionFrame("how")
 
 
-def _how_much(words: list[Word], at: int, texts: list[str], bases: list[set[str]]) -> Frame:
+def _how_much(words: list[Word], at: int, texts: list[str], bases: list[set[str]]) -> QuestionFrame:
     if texts[0] == "many":
         # Hours of sleep are no other than sleep.
         spent = texts[1:3] in (["hours", "of"], ["hour", "of"])
-        return Frame("count", used={at + 1, at + 2} if spent else {at + 1})
+        return QuestionFrame("count", used={at + 1, at + 2} if spent else {at + 1})
     if texts[1:2] == ["time"]:
-        return Frame("what", used={at + 1, at + 2}, added=["duration"])
+        return QuestionFrame("what", used={at + 1, at + 2}, added=["duration"])
     if any(b & {"cost", "weigh", "pay", "charge"} for b in bases):
-        return Frame("what", used={at + 1})
+        return QuestionFrame("what", used={at + 1})
     if texts[1:2] in (["is"], ["are"]):
         priced = not any(w.kind == "num" or not _PRICED.isdisjoint(lemmas(w.text)) for w in words)
-        return Frame("what", used={at + 1}, added=["price"] if priced else [])
-    return Frame("count", used={at + 1})
+        return QuestionFrame("what", used={at + 1}, added=["price"] if priced else [])
+    return QuestionFrame("count", used={at + 1})
 
 
-def _simple(kind: str) -> Callable[[list[Word], int], Frame]:
-    return lambda words, at: Frame(kind)
+def _simple(kind: str) -> Callable[[list[Word], int], QuestionFrame]:
+    return lambda words, at: QuestionFrame(kind)
 
 
-_ASKED: Final[dict[str, Callable[[list[Word], int], Frame]]] = {
+_ASKED: Final[dict[str, Callable[[list[Word], int], QuestionFrame]]] = {
     "how": _how, "what": what, "which": what, "why": _simple("why"), "when": _simple("when"),
     "where": _simple("where"), "who": _simple("who"), "whom": _simple("who"),
     "whose": _simple("who"),
 }  # fmt: skip
 
 
-def _nouns(frame: Frame, words: list[Word], begin: int) -> None:
+def _nouns(frame: QuestionFrame, words: list[Word], begin: int) -> None:
     """A thing asked for that is a way, a reason, a time or a number says what is asked."""
     for i in range(begin, len(words)):
         after = words[i + 1].text if i + 1 < len(words) else ""

@@ -48,7 +48,7 @@ def lexicon() -> Lexicon:
     everyday: dict[str, list[str]] = defaultdict(list)
     for section, row in _rows("everyday.txt"):
         everyday[section].append(row)
-    wordnet = _Dictionary()
+    wordnet = _LexiconTables()
     for line in everyday["antonyms"]:
         wordnet.oppose(line)
     _read(wordnet)
@@ -77,7 +77,7 @@ def lexicon() -> Lexicon:
 
 
 @dataclass(slots=True)
-class _Dictionary:
+class _LexiconTables:
     """What is read of the dictionary, row by row: the whole text would take twice the memory."""
 
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class _Dictionary:
         self.number += 1
 
 
-def _read(found: _Dictionary) -> None:
+def _read(found: _LexiconTables) -> None:
     """Reads what comes from WordNet; the opposites stand first."""
     sets = {"words": found.words, "names": found.names, "people": found.people}
     ways = {"opposites": found.oppose, "doers": found.pair}

@@ -8,7 +8,7 @@ from typing import Final
 from cache.guard.align import Pairs, akin, equal
 from cache.guard.facts import Veto
 from cache.guard.lexicon import lexicon
-from cache.guard.profile import Item, Profile
+from cache.guard.profile import ContentWord, Profile
 from cache.guard.words import word_set
 
 __all__ = ["order"]
@@ -73,7 +73,7 @@ def _each(asked: Profile, stored: Profile, pairs: Pairs) -> Veto | None:
     return None
 
 
-def _plural(a: Item, b: Item) -> bool:
+def _plural(a: ContentWord, b: ContentWord) -> bool:
     """Whether the one is more of the other: names have no plural but as other names."""
     return a.text != b.text and a.text.removesuffix("s") == b.text.removesuffix("s")
 
@@ -83,7 +83,7 @@ def _bounded(text: Profile) -> frozenset[str]:
     return text.texts & _AMOUNTS
 
 
-def _steeper(a: Item, b: Item, compared: bool) -> bool:
+def _steeper(a: ContentWord, b: ContentWord, compared: bool) -> bool:
     """Whether the one says ``most`` of what the other only says."""
     if a.degree == b.degree or a.kind != "word" or not equal(a, b):
         return False
@@ -171,7 +171,7 @@ def _counted(asked: Profile, stored: Profile) -> Veto | None:
     return None
 
 
-def _heads(text: Profile) -> dict[str, Item]:
+def _heads(text: Profile) -> dict[str, ContentWord]:
     return {
         number.text: head
         for number, head in pairwise(text.items)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from cache.guard.frames import TYPED, Frame, frame_of, opening
+from cache.guard.frames import TYPED, QuestionFrame, frame_of, opening
 from cache.guard.lemmas import degree, lemmas
 from cache.guard.lexicon import lexicon
 from cache.guard.reading import Word, read
@@ -21,7 +21,7 @@ from cache.guard.words import (
     word_set,
 )
 
-__all__ = ["Item", "Profile", "profile", "worded"]
+__all__ = ["ContentWord", "Profile", "profile", "worded"]
 
 _ARTICLES = word_set("a an the my your our his her their its this that some any")
 _OWNERS = {
@@ -39,7 +39,7 @@ _LETTERS = frozenset(["c", "r", "f", "d", "b", "g", "v", "x", "y", "z", "n", "p"
 
 
 @dataclass(slots=True, eq=False)
-class Item:
+class ContentWord:
     """A word that carries content. ``keys``: what it may be a form of; ``near``: the groups of
     words that mean the same; ``prep``: the preposition in front of it; ``link``: the words
     between it and the item before; ``asked``: the unit after ``how many``.
@@ -65,8 +65,8 @@ class Profile:
     """One text, ready to be compared. ``stated``: it says that something is wrong."""
 
     text: str
-    items: list[Item]
-    frame: Frame
+    items: list[ContentWord]
+    frame: QuestionFrame
     numbers: tuple[str, ...]
     signs: tuple[str, ...]
     quoted: tuple[str, ...]
@@ -104,7 +104,7 @@ def profile(text: str) -> Profile:
     )
 
 
-def _typed(words: list[Word], frame: Frame) -> int:
+def _typed(words: list[Word], frame: QuestionFrame) -> int:
     """Where the noun stands that a ``which`` or ``what`` asks for, or -1."""
     if frame.added != [TYPED]:
         return -1
@@ -118,7 +118,7 @@ def _typed(words: list[Word], frame: Frame) -> int:
     return -1
 
 
-def _stated(words: list[Word], begin: int, frame: Frame) -> bool:
+def _stated(words: list[Word], begin: int, frame: QuestionFrame) -> bool:
     """Whether it begins with a statement: "My tap leaks, how do I fix it?"."""
     first = words[begin].text if begin < len(words) else ""
     if frame.kind == "other":
@@ -128,10 +128,10 @@ def _stated(words: list[Word], begin: int, frame: Frame) -> bool:
 
 
 def _items(
-    words: list[Word], begin: int, frame: Frame, typed: int
-) -> tuple[list[Item], list[frozenset[str]]]:
+    words: list[Word], begin: int, frame: QuestionFrame, typed: int
+) -> tuple[list[ContentWord], list[frozenset[str]]]:
     """The items, and what is negated."""
-    items: list[Item] = []
+    items: list[ContentWord] = []
     negated: list[frozenset[str]] = []
     prep, denied = "", False
     link: list[str] = []
@@ -159,7 +159,7 @@ def _items(
     return [*map(worded, frame.added), *items], negated
 
 
-def _before_head(words: list[Word], i: int, frame: Frame) -> bool:
+def _before_head(words: list[Word], i: int, frame: QuestionFrame) -> bool:
     """Whether what is negated comes later: will not my car start, without a bottle opener."""
     before = [w.text for w in words[max(0, i - 2) : i]]
     if frame.question == "why" and before[-1:] != ["not"] and before[:1] == ["not"]:
@@ -178,7 +178,7 @@ def _grammatical(words: list[Word], i: int) -> bool:
     return text in FUNCTION and not _letter(words, i) and not _dated(words, i)
 
 
-def _weigh(item: Item, after: list[Word]) -> None:
+def _weigh(item: ContentWord, after: list[Word]) -> None:
     """Takes from an item the right to be left out, where its place speaks against that."""
     if item.prep and item.prep not in ("to", "of", "as") and not item.text.endswith("ing"):
         item.verb = item.mild = False
@@ -206,28 +206,32 @@ def _dated(words: list[Word], i: int) -> bool:
     return text == "am" and i > 0 and words[i - 1].kind == "num"
 
 
-def _item(words: list[Word], i: int) -> Item:
+def _item(words: list[Word], i: int) -> ContentWord:
     word = words[i]
     text = word.text
     counted = i > 0 and words[i - 1].kind == "num"
     if word.kind == "num":
-        return Item(text, "number", frozenset((text,)))
+        return ContentWord(text, "number", frozenset((text,)))
     if text in ("am", "pm") and counted:
-        return Item(text, "date", frozenset((text + "-time",)))
+        return ContentWord(text, "date", frozenset((text + "-time",)))
     if text in ("c", "f") and counted:
-        return Item(text, "unit", frozenset(({"c": "celsius", "f": "fahrenheit"}[text],)))
+        return ContentWord(text, "unit", frozenset(({"c": "celsius", "f": "fahrenheit"}[text],)))
     if text in MONTHS and (text not in ("may", "march", "mar") or _dated(words, i) or word.name):
-        return Item(text, "date", frozenset((MONTHS[text],)))
+        return ContentWord(text, "date", frozenset((MONTHS[text],)))
     day = text[:-1] if text.endswith("s") else text
     if day in WEEKDAYS:
-        return Item(text, "date", frozenset((day,)))
+        return ContentWord(text, "date", frozenset((day,)))
     if (counted or len(text) > 2) and text in UNITS and text not in ("second", "may"):
         if counted and text in ("g", "m"):
             text = {"g": "gram", "m": "meter"}[text]
         unit = UNITS.get(text, text)
-        return Item(text, "unit", frozenset((unit,)), frozenset(lexicon().groups.get(unit, ())))
+        return ContentWord(
+            text, "unit", frozenset((unit,)), frozenset(lexicon().groups.get(unit, ()))
+        )
     if counted and text in ("g", "m", "in"):
-        return Item(text, "unit", frozenset(({"g": "gram", "m": "meter", "in": "inch"}[text],)))
+        return ContentWord(
+            text, "unit", frozenset(({"g": "gram", "m": "meter", "in": "inch"}[text],))
+        )
     item = worded(text)
     if word.name or (text in lexicon().names and text not in lexicon().words):
         item.kind = "name"
@@ -251,10 +255,10 @@ def _known(
     return frozenset(keys), near, doers, light, verb, mild, degree(text)
 
 
-def worded(text: str) -> Item:
+def worded(text: str) -> ContentWord:
     """The item of a word wherever it stands."""
     keys, near, doers, light, verb, mild, step = _known(text)
-    return Item(text, "word", keys, near, doers, light, verb, mild, degree=step)
+    return ContentWord(text, "word", keys, near, doers, light, verb, mild, degree=step)
 
 
 def _quantifiers(words: list[Word]) -> frozenset[str]:

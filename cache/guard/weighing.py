@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from cache.guard.align import Pairs
 from cache.guard.facts import Veto
-from cache.guard.profile import Item, Profile
+from cache.guard.profile import ContentWord, Profile
 from cache.guard.reading import read
 from cache.guard.words import word_set
 
@@ -51,7 +51,7 @@ class _Alone(NamedTuple):
     speak of.
     """
 
-    item: Item
+    item: ContentWord
     narrows: bool
 
 

@@ -24,11 +24,11 @@ import diskcache
 import structlog
 from diskcache.core import MODE_RAW
 
-from cache.entry import Entry, Rule
+from cache.entry import CacheEntry, InvalidationRule
 from cache.store import StoreError, StoreInUse
 from cache.stores.codec import pack_rule, unpack, unpack_rule
 
-__all__ = ["SETTINGS", "CacheFile", "PlainCache", "PlainDisk", "Refused", "Row"]
+__all__ = ["SETTINGS", "CacheFile", "NotPlainData", "PlainCache", "PlainDisk", "StoredRow"]
 
 SETTINGS: Final = {
     "statistics": 0,
@@ -44,7 +44,7 @@ SETTINGS: Final = {
 }
 
 
-class Refused(Exception):
+class NotPlainData(Exception):
     """A key or value that is not plain; it was not looked into."""
 
 
@@ -58,32 +58,32 @@ class PlainDisk(diskcache.Disk):  # type: ignore[misc]
     def put(self, key: object) -> Any:
         """See ``diskcache.Disk.put``."""
         if type(key) not in (str, bytes):
-            raise Refused("a key that is neither text nor bytes")
+            raise NotPlainData("a key that is neither text nor bytes")
         return super().put(key)
 
     def get(self, key: object, raw: object) -> Any:
         """See ``diskcache.Disk.get``."""
         if raw is not True and raw != 1:
-            raise Refused("a pickled key")
+            raise NotPlainData("a pickled key")
         return super().get(key, True)
 
     def store(self, value: object, read: object, key: object = None) -> Any:
         """See ``diskcache.Disk.store``."""
         if read or type(value) not in (bytes, str, int, float):
-            raise Refused("a value that is neither text, bytes nor a number")
+            raise NotPlainData("a value that is neither text, bytes nor a number")
         if type(value) is int and not -(2**63) <= value < 2**63:
-            raise Refused("a number that is too large")
+            raise NotPlainData("a number that is too large")
         return 0, MODE_RAW, None, sqlite3.Binary(value) if type(value) is bytes else value
 
     def fetch(self, mode: object, filename: object, value: object, read: object) -> Any:
         """See ``diskcache.Disk.fetch``."""
         if mode != MODE_RAW or filename is not None or read:
-            raise Refused("a value that is pickled or in a file")
+            raise NotPlainData("a value that is pickled or in a file")
         return super().fetch(MODE_RAW, None, value, False)
 
     def filename(self, key: object = None, value: object = None) -> Any:
         """See ``diskcache.Disk.filename``: there are none."""
-        raise Refused("a value in a file")
+        raise NotPlainData("a value in a file")
 
     def remove(self, file_path: object) -> None:
         """See ``diskcache.Disk.remove``: no file is the cache's, so none is removed."""
@@ -118,7 +118,7 @@ _FOREIGN: Final = (
 )
 
 
-class Row(NamedTuple):
+class StoredRow(NamedTuple):
     """An entry without its body, whose size in bytes ``body`` is. ``head`` is what stands there,
     whoever wrote it; empty where it is not even bytes.
     """
@@ -169,7 +169,7 @@ class CacheFile:
             os.close(self._lock)
         self._sql = self._cache = self._lock = None
 
-    def rules(self) -> list[tuple[Rule, int]]:
+    def rules(self) -> list[tuple[InvalidationRule, int]]:
         """What has been invalidated, with its epochs."""
         with self._trouble():
             rows = self._open[1].execute(_RULES).fetchall()
@@ -181,12 +181,12 @@ class CacheFile:
                     f"{self._path}: what was invalidated cannot be read: empty the directory"
                 ) from None
 
-    def rows(self, after: int, count: int) -> list[Row]:
+    def rows(self, after: int, count: int) -> list[StoredRow]:
         """The next entries in the order in which they were first stored."""
         with self._trouble():
-            return [Row(*row) for row in self._open[1].execute(_ROWS, (after, count))]
+            return [StoredRow(*row) for row in self._open[1].execute(_ROWS, (after, count))]
 
-    def read(self, key: str) -> Entry | None:
+    def read(self, key: str) -> CacheEntry | None:
         """The entry, whole; None where there is none, or what is there is none and now gone."""
         with self._trouble():
             cache = self._open[0]
@@ -195,11 +195,11 @@ class CacheFile:
                 if body is None:
                     return None
                 if type(body) is not bytes or type(head) is not bytes:
-                    raise Refused("a value that is no entry")
+                    raise NotPlainData("a value that is no entry")
                 entry = unpack(head, body)
                 if entry.key != key:
-                    raise Refused("another key's entry")
-            except (Refused, ValueError):
+                    raise NotPlainData("another key's entry")
+            except (NotPlainData, ValueError):
                 cache.delete(_ENTRY + key)
                 self._refused += 1
                 self._warn()
@@ -229,7 +229,7 @@ class CacheFile:
                 raise
         return self.used()
 
-    def record(self, rules: Sequence[tuple[Rule, int]]) -> None:
+    def record(self, rules: Sequence[tuple[InvalidationRule, int]]) -> None:
         """Keep these rules' epochs, whatever happens to the machine; 0: the rule goes."""
         with self._trouble():
             cache = self._open[0]
@@ -273,7 +273,14 @@ class CacheFile:
     def _trouble(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError, diskcache.Timeout, Refused, ValueError, TypeError) as exc:
+        except (
+            sqlite3.Error,
+            OSError,
+            diskcache.Timeout,
+            NotPlainData,
+            ValueError,
+            TypeError,
+        ) as exc:
             kind = type(exc).__name__
             reason = exc.strerror if isinstance(exc, OSError) else None
             if isinstance(exc, sqlite3.Error):

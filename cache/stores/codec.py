@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from cache.entry import Entry, Rule, RuleKind
+from cache.entry import CacheEntry, InvalidationRule, RuleKind
 
 __all__ = ["pack_head", "pack_rule", "unpack", "unpack_fields", "unpack_rule", "without_body"]
 
@@ -24,7 +24,7 @@ _KINDS: Final[dict[str, RuleKind]] = {
 }
 
 
-def pack_head(entry: Entry) -> bytes:
+def pack_head(entry: CacheEntry) -> bytes:
     """Everything but the body; raises ValueError where a text in it cannot be written."""
     fields = (
         entry.key,
@@ -57,11 +57,11 @@ def unpack_fields(head: bytes) -> tuple[list[Any], bytes]:
     return fields, vector
 
 
-def unpack(head: bytes, body: bytes = b"") -> Entry:
+def unpack(head: bytes, body: bytes = b"") -> CacheEntry:
     """The entry; raises ValueError where this is none."""
     fields, vector = unpack_fields(head)
     key, namespace, kind, model, created, expires, epoch, tags, text, embedder = fields
-    return Entry(
+    return CacheEntry(
         key,
         namespace,
         kind,
@@ -77,22 +77,22 @@ def unpack(head: bytes, body: bytes = b"") -> Entry:
     )
 
 
-def pack_rule(rule: Rule) -> str:
+def pack_rule(rule: InvalidationRule) -> str:
     """``kind:value``."""
     return f"{rule.kind}:{rule.value}"
 
 
-def unpack_rule(text: str) -> Rule:
+def unpack_rule(text: str) -> InvalidationRule:
     """Raises ValueError where this is none."""
     kind, separator, value = text.partition(":")
     if not separator or kind not in _KINDS:
         raise ValueError("this is no rule")
-    return Rule(_KINDS[kind], value)
+    return InvalidationRule(_KINDS[kind], value)
 
 
-def without_body(entry: Entry) -> Entry:
+def without_body(entry: CacheEntry) -> CacheEntry:
     """As ``Change.added`` wants it."""
-    return Entry(
+    return CacheEntry(
         entry.key,
         entry.namespace,
         entry.kind,

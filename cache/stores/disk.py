@@ -11,12 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from cache.entry import Entry, Rule
+from cache.entry import CacheEntry, InvalidationRule
 from cache.store import Change, Found, StoreError, StoreStats
-from cache.stores.cache_file import CacheFile, Row
+from cache.stores.cache_file import CacheFile, StoredRow
 from cache.stores.codec import pack_head, unpack, unpack_fields, without_body
 from cache.stores.feed import Feed
-from cache.stores.ledger import Held, Ledger
+from cache.stores.ledger import EntryTable, Held
 
 __all__ = ["DiskStore"]
 
@@ -63,8 +63,8 @@ class DiskStore:
         self._path = Path(path)
         self._clock = clock
         self._file = CacheFile(self._path)
-        self._ledger = Ledger(max_bytes)
-        self._hot = Ledger(_HOT_BYTES)
+        self._ledger = EntryTable(max_bytes)
+        self._hot = EntryTable(_HOT_BYTES)
         self._feed = Feed()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cache disk")
         self._waiting = 0
@@ -73,7 +73,7 @@ class DiskStore:
         self._used = 0
         self._owed: dict[str, None] = {}
         """Keys of rows that are still to be removed."""
-        self._upkeep: asyncio.Future[Any] | None = None
+        self._maintenance: asyncio.Future[Any] | None = None
         self._shrinks = False
 
     async def start(self) -> None:
@@ -110,7 +110,7 @@ class DiskStore:
             entry = None  # invalidated meanwhile
         return Found(entry, ledger.rules.epoch)
 
-    async def put(self, entry: Entry) -> bool:
+    async def put(self, entry: CacheEntry) -> bool:
         """See ``Store.put``."""
         ledger = await self._open()
         try:
@@ -151,7 +151,7 @@ class DiskStore:
         await asyncio.shield(removing)
         return ledger.serves(held, self._clock())
 
-    async def invalidate(self, rule: Rule) -> int:
+    async def invalidate(self, rule: InvalidationRule) -> int:
         """See ``Store.invalidate``. It is on the disk, also through a power cut, before any entry
         goes; the rows are removed afterwards.
         """
@@ -186,7 +186,7 @@ class DiskStore:
         used = max(ledger.bytes, self._used)
         return StoreStats(len(ledger), used, ledger.max_bytes, ledger.evicted)
 
-    async def _open(self) -> Ledger:
+    async def _open(self) -> EntryTable:
         if not self._ready:
             if self._closed:
                 raise StoreError(f"{self._path}: the cache was closed")
@@ -207,7 +207,7 @@ class DiskStore:
         self._keep_up()
 
     async def _load_entries(self) -> None:
-        ledger = self._ledger = Ledger(self._ledger.max_bytes)
+        ledger = self._ledger = EntryTable(self._ledger.max_bytes)
         ledger.rules.restore(await self._do(self._file.rules))
         now, known = self._clock(), dict[str, str]()
         async for rows in self._rows(0):
@@ -242,7 +242,7 @@ class DiskStore:
             except StoreError:
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _rows(self, after: int) -> AsyncIterator[Sequence[Row]]:
+    async def _rows(self, after: int) -> AsyncIterator[Sequence[StoredRow]]:
         """All rows behind that one; the next are read while these are looked at."""
         reading = self._submit(self._file.rows, after, _SLICE)
         while rows := await reading:
@@ -250,7 +250,7 @@ class DiskStore:
             yield rows
             await asyncio.sleep(0)  # the next ones may be there already
 
-    def _keep_hot(self, entry: Entry) -> None:
+    def _keep_hot(self, entry: CacheEntry) -> None:
         """Whether it may be served is for the ledger to say; here is what it says then."""
         hot, size = self._hot, len(entry.body) + len(entry.vector) + len(entry.text) + _HOT_OVERHEAD
         hot.remove(entry.key)
@@ -280,7 +280,7 @@ class DiskStore:
             future.exception()  # nobody may be there any more to be told
 
     def _written(
-        self, entry: Entry, held: Held, gone: Sequence[str], future: asyncio.Future[int]
+        self, entry: CacheEntry, held: Held, gone: Sequence[str], future: asyncio.Future[int]
     ) -> None:
         if future.cancelled() or future.exception() is not None:
             self._owed.update((key, None) for key in gone if key not in self._ledger)
@@ -294,7 +294,7 @@ class DiskStore:
         self._keep_up()
 
     def _removed(self, keys: Sequence[str], future: asyncio.Future[int]) -> None:
-        self._upkeep = None if future is self._upkeep else self._upkeep
+        self._maintenance = None if future is self._maintenance else self._maintenance
         if future.cancelled() or future.exception() is not None:
             self._owed.update((key, None) for key in keys if key not in self._ledger)
             return
@@ -302,13 +302,13 @@ class DiskStore:
         self._keep_up()
 
     def _shrunk(self, future: asyncio.Future[bool]) -> None:
-        self._upkeep = None
+        self._maintenance = None
         self._shrinks = not future.cancelled() and not future.exception() and future.result()
         self._keep_up()
 
     def _keep_up(self) -> None:
         """Remove what is owed, then give unused pages back, one step at a time."""
-        if self._upkeep is not None or self._closed or not self._ready:
+        if self._maintenance is not None or self._closed or not self._ready:
             return
         if not self._owed and self._used > self._ledger.max_bytes:
             # Pages that are not full: what was evicted so far was not enough.
@@ -319,17 +319,17 @@ class DiskStore:
             keys = list(islice(self._owed, _SLICE))
             for key in keys:
                 del self._owed[key]
-            self._upkeep = self._submit(self._file.remove, keys)
-            self._upkeep.add_done_callback(partial(self._removed, keys))
+            self._maintenance = self._submit(self._file.remove, keys)
+            self._maintenance.add_done_callback(partial(self._removed, keys))
         elif self._shrinks:
-            self._upkeep = self._submit(self._file.shrink, _SHRINK_PAGES)
-            self._upkeep.add_done_callback(self._shrunk)
+            self._maintenance = self._submit(self._file.shrink, _SHRINK_PAGES)
+            self._maintenance.add_done_callback(self._shrunk)
 
     def _tell_gone(self, gone: Sequence[Held]) -> None:
         self._feed.tell(*(Change(removed=held.key) for held in gone if held.embedded))
 
 
-def _entry_of(row: Row) -> Entry | None:
+def _entry_of(row: StoredRow) -> CacheEntry | None:
     """Without its body; None for what was not written here."""
     try:
         entry = unpack(row.head)
@@ -338,7 +338,7 @@ def _entry_of(row: Row) -> Entry | None:
     return entry if entry.key == row.key else None
 
 
-def _held(row: Row, known: dict[str, str]) -> Held | None:
+def _held(row: StoredRow, known: dict[str, str]) -> Held | None:
     """None for what was not written here. ``known`` are strings that others have, too."""
     try:
         fields, vector = unpack_fields(row.head)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from cache.entry import EVERYTHING, Entry, Rule
-from cache.stores.rules import Rules
+from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
+from cache.stores.rules import InvalidationRules
 
-__all__ = ["Held", "Ledger"]
+__all__ = ["EntryTable", "Held"]
 
 _LARGEST: Final = 8
 """An entry may take up this fraction of the whole."""
@@ -55,7 +55,7 @@ class Held:
         *,
         size: int,
         embedded: bool,
-        entry: Entry | None = None,
+        entry: CacheEntry | None = None,
     ) -> None:
         self.key = key
         self.namespace = namespace
@@ -69,7 +69,7 @@ class Held:
         self.slot = -1
 
     @classmethod
-    def of(cls, entry: Entry, size: int, *, whole: bool) -> Held:
+    def of(cls, entry: CacheEntry, size: int, *, whole: bool) -> Held:
         """For this entry, with it or without."""
         return cls(
             entry.key,
@@ -83,23 +83,23 @@ class Held:
             entry=entry if whole else None,
         )
 
-    def rules(self) -> tuple[Rule, ...]:
-        """See ``Entry.rules``."""
+    def rules(self) -> tuple[InvalidationRule, ...]:
+        """See ``CacheEntry.rules``."""
         return (
             EVERYTHING,
-            Rule("model", self.model),
-            Rule("namespace", self.namespace),
-            Rule("entry", self.key),
-            *(Rule("tag", tag) for tag in self.tags),
+            InvalidationRule("model", self.model),
+            InvalidationRule("namespace", self.namespace),
+            InvalidationRule("entry", self.key),
+            *(InvalidationRule("tag", tag) for tag in self.tags),
         )
 
 
-class Ledger:
+class EntryTable:
     """Entries by key, the least recently used first. ``evicted`` counts those that had to go."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self.rules = Rules()
+        self.rules = InvalidationRules()
         self.bytes = 0
         self.evicted = 0
         self._parts: list[dict[str, Held]] = [{} for _ in range(_PARTS)]
@@ -132,7 +132,7 @@ class Ledger:
             self._link(held)
         return held
 
-    def serves(self, entry: Entry | Held, now: float) -> bool:
+    def serves(self, entry: CacheEntry | Held, now: float) -> bool:
         """Whether it has neither expired nor been invalidated."""
         return entry.expires > now and self.rules.allow(entry)
 

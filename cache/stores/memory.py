@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from sys import getsizeof
 from typing import Final
 
-from cache.entry import Entry, Rule
+from cache.entry import CacheEntry, InvalidationRule
 from cache.store import Change, Found, StoreStats
 from cache.stores.codec import without_body
 from cache.stores.feed import Feed
-from cache.stores.ledger import Held, Ledger
+from cache.stores.ledger import EntryTable, Held
 
 __all__ = ["MemoryStore"]
 
@@ -29,7 +29,7 @@ class MemoryStore:
     """
 
     def __init__(self, max_bytes: int, clock: Callable[[], float] = time.time) -> None:
-        self._ledger = Ledger(max_bytes)
+        self._ledger = EntryTable(max_bytes)
         self._feed = Feed()
         self._clock = clock
 
@@ -44,7 +44,7 @@ class MemoryStore:
         held = self._ledger.find(key, self._clock())
         return Found(None if held is None else held.entry, self._ledger.rules.epoch)
 
-    async def put(self, entry: Entry) -> bool:
+    async def put(self, entry: CacheEntry) -> bool:
         """See ``Store.put``."""
         ledger, now, size = self._ledger, self._clock(), _size(entry)
         if not ledger.fits(size) or not ledger.serves(entry, now):
@@ -68,7 +68,7 @@ class MemoryStore:
         self._tell_gone([held])
         return self._ledger.serves(held, self._clock())
 
-    async def invalidate(self, rule: Rule) -> int:
+    async def invalidate(self, rule: InvalidationRule) -> int:
         """See ``Store.invalidate``. From its first step on no such entry is served."""
         ledger = self._ledger
         ledger.rules.add(rule)
@@ -112,7 +112,7 @@ class MemoryStore:
         self._feed.tell(*(Change(removed=held.key) for held in gone if held.embedded))
 
 
-def _size(entry: Entry) -> int:
+def _size(entry: CacheEntry) -> int:
     tags = sum(getsizeof(tag) for tag in entry.tags)
     strings = (entry.key, entry.namespace, entry.kind, entry.model, entry.text, entry.embedder)
     whole = tags + sum(map(getsizeof, strings))

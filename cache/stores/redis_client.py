@@ -13,7 +13,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from cache.patience import Patience
+from cache.patience import Timeout
 from cache.store import StoreError
 from cache.stores.scripts import Script, StoreScript
 
@@ -139,7 +139,7 @@ class RedisClient:
         try:
             if timeout is None:
                 await self._connected(connection)
-            async with Patience(self._timeout if timeout is None else timeout):
+            async with Timeout(self._timeout if timeout is None else timeout):
                 if timeout is not None:
                     await self._connected(connection)
                 await connection.send_packed_command(connection.pack_commands(commands))
@@ -190,7 +190,7 @@ class RedisClient:
 
     async def _connected(self, connection: AbstractConnection) -> None:
         if not await _usable(connection):
-            async with Patience(self._connect_timeout):
+            async with Timeout(self._connect_timeout):
                 await connection.disconnect()
                 await connection.connect()  # type: ignore[no-untyped-call]
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from cache.entry import EVERYTHING, Entry, Rule
+from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
 from cache.store import Change, Found, StoreError, StoreStats
 from cache.stores.codec import pack_head, pack_rule, unpack, unpack_rule
 from cache.stores.feed import RESET
@@ -88,7 +88,7 @@ class RedisFeed:
         _, (change, _, _) = await self._client.run(STATE, None)
         return int(change)
 
-    async def _younger(self, number: str) -> tuple[str, list[Entry]]:
+    async def _younger(self, number: str) -> tuple[str, list[CacheEntry]]:
         _, (last, heads) = await self._client.run(HEADS, None, number, _BATCH)
         return last.decode(), list(_entries(heads))
 
@@ -123,7 +123,7 @@ def _number(record: Any) -> int:
     return int(record[0].partition(b"-")[0])
 
 
-def _entries(heads: Sequence[bytes]) -> list[Entry]:
+def _entries(heads: Sequence[bytes]) -> list[CacheEntry]:
     entries = []
     for head in heads:
         try:
@@ -135,7 +135,7 @@ def _entries(heads: Sequence[bytes]) -> list[Entry]:
     return entries
 
 
-def _told(record: Any, added: dict[str, Entry]) -> list[Change]:
+def _told(record: Any, added: dict[str, CacheEntry]) -> list[Change]:
     kind, value = record[1][0], record[1][1].decode(errors="replace")
     if kind == b"added":
         # One that is not there any more has a record of its going.
@@ -217,7 +217,7 @@ class RedisStore:
             entry = None
         return Found(entry, epoch)
 
-    async def put(self, entry: Entry) -> bool:
+    async def put(self, entry: CacheEntry) -> bool:
         """See ``Store.put``."""
         try:
             head = pack_head(entry)
@@ -248,7 +248,7 @@ class RedisStore:
         _, (there,) = await self._client.run(DELETE, key, key)
         return bool(there)
 
-    async def invalidate(self, rule: Rule) -> int:
+    async def invalidate(self, rule: InvalidationRule) -> int:
         """See ``Store.invalidate``. The first step of it is all that matters for what is served;
         the entries themselves are removed step by step, some perhaps later.
         """

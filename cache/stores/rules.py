@@ -6,27 +6,27 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final, Protocol
 
-from cache.entry import EVERYTHING, Rule
+from cache.entry import EVERYTHING, InvalidationRule
 
-__all__ = ["MOST_RULES", "Asked", "Rules"]
+__all__ = ["MOST_RULES", "InvalidationRules", "RuleSubject"]
 
 MOST_RULES: Final = 10_000
 
 
-class Asked(Protocol):
+class RuleSubject(Protocol):
     """An entry, as far as it matters here."""
 
     @property
     def epoch(self) -> int:
-        """See ``Entry``."""
+        """See ``CacheEntry``."""
         ...
 
-    def rules(self) -> tuple[Rule, ...]:
-        """See ``Entry.rules``."""
+    def rules(self) -> tuple[InvalidationRule, ...]:
+        """See ``CacheEntry.rules``."""
         ...
 
 
-class Rules:
+class InvalidationRules:
     """Each rule with its epoch. ``epoch`` is the number of the last invalidation.
 
     Past ``most`` rules the older half becomes one about everything as old as they are: entries
@@ -36,17 +36,17 @@ class Rules:
     def __init__(self, most: int = MOST_RULES) -> None:
         self.epoch = 0
         self._most = most
-        self._epochs: dict[Rule, int] = {}
+        self._epochs: dict[InvalidationRule, int] = {}
 
     def __len__(self) -> int:
         return len(self._epochs)
 
-    def restore(self, rules: Iterable[tuple[Rule, int]]) -> None:
+    def restore(self, rules: Iterable[tuple[InvalidationRule, int]]) -> None:
         """Take over what an earlier process had recorded."""
         for rule, epoch in sorted(rules, key=lambda known: known[1]):
             self._epochs[rule] = self.epoch = epoch
 
-    def add(self, rule: Rule) -> list[tuple[Rule, int]]:
+    def add(self, rule: InvalidationRule) -> list[tuple[InvalidationRule, int]]:
         """Record an invalidation. Returns what changed, with the new epochs; 0 where a rule is not
         needed any more, because a later one says the same.
         """
@@ -62,14 +62,14 @@ class Rules:
             changed += self._collapse()
         return changed
 
-    def allow(self, entry: Asked) -> bool:
+    def allow(self, entry: RuleSubject) -> bool:
         """Whether no invalidation since this entry's epoch is about it."""
         if entry.epoch >= self.epoch:
             return True
         epochs = self._epochs
         return all(epochs.get(rule, 0) <= entry.epoch for rule in entry.rules())
 
-    def _collapse(self) -> list[tuple[Rule, int]]:
+    def _collapse(self) -> list[tuple[InvalidationRule, int]]:
         older = list(islice(self._epochs, len(self._epochs) // 2))
         epoch = max(self._epochs.pop(rule) for rule in older)
         self._epochs = {EVERYTHING: epoch, **self._epochs}

@@ -24,7 +24,7 @@ from __future__ import annotations
 from hashlib import blake2b, sha1
 from typing import Final
 
-from cache.entry import EVERYTHING, Rule
+from cache.entry import EVERYTHING, InvalidationRule
 
 __all__ = [
     "DELETE",
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-def rule_id(rule: Rule) -> bytes:
+def rule_id(rule: InvalidationRule) -> bytes:
     """16 bytes."""
     return blake2b(
         f"{rule.kind}:{rule.value}".encode(errors="surrogatepass"), digest_size=16

@@ -17,24 +17,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from cache.answer import Answer
-from cache.controls import Controls, ControlsError, Policy, read_controls
+from cache.answer import CachedAnswer
+from cache.controls import CachePolicy, Controls, ControlsError, read_controls
 from cache.core import Lookup, ResponseCache
-from cache.keys import Keys, keys
+from cache.keys import CacheKeys, keys
 from cache.request import Bypass, CacheRequest
-from plugins.response_cache.flight import Flight, Overheard
-from plugins.response_cache.participant import Participant, TryAgain
+from plugins.response_cache.deliver import tell
 from plugins.response_cache.shadow import Charge, Shadow, unpaid
-from plugins.response_cache.surfaces import SURFACES, Rendering, Surface, Told
-from plugins.response_cache.telling import tell
+from plugins.response_cache.shared_call import CapturedOutput, SharedCall
+from plugins.response_cache.subscriber import Subscriber, TryAgain
+from plugins.response_cache.surfaces import SURFACES, CallResult, Rendering, Surface
 from router.core.exchange import Exchange, Sink, internal_error
-from router.core.plugin_set import Generation
+from router.core.plugin_set import PluginSet
 from router.core.response_headers import client_headers
 from router.core.upstream import REASONING_DROPPED
 from router.core.usage_record import Tokens, tokens_of
 from router.errors import InvalidRequest, NotCached, RouterError, ShuttingDown
-from router.plugin import Chain, Interceptor, Proceed
-from router.settings.cache import Cache
+from router.plugin import Interceptor, PluginChain, Proceed
+from router.settings.cache import CacheSettings
 from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
@@ -51,16 +51,16 @@ _MANY_EVENTS: Final = 1000
 
 
 @dataclass(slots=True)
-class _Asked:
+class _CacheableRequest:
     """One request, as the cache sees it."""
 
     surface: Surface
     controls: Controls
     request: CacheRequest
-    keys: Keys
+    keys: CacheKeys
     proceed: Proceed
     scope: str
-    silent: Generation
+    silent: PluginSet
 
 
 Saved = Callable[[Exchange, str, Tokens, str | None], None]
@@ -79,7 +79,7 @@ class ResponseCachePlugin(Interceptor):
     def __init__(
         self,
         cache: ResponseCache,
-        settings: Cache,
+        settings: CacheSettings,
         metrics: CacheMetrics,
         open_after: float,
         saved: Saved,
@@ -92,7 +92,7 @@ class ResponseCachePlugin(Interceptor):
         self._open_after = open_after
         self._shared = settings.scope == "shared"
         self._rate = settings.replay_rate
-        self._policy = Policy(
+        self._policy = CachePolicy(
             mode=settings.mode,
             ttl=settings.ttl,
             threshold=settings.semantic.threshold,
@@ -101,8 +101,8 @@ class ResponseCachePlugin(Interceptor):
         )
         self._check = settings.semantic.self_check
         self._shadow = Shadow(cache, self._check.share, metrics, charge=charge)
-        self._silent = Generation(Chain(()), _nobody)
-        self._flights: dict[str, Flight] = {}
+        self._silent = PluginSet(PluginChain(()), _nobody)
+        self._shared_calls: dict[str, SharedCall] = {}
         self._tasks = Tasks()
 
     async def start(self) -> None:
@@ -127,8 +127,8 @@ class ResponseCachePlugin(Interceptor):
         if isinstance(asked, str):
             self._metrics.bypassed(asked)
             exchange.cache = "bypass"
-            exchange.notes["X-Cache"] = "BYPASS"
-            exchange.notes["X-Cache-Reason"] = asked
+            exchange.response_headers["X-Cache"] = "BYPASS"
+            exchange.response_headers["X-Cache-Reason"] = asked
             await proceed(exchange, sink)
             return
         place = asked.keys.key
@@ -140,15 +140,17 @@ class ResponseCachePlugin(Interceptor):
                 await self._answer(asked, exchange, sink, place, promoted=promoted)
                 return
             except TryAgain as again:
-                exchange.notes.pop("X-Cache-Tier", None)
+                exchange.response_headers.pop("X-Cache-Tier", None)
                 if again.answered:
                     # To be shared with those who ask in the same form.
-                    form = "stream" if exchange.stream else "whole"
-                    place = f"{place} {exchange.operation.value} {form}"
+                    api_format = "stream" if exchange.stream else "whole"
+                    place = f"{place} {exchange.operation.value} {api_format}"
         _says(exchange, "miss", "MISS")
         await proceed(exchange, sink)
 
-    def _read(self, exchange: Exchange, surface: Surface, proceed: Proceed) -> _Asked | str:
+    def _read(
+        self, exchange: Exchange, surface: Surface, proceed: Proceed
+    ) -> _CacheableRequest | str:
         """What is asked of the cache, or why it has nothing to do with it; raises InvalidRequest,
         and NotCached where nobody else may be asked.
         """
@@ -167,7 +169,7 @@ class ResponseCachePlugin(Interceptor):
         if not (controls.lookup or controls.store):
             by_itself = self._policy.mode == "always" or controls.asked
             return "refused" if by_itself else "not_asked"
-        if exchange.unsent or REASONING_DROPPED in exchange.notes:
+        if exchange.dropped or REASONING_DROPPED in exchange.response_headers:
             # The answer is to less than what was asked.
             controls = replace(controls, store=False)
         request = surface.request(body)
@@ -179,10 +181,16 @@ class ResponseCachePlugin(Interceptor):
             request = replace(request, exact_only=None)
         scope = "shared" if self._shared else f"key:{exchange.caller}"
         keyed = keys(request, scope=scope)
-        return _Asked(surface, controls, request, keyed, proceed, scope, self._silent)
+        return _CacheableRequest(surface, controls, request, keyed, proceed, scope, self._silent)
 
     async def _answer(
-        self, asked: _Asked, exchange: Exchange, sink: Sink, place: str, *, promoted: bool
+        self,
+        asked: _CacheableRequest,
+        exchange: Exchange,
+        sink: Sink,
+        place: str,
+        *,
+        promoted: bool,
     ) -> None:
         """Answer from the cache, with a call that others make, or with one of its own.
 
@@ -191,27 +199,27 @@ class ResponseCachePlugin(Interceptor):
         """
         cache, request, controls = self._cache, asked.request, asked.controls
         lookup = await cache.exact(asked.keys, controls)
-        flight = self._under_way(place, lookup, controls)
-        if flight is None and lookup.entry is None:
+        shared_call = self._under_way(place, lookup, controls)
+        if shared_call is None and lookup.entry is None:
             await cache.similar(lookup, request, asked.keys, controls)
-            flight = self._under_way(place, lookup, controls)  # somebody may have been sooner
+            shared_call = self._under_way(place, lookup, controls)  # somebody may have been sooner
         if lookup.entry is not None and await self._hit(asked, exchange, sink, lookup):
             return
-        if flight is None and controls.only_if_cached:
+        if shared_call is None and controls.only_if_cached:
             raise _not_cached("There is no answer to this request in the cache.")
-        leads = flight is None
-        if flight is None:
+        leads = shared_call is None
+        if shared_call is None:
             self._tell_of_miss(exchange, lookup)
-            flight = self._begin(asked, exchange, lookup, place, promoted=promoted)
-            rendering = asked.surface.leading(exchange, flight.carrier)
+            shared_call = self._begin(asked, exchange, lookup, place, promoted=promoted)
+            rendering = asked.surface.leading(exchange, shared_call.carrier)
         else:
             self._metrics.shared()
             _says(exchange, "shared", "HIT", "shared")
             rendering = asked.surface.rendering(exchange)
-        await Participant(
-            exchange, sink, rendering, flight, leads=leads, open_after=self._open_after
+        await Subscriber(
+            exchange, sink, rendering, shared_call, leads=leads, open_after=self._open_after
         ).run()
-        usage = flight.carrier.usage
+        usage = shared_call.carrier.usage
         if not leads and exchange.spent is None and usage is not None:  # somebody else's call
             self._saved(exchange, exchange.shown_model, tokens_of(usage), _id_of(rendering))
 
@@ -220,17 +228,19 @@ class ResponseCachePlugin(Interceptor):
             _says(exchange, "miss", "MISS")
             return
         _says(exchange, "bypass", "BYPASS")
-        exchange.notes["X-Cache-Reason"] = "store"
+        exchange.response_headers["X-Cache-Reason"] = "store"
         self._metrics.bypassed("store")
 
-    def _under_way(self, place: str, lookup: Lookup, controls: Controls) -> Flight | None:
+    def _under_way(self, place: str, lookup: Lookup, controls: Controls) -> SharedCall | None:
         """A call for the same that can be shared: nothing was invalidated since it began."""
-        flight = self._flights.get(place)
-        if flight is None or not (controls.lookup and flight.joinable):
+        shared_call = self._shared_calls.get(place)
+        if shared_call is None or not (controls.lookup and shared_call.joinable):
             return None
-        return flight if lookup.epoch == flight.epoch else None
+        return shared_call if lookup.epoch == shared_call.epoch else None
 
-    async def _hit(self, asked: _Asked, exchange: Exchange, sink: Sink, lookup: Lookup) -> bool:
+    async def _hit(
+        self, asked: _CacheableRequest, exchange: Exchange, sink: Sink, lookup: Lookup
+    ) -> bool:
         """Tell the answer that was found; False where it cannot be read."""
         entry = lookup.entry
         assert entry is not None
@@ -240,115 +250,134 @@ class ResponseCachePlugin(Interceptor):
             _log.warning("an entry of the cache cannot be read", entry=entry.key)
             return False
         _says(exchange, lookup.tier, "HIT", lookup.tier)
-        notes = exchange.notes
-        notes["X-Cache-Entry"] = entry.key
-        notes["Age"] = str(max(0, int(time.time() - entry.created)))
+        response_headers = exchange.response_headers
+        response_headers["X-Cache-Entry"] = entry.key
+        response_headers["Age"] = str(max(0, int(time.time() - entry.created)))
         if lookup.similarity is not None:
-            notes["X-Cache-Similarity"] = f"{lookup.similarity:.4f}"
+            response_headers["X-Cache-Similarity"] = f"{lookup.similarity:.4f}"
         self._metrics.saved(*answer.tokens)
         rendering = asked.surface.rendering(exchange)
         self._saved(exchange, entry.model, tokens_of(answer.usage), _id_of(rendering))
         await tell(exchange, sink, rendering, answer, client_headers(exchange, {}), self._rate)
         if lookup.tier == "semantic":
-            flight = _flight(asked, exchange)
-            generation = exchange.generation
-            self._shadow.check(asked.keys.namespace, answer, flight, asked.proceed, generation)
+            shared_call = _shared_call(asked, exchange)
+            plugin_set = exchange.plugin_set
+            self._shadow.check(asked.keys.namespace, answer, shared_call, asked.proceed, plugin_set)
         return True
 
     def _begin(
-        self, asked: _Asked, exchange: Exchange, lookup: Lookup, place: str, *, promoted: bool
-    ) -> Flight:
+        self,
+        asked: _CacheableRequest,
+        exchange: Exchange,
+        lookup: Lookup,
+        place: str,
+        *,
+        promoted: bool,
+    ) -> SharedCall:
         """Begin a call, for others too if they may share it."""
-        flight = _flight(asked, exchange, promoted=promoted, epoch=lookup.epoch)
+        shared_call = _shared_call(asked, exchange, promoted=promoted, epoch=lookup.epoch)
         if asked.controls.lookup:
-            self._flights[place] = flight
+            self._shared_calls[place] = shared_call
         # It may outlive the exchange, and so may what it uses.
-        generation = exchange.generation
-        generation.enter()
+        plugin_set = exchange.plugin_set
+        plugin_set.enter()
         name = f"{exchange.id} shared"
-        flight.task = self._tasks.spawn(self._fly(flight, asked, lookup, place), name)
+        shared_call.task = self._tasks.spawn(self._fly(shared_call, asked, lookup, place), name)
 
         def over(task: asyncio.Task[None]) -> None:
-            self._withdraw(place, flight)
-            if not flight.done.is_set():
-                flight.landed(ShuttingDown("The router is shutting down."))
-            generation.leave()
+            self._withdraw(place, shared_call)
+            if not shared_call.done.is_set():
+                shared_call.landed(ShuttingDown("The router is shutting down."))
+            plugin_set.leave()
 
-        flight.task.add_done_callback(over)
-        return flight
+        shared_call.task.add_done_callback(over)
+        return shared_call
 
-    def _withdraw(self, place: str, flight: Flight) -> None:
+    def _withdraw(self, place: str, shared_call: SharedCall) -> None:
         """Nobody can share this call any more."""
-        if self._flights.get(place) is flight:
-            del self._flights[place]
+        if self._shared_calls.get(place) is shared_call:
+            del self._shared_calls[place]
 
-    async def _fly(self, flight: Flight, asked: _Asked, lookup: Lookup, place: str) -> None:
+    async def _fly(
+        self, shared_call: SharedCall, asked: _CacheableRequest, lookup: Lookup, place: str
+    ) -> None:
         """Make the call, and keep its answer."""
         error: RouterError | None = None
         try:
-            await asked.proceed(flight.carrier, flight)
+            await asked.proceed(shared_call.carrier, shared_call)
         except RouterError as exc:
             error = exc
         except asyncio.CancelledError:
-            self._withdraw(place, flight)
+            self._withdraw(place, shared_call)
             raise
         except Exception:
-            _log.exception("request failed", request_id=flight.carrier.id)
-            error = internal_error(flight.carrier)
+            _log.exception("request failed", request_id=shared_call.carrier.id)
+            error = internal_error(shared_call.carrier)
         if error is not None:
-            self._withdraw(place, flight)  # who tries again makes another call
-        flight.landed(error)
+            self._withdraw(place, shared_call)  # who tries again makes another call
+        shared_call.landed(error)
         if error is None and asked.controls.store and lookup.epoch is not None:
-            await self._put(flight, asked, lookup)
+            await self._put(shared_call, asked, lookup)
 
-    async def _put(self, flight: Flight, asked: _Asked, lookup: Lookup) -> None:
-        if len(flight.whole) > _MANY_EVENTS:
-            answer = await asyncio.to_thread(flight.canonical)
+    async def _put(self, shared_call: SharedCall, asked: _CacheableRequest, lookup: Lookup) -> None:
+        if len(shared_call.whole) > _MANY_EVENTS:
+            answer = await asyncio.to_thread(shared_call.canonical)
         else:
-            answer = flight.canonical()
-        if answer is None or flight.carrier.partial:
+            answer = shared_call.canonical()
+        if answer is None or shared_call.carrier.partial:
             return  # another endpoint might have done better
-        request, model = asked.request, flight.carrier.served_model
+        request, model = asked.request, shared_call.carrier.served_model
         kept = asked.keys if model is None else keys(request, scope=asked.scope, model=model)
         await self._cache.put(request, kept, answer, lookup, asked.controls, model=model)
 
 
 async def _nobody(exchange: Exchange, sink: Sink) -> None:
     """What is behind the plugins of a carrier: none are, since nobody listens to one."""
-    raise RuntimeError("a carrier is not to be passed on by its generation")
+    raise RuntimeError("a carrier is not to be passed on by its plugin set")
 
 
-def _flight(
-    asked: _Asked, exchange: Exchange, *, promoted: bool = False, epoch: int | None = None
-) -> Flight:
+def _shared_call(
+    asked: _CacheableRequest,
+    exchange: Exchange,
+    *,
+    promoted: bool = False,
+    epoch: int | None = None,
+) -> SharedCall:
     carrier = exchange.derive(asked.surface.carried(exchange.body), asked.silent)
     if exchange.record is not None:
-        carrier.record = Overheard()
+        carrier.record = CapturedOutput()
     capture = partial(_captured, asked.surface)
-    return Flight(carrier, capture, promoted=promoted, epoch=epoch)
+    return SharedCall(carrier, capture, promoted=promoted, epoch=epoch)
 
 
-def _captured(surface: Surface, flight: Flight) -> Answer | None:
+def _captured(surface: Surface, shared_call: SharedCall) -> CachedAnswer | None:
     """The canonical answer of a call that is over."""
-    carrier = flight.carrier
+    carrier = shared_call.carrier
     final: dict[str, Any] | None = None
-    hidden: dict[str, str] = {}
-    if isinstance(carrier.record, Overheard):
-        final, hidden = carrier.record.final, dict(carrier.record.hidden)
-    told = Told(final, hidden, flight.body, flight.whole, carrier.usage, carrier.shown_model)
+    encrypted_reasoning: dict[str, str] = {}
+    if isinstance(carrier.record, CapturedOutput):
+        final, encrypted_reasoning = carrier.record.final, dict(carrier.record.encrypted_reasoning)
+    told = CallResult(
+        final,
+        encrypted_reasoning,
+        shared_call.body,
+        shared_call.whole,
+        carrier.usage,
+        carrier.shown_model,
+    )
     return surface.answer(told)
 
 
 def _id_of(rendering: Rendering) -> str | None:
-    return rendering.draft.id if rendering.draft is not None else None
+    return rendering.builder.id if rendering.builder is not None else None
 
 
 def _says(exchange: Exchange, known_as: str, told: str, tier: str | None = None) -> None:
     """Tell the client, and the log, what the cache did."""
     exchange.cache = known_as
-    exchange.notes["X-Cache"] = told
+    exchange.response_headers["X-Cache"] = told
     if tier is not None:
-        exchange.notes["X-Cache-Tier"] = tier
+        exchange.response_headers["X-Cache-Tier"] = tier
 
 
 def _not_cached(why: str) -> NotCached:

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from cache.agreement import agrees
-from cache.answer import Answer
+from cache.answer import CachedAnswer
 from cache.core import ResponseCache
 from cache.embedder import EmbedderError
-from plugins.response_cache.flight import Flight
+from plugins.response_cache.shared_call import SharedCall
 from router.core.exchange import Exchange
-from router.core.plugin_set import Generation
+from router.core.plugin_set import PluginSet
 from router.errors import RouterError
 from router.plugin import Proceed
 from router.telemetry.cache_metrics import CacheMetrics
@@ -67,21 +67,21 @@ class Shadow:
     def check(
         self,
         namespace: str,
-        told: Answer,
-        flight: Flight,
+        told: CachedAnswer,
+        shared_call: SharedCall,
         proceed: Proceed,
-        generation: Generation,
+        plugin_set: PluginSet,
     ) -> None:
-        """Perhaps compare ``told``, the answer that was given, with the one that ``flight``
-        brings, which is begun for that, with the plugins of ``generation``.
+        """Perhaps compare ``told``, the answer that was given, with the one that ``shared_call``
+        brings, which is begun for that, with the plugins of ``plugin_set``.
         """
         semantic = self._cache.semantic
         if semantic is None or len(self._tasks) >= _AT_ONCE or self._chance() >= self._share:
             return
-        work = self._compare(semantic, namespace, told, flight, proceed)
-        generation.enter()
-        task = self._tasks.spawn(work, f"{flight.carrier.id} compared")
-        task.add_done_callback(lambda _: generation.leave())
+        work = self._compare(semantic, namespace, told, shared_call, proceed)
+        plugin_set.enter()
+        task = self._tasks.spawn(work, f"{shared_call.carrier.id} compared")
+        task.add_done_callback(lambda _: plugin_set.leave())
 
     async def stop(self) -> None:
         """Compare nothing more."""
@@ -91,21 +91,21 @@ class Shadow:
         self,
         semantic: SemanticTier,
         namespace: str,
-        told: Answer,
-        flight: Flight,
+        told: CachedAnswer,
+        shared_call: SharedCall,
         proceed: Proceed,
     ) -> None:
         try:
             try:
-                await proceed(flight.carrier, flight)
+                await proceed(shared_call.carrier, shared_call)
             finally:
-                await self._charge(flight.carrier)
-            fresh = flight.canonical()
+                await self._charge(shared_call.carrier)
+            fresh = shared_call.canonical()
             if fresh is None:
                 return
             similarity = await _similarity(semantic, told.text, fresh.text)
         except (RouterError, EmbedderError) as error:
-            _log.info("hit not compared", request_id=flight.carrier.id, error=_logged(error))
+            _log.info("hit not compared", request_id=shared_call.carrier.id, error=_logged(error))
             return
         agreed = not fresh.calls and agrees(told.text, fresh.text, similarity)
         self._metrics.compared(agreed)

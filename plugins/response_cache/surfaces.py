@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from cache.answer import Answer
+from cache.answer import CachedAnswer
 from cache.request import (
     Bypass,
     CacheRequest,
@@ -25,19 +25,19 @@ from cache.request import (
     from_responses,
 )
 from cache.vectors import VectorAnswer
-from plugins.response_cache.flight import Overheard
+from plugins.response_cache.shared_call import CapturedOutput
 from router.core.exchange import AS_RESPONSES, Exchange, Operation
-from router.core.new_response import new_draft
+from router.core.new_response import new_builder
 from router.dialects.chat.replay import answer_of_chat, chunks, completion
 from router.dialects.completions.replay import completion_chunks, finished_completion
 from router.errors import RouterError
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.response.replay import replay
-from router.response.states import State
+from router.response.states import StreamState
 from router.response.subscriber import TERMINAL, ChatFollower, ResponseFollower
 
-__all__ = ["SURFACES", "Rendering", "Surface", "Told"]
+__all__ = ["SURFACES", "CallResult", "Rendering", "Surface"]
 
 
 _WITH_USAGE: Final = {"include_usage": True}
@@ -46,22 +46,23 @@ _WITH_USAGE: Final = {"include_usage": True}
 class Rendering(Protocol):
     """One answer, told to one client in the form it asked for.
 
-    ``draft``, ``final`` and ``hidden`` are what its record is given, where it has one.
+    ``builder``, ``final`` and ``encrypted_reasoning`` are what its record is given, where it has
+    one.
     """
 
-    draft: Draft | None
+    builder: ResponseBuilder | None
     final: dict[str, Any] | None
-    hidden: Mapping[str, str]
+    encrypted_reasoning: Mapping[str, str]
 
     def opening(self) -> list[Frame]:
         """What a stream begins with while there is no output yet."""
         ...
 
-    def replay(self, answer: Answer) -> list[Frame]:
+    def replay(self, answer: CachedAnswer) -> list[Frame]:
         """A whole stream of a canonical answer, less what ``opening`` has told."""
         ...
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: CachedAnswer) -> bytes:
         """The body of a canonical answer."""
         ...
 
@@ -79,13 +80,14 @@ class Rendering(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a call brought: its final Response object where that is known, and what is ``hidden`` of
-    that, its body or its events, its ``usage`` as a Response has it, and the model that answered.
+class CallResult:
+    """What a call brought: its final Response object where that is known, and what is
+    ``encrypted_reasoning`` of that, its body or its events, its ``usage`` as a Response has it, and
+    the model that answered.
     """
 
     final: dict[str, Any] | None
-    hidden: Mapping[str, str]
+    encrypted_reasoning: Mapping[str, str]
     body: bytes
     frames: Sequence[Frame]
     usage: dict[str, Any] | None
@@ -111,12 +113,12 @@ class Surface(Protocol):
         """How the client is answered for whom the carrier's call is made."""
         ...
 
-    def answer(self, told: Told) -> Answer | None:
+    def answer(self, told: CallResult) -> CachedAnswer | None:
         """What was answered; None for what is no complete answer, or none to be given again."""
         ...
 
 
-class _Responses:
+class _ResponsesSurface:
     def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
         return from_responses(body)
 
@@ -129,33 +131,37 @@ class _Responses:
     def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
         return _LeadingResponse(exchange, carrier)
 
-    def answer(self, told: Told) -> Answer | None:
+    def answer(self, told: CallResult) -> CachedAnswer | None:
         response = told.final
         if response is None and told.body:
             response = _object(orjson.loads(told.body))
         elif response is None and told.frames and told.frames[-1].type == "response.completed":
             response = _object(told.frames[-1].json().get("response"))
-        return None if response is None else Answer.of_response(response, told.hidden)
+        return (
+            None
+            if response is None
+            else CachedAnswer.of_response(response, told.encrypted_reasoning)
+        )
 
 
 class _ResponseRendering:
     def __init__(self, exchange: Exchange) -> None:
-        self.draft: Draft | None = exchange.draft or new_draft(
+        self.builder: ResponseBuilder | None = exchange.builder or new_builder(
             exchange.body, muted=not exchange.stream
         )
         self.final: dict[str, Any] | None = None
-        self.hidden: Mapping[str, str] = {}
+        self.encrypted_reasoning: Mapping[str, str] = {}
         self._follower: ResponseFollower | None = None
 
     def opening(self) -> list[Frame]:
-        return self._draft.open()
+        return self._builder.open()
 
-    def replay(self, answer: Answer) -> list[Frame]:
-        played = replay(self._draft, _told(answer))
-        self.final, self.hidden = played.final, played.hidden
+    def replay(self, answer: CachedAnswer) -> list[Frame]:
+        played = replay(self._builder, _told(answer))
+        self.final, self.encrypted_reasoning = played.final, played.encrypted_reasoning
         return played.frames
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: CachedAnswer) -> bytes:
         self.replay(answer)
         return orjson.dumps(self.final)
 
@@ -171,8 +177,8 @@ class _ResponseRendering:
 
     def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
         if self._follower is None:
-            failed = self._draft.finished("failed", output, None, error=error.response_error())
-            frames = [*self._draft.open(), self._draft.end(failed)]
+            failed = self._builder.finished("failed", output, None, error=error.response_error())
+            frames = [*self._builder.open(), self._builder.end(failed)]
             self.final = failed
             return frames
         frames = self._follower.fail(error)
@@ -180,13 +186,13 @@ class _ResponseRendering:
         return frames
 
     @property
-    def _draft(self) -> Draft:
-        assert self.draft is not None
-        return self.draft
+    def _builder(self) -> ResponseBuilder:
+        assert self.builder is not None
+        return self.builder
 
     def _following(self) -> ResponseFollower:
         if self._follower is None:
-            self._follower = ResponseFollower(self._draft)
+            self._follower = ResponseFollower(self._builder)
         return self._follower
 
 
@@ -196,28 +202,28 @@ class _LeadingResponse(_ResponseRendering):
     def __init__(self, exchange: Exchange, carrier: Exchange) -> None:
         super().__init__(exchange)
         self._carrier = carrier
-        carrier.draft = self.draft
+        carrier.builder = self.builder
 
     def follow(self, batch: Sequence[Frame]) -> list[Frame]:
         if batch[-1].type in TERMINAL:
             self.final = batch[-1].json()["response"]
-            self.draft = self._carrier.draft  # a hedged call goes on with a copy
+            self.builder = self._carrier.builder  # a hedged call goes on with a copy
         return list(batch)
 
     def follow_whole(self, body: bytes) -> bytes:
         record = self._carrier.record
-        if isinstance(record, Overheard):
+        if isinstance(record, CapturedOutput):
             self.final = record.final
         return body
 
     def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
-        self.draft = copy(self._carrier.draft)  # others may go on with the call
-        if self._draft.state is State.ENDED:
+        self.builder = copy(self._carrier.builder)  # others may go on with the call
+        if self._builder.state is StreamState.ENDED:
             return []
         return super().fail(error, output)
 
 
-class _Chat:
+class _ChatSurface:
     def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
         return from_chat(body)
 
@@ -233,17 +239,17 @@ class _Chat:
     def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
         return _ChatRendering(exchange)
 
-    def answer(self, told: Told) -> Answer | None:
+    def answer(self, told: CallResult) -> CachedAnswer | None:
         sent = told.body or [frame.data for frame in told.frames]
         response = answer_of_chat(sent, usage=told.usage)
-        return None if response is None else Answer.of_response(response, {})
+        return None if response is None else CachedAnswer.of_response(response, {})
 
 
 class _ChatRendering:
     prefix = "chatcmpl"
-    draft: Draft | None = None
+    builder: ResponseBuilder | None = None
     final: dict[str, Any] | None = None
-    hidden: Mapping[str, str] = {}
+    encrypted_reasoning: Mapping[str, str] = {}
 
     def __init__(self, exchange: Exchange) -> None:
         options = exchange.body.get("stream_options") or {}
@@ -254,7 +260,7 @@ class _ChatRendering:
     def opening(self) -> list[Frame]:
         return []
 
-    def replay(self, answer: Answer) -> list[Frame]:
+    def replay(self, answer: CachedAnswer) -> list[Frame]:
         return chunks(
             _told(answer),
             id=self._id,
@@ -262,7 +268,7 @@ class _ChatRendering:
             include_usage=self._wants_usage,
         )
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: CachedAnswer) -> bytes:
         return orjson.dumps(completion(_told(answer), id=self._id, created=int(time.time())))
 
     def follow(self, batch: Sequence[Frame]) -> list[Frame]:
@@ -275,7 +281,7 @@ class _ChatRendering:
         return [Frame("", orjson.dumps(error.envelope()))]
 
 
-class _Completions(_Chat):
+class _CompletionsSurface(_ChatSurface):
     def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
         return from_completions(body)
 
@@ -285,7 +291,7 @@ class _Completions(_Chat):
     def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
         return _CompletionRendering(exchange)
 
-    def answer(self, told: Told) -> Answer | None:
+    def answer(self, told: CallResult) -> CachedAnswer | None:
         whole = finished_completion(told.body or [frame.data for frame in told.frames])
         if whole is None:
             return None
@@ -295,18 +301,18 @@ class _Completions(_Chat):
 class _CompletionRendering(_ChatRendering):
     prefix = "cmpl"
 
-    def replay(self, answer: Answer) -> list[Frame]:
+    def replay(self, answer: CachedAnswer) -> list[Frame]:
         return completion_chunks(self._own(answer), include_usage=self._wants_usage)
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: CachedAnswer) -> bytes:
         return orjson.dumps(self._own(answer))
 
-    def _own(self, answer: Answer) -> dict[str, Any]:
+    def _own(self, answer: CachedAnswer) -> dict[str, Any]:
         assert isinstance(answer, VectorAnswer)
         return {**orjson.loads(answer.body), "id": self._id, "created": int(time.time())}
 
 
-class _Embeddings:
+class _EmbeddingsSurface:
     def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
         return from_embeddings(body)
 
@@ -314,31 +320,31 @@ class _Embeddings:
         return body
 
     def rendering(self, exchange: Exchange) -> Rendering:
-        return _AsItWasSent()
+        return _UnchangedRendering()
 
     def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
-        return _AsItWasSent()
+        return _UnchangedRendering()
 
-    def answer(self, told: Told) -> Answer | None:
+    def answer(self, told: CallResult) -> CachedAnswer | None:
         if not told.body:
             return None
         return VectorAnswer.of_body(told.model, told.usage, told.body)
 
 
-class _AsItWasSent:
+class _UnchangedRendering:
     """There is nothing of one client's in it, and it is never a stream."""
 
-    draft: Draft | None = None
+    builder: ResponseBuilder | None = None
     final: dict[str, Any] | None = None
-    hidden: Mapping[str, str] = {}
+    encrypted_reasoning: Mapping[str, str] = {}
 
     def opening(self) -> list[Frame]:
         return []
 
-    def replay(self, answer: Answer) -> list[Frame]:
+    def replay(self, answer: CachedAnswer) -> list[Frame]:
         return []
 
-    def whole(self, answer: Answer) -> bytes:
+    def whole(self, answer: CachedAnswer) -> bytes:
         assert isinstance(answer, VectorAnswer)
         return answer.body
 
@@ -352,13 +358,13 @@ class _AsItWasSent:
         return []
 
 
-def _told(answer: Answer) -> dict[str, Any]:
+def _told(answer: CachedAnswer) -> dict[str, Any]:
     return {
         "model": answer.model,
         "output": answer.output,
         "usage": answer.usage,
         "fields": answer.fields,
-        "hidden": answer.hidden,
+        "hidden": answer.encrypted_reasoning,
     }
 
 
@@ -367,8 +373,8 @@ def _object(value: Any) -> dict[str, Any] | None:
 
 
 SURFACES: Final[Mapping[Operation, Surface]] = {
-    **dict.fromkeys(AS_RESPONSES - {Operation.RUN}, _Responses()),
-    Operation.CHAT: _Chat(),
-    Operation.COMPLETIONS: _Completions(),
-    **dict.fromkeys((Operation.EMBEDDINGS, Operation.OLLAMA_EMBED), _Embeddings()),
+    **dict.fromkeys(AS_RESPONSES - {Operation.RUN}, _ResponsesSurface()),
+    Operation.CHAT: _ChatSurface(),
+    Operation.COMPLETIONS: _CompletionsSurface(),
+    **dict.fromkeys((Operation.EMBEDDINGS, Operation.OLLAMA_EMBED), _EmbeddingsSurface()),
 }

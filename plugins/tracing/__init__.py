@@ -6,6 +6,6 @@ metrics     tokens and durations by those conventions
 sending     to the collector, in the background
 """
 
-from plugins.tracing.plugin import Tracing
+from plugins.tracing.plugin import TracingPlugin
 
-__all__ = ["Tracing"]
+__all__ = ["TracingPlugin"]

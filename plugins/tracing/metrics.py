@@ -19,7 +19,7 @@ from plugins.tracing.names import (
     error_of,
 )
 from plugins.tracing.sending import at_collector
-from router.core.usage_record import Provenance, Row
+from router.core.usage_record import Provenance, UsageRecord
 
 __all__ = ["AttemptMetrics"]
 
@@ -29,15 +29,15 @@ _KEPT: Final = (OPERATION, PROVIDER, MODEL, SERVER)
 
 
 class AttemptMetrics:
-    """Counts attempts. ``reader`` is for others than a collector."""
+    """Counts attempts. ``decoder`` is for others than a collector."""
 
     def __init__(
-        self, endpoint: str | None, resource: Resource, reader: MetricReader | None = None
+        self, endpoint: str | None, resource: Resource, decoder: MetricReader | None = None
     ) -> None:
-        if reader is None:
+        if decoder is None:
             exporter = OTLPMetricExporter(endpoint=at_collector(endpoint, "/v1/metrics"))
-            reader = PeriodicExportingMetricReader(exporter)
-        self._provider = MeterProvider([reader], resource, shutdown_on_exit=False)
+            decoder = PeriodicExportingMetricReader(exporter)
+        self._provider = MeterProvider([decoder], resource, shutdown_on_exit=False)
         meter = self._provider.get_meter("pointsman")
         self._seconds = meter.create_histogram(
             "gen_ai.client.operation.duration",
@@ -52,15 +52,15 @@ class AttemptMetrics:
             explicit_bucket_boundaries_advisory=_TOKENS,
         )
 
-    def count(self, attempt: Attributes, row: Row) -> None:
+    def count(self, attempt: Attributes, record: UsageRecord) -> None:
         """An attempt is over; ``attempt`` is what its span began with."""
         labels = {name: attempt[name] for name in _KEPT}
-        if row.tokens.total or row.provenance is Provenance.REPORTED:
-            for kind, count in (("input", row.tokens.input), ("output", row.tokens.output)):
+        if record.tokens.total or record.provenance is Provenance.REPORTED:
+            for kind, count in (("input", record.tokens.input), ("output", record.tokens.output)):
                 self._tokens.record(count, {**labels, "gen_ai.token.type": kind})
-        if (error := error_of(row)) is not None:
+        if (error := error_of(record)) is not None:
             labels[ERROR] = error
-        self._seconds.record(row.duration, labels)
+        self._seconds.record(record.duration, labels)
 
     def close(self) -> None:
         """Send what there is, which may take a while."""

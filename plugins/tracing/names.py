@@ -10,12 +10,24 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from router.core.exchange import GENERATING, Exchange, Operation
-from router.core.usage_record import NANO, Provenance, Row
+from router.core.usage_record import NANO, Provenance, UsageRecord
 from router.settings.schema import EndpointSettings
 
 __all__ = [
-    "CHAT", "ERROR", "MODEL", "OPERATION", "OPERATIONS", "PROVIDER", "RESPONSE_MODEL", "SERVER",
-    "Attributes", "of_attempt", "of_request", "of_result", "of_row", "title",
+    "CHAT",
+    "ERROR",
+    "MODEL",
+    "OPERATION",
+    "OPERATIONS",
+    "PROVIDER",
+    "RESPONSE_MODEL",
+    "SERVER",
+    "Attributes",
+    "of_attempt",
+    "of_record",
+    "of_request",
+    "of_result",
+    "title",
 ]  # fmt: skip
 
 Attributes = dict[str, str | int | float | bool]
@@ -117,35 +129,35 @@ def of_attempt(exchange: Exchange, endpoint: EndpointSettings, model: str) -> At
     }
 
 
-def of_row(row: Row) -> Attributes:
+def of_record(record: UsageRecord) -> Attributes:
     """What is known of it at its end. Cost is in USD; what is not known is left out."""
     found: Attributes = {
-        "pointsman.attempt.kind": row.kind.value,
-        "pointsman.outcome": row.outcome,
-        "pointsman.usage.provenance": row.provenance.value,
+        "pointsman.attempt.kind": record.kind.value,
+        "pointsman.outcome": record.outcome,
+        "pointsman.usage.provenance": record.provenance.value,
     }
-    tokens = row.tokens
-    if tokens.total or row.provenance is Provenance.REPORTED:
+    tokens = record.tokens
+    if tokens.total or record.provenance is Provenance.REPORTED:
         found["gen_ai.usage.input_tokens"] = tokens.input
         found["gen_ai.usage.output_tokens"] = tokens.output
     if tokens.cached:
         found["gen_ai.usage.cache_read.input_tokens"] = tokens.cached
     if tokens.reasoning:
         found["gen_ai.usage.reasoning.output_tokens"] = tokens.reasoning
-    if row.cost is not None:
-        found["pointsman.cost"] = row.cost / NANO
-    if row.first_token is not None:
-        found["gen_ai.response.time_to_first_chunk"] = row.first_token
-    if row.response is not None:
-        found["gen_ai.response.id"] = row.response
-    if (error := error_of(row)) is not None:
+    if record.cost is not None:
+        found["pointsman.cost"] = record.cost / NANO
+    if record.first_token is not None:
+        found["gen_ai.response.time_to_first_chunk"] = record.first_token
+    if record.response is not None:
+        found["gen_ai.response.id"] = record.response
+    if (error := error_of(record)) is not None:
         found[ERROR] = error
     return found
 
 
-def error_of(row: Row) -> str | None:
+def error_of(record: UsageRecord) -> str | None:
     """Why an attempt failed, if it did."""
-    return row.error or (row.outcome if row.outcome != "ok" else None)
+    return record.error or (record.outcome if record.outcome != "ok" else None)
 
 
 def _provider(host: str, dialect: str) -> str:

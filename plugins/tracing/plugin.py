@@ -22,16 +22,16 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from plugins.tracing import names
 from plugins.tracing.metrics import AttemptMetrics
-from plugins.tracing.sending import Told, at_collector, in_time, resource
+from plugins.tracing.sending import LoggedExporter, at_collector, in_time, resource
 from router.core.exchange import Exchange, Outcome
-from router.core.usage_record import Row
+from router.core.usage_record import UsageRecord
 from router.plugin import Observer
 from router.settings.schema import EndpointSettings
-from router.settings.tracing import Tracing as TracingSettings
+from router.settings.tracing import TracingSettings
 from router.telemetry.log import get_logger
 from router.telemetry.trace import NO_TRACE, AttemptTrace
 
-__all__ = ["Tracing"]
+__all__ = ["TracingPlugin"]
 
 _log = get_logger("tracing")
 
@@ -42,7 +42,7 @@ _W3C: Final = TraceContextTextMapPropagator()
 _FIELDS: Final = ("traceparent", "tracestate")
 
 
-class Tracing(Observer):
+class TracingPlugin(Observer):
     """Makes the spans, and has them sent. ``exporter`` is for others than a collector."""
 
     name = "tracing"
@@ -63,7 +63,7 @@ class Tracing(Observer):
         if self._exporter is None:
             url = at_collector(settings.endpoint, "/v1/traces")
             self._exporter = OTLPSpanExporter(endpoint=url)
-        self._provider.add_span_processor(BatchSpanProcessor(Told(self._exporter)))
+        self._provider.add_span_processor(BatchSpanProcessor(LoggedExporter(self._exporter)))
         self._tracer = self._provider.get_tracer("pointsman")
         if settings.metrics:
             self._metrics = AttemptMetrics(settings.endpoint, who)
@@ -83,15 +83,15 @@ class Tracing(Observer):
     def started(self, exchange: Exchange) -> None:
         """See ``Observer.started``."""
         if self._tracer is not None and exchange.operation in names.OPERATIONS:
-            exchange.trace = _Request(self._tracer, exchange, self._metrics, self._settings)
+            exchange.trace = _RequestSpan(self._tracer, exchange, self._metrics, self._settings)
 
     def ended(self, exchange: Exchange) -> None:
         """See ``Observer.ended``."""
-        if isinstance(exchange.trace, _Request):
+        if isinstance(exchange.trace, _RequestSpan):
             exchange.trace.over()
 
 
-class _Request:
+class _RequestSpan:
     """Implements ``router.telemetry.trace.Trace``."""
 
     __slots__ = ("_context", "_exchange", "_metrics", "_propagate", "_span", "_tracer")
@@ -130,7 +130,7 @@ class _Request:
             headers: dict[str, str] = {}
             if self._propagate:
                 _W3C.inject(headers, set_span_in_context(span, Context()))
-            return _Attempt(span, attributes, headers, self._metrics)
+            return _AttemptSpan(span, attributes, headers, self._metrics)
         except Exception:
             _log.exception("attempt not traced", request_id=self._exchange.id)
             return NO_TRACE
@@ -144,7 +144,7 @@ class _Request:
         span.end()
 
 
-class _Attempt:
+class _AttemptSpan:
     """Implements ``router.telemetry.trace.AttemptTrace``."""
 
     __slots__ = ("_attributes", "_metrics", "_span", "headers")
@@ -161,17 +161,17 @@ class _Attempt:
         self._metrics = metrics
         self.headers = headers
 
-    def over(self, row: Row) -> None:
+    def over(self, record: UsageRecord) -> None:
         """See ``AttemptTrace.over``."""
         try:
-            self._span.set_attributes(names.of_row(row))
-            if row.outcome in {"failed", "refused"}:
+            self._span.set_attributes(names.of_record(record))
+            if record.outcome in {"failed", "refused"}:
                 self._span.set_status(Status(StatusCode.ERROR))
             self._span.end()
             if self._metrics is not None:
-                self._metrics.count(self._attributes, row)
+                self._metrics.count(self._attributes, record)
         except Exception:
-            _log.exception("attempt not traced", request_id=row.request)
+            _log.exception("attempt not traced", request_id=record.request)
 
 
 def _given(headers: Mapping[str, str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from router.telemetry.log import get_logger
 
-__all__ = ["Told", "at_collector", "in_time", "resource"]
+__all__ = ["LoggedExporter", "at_collector", "in_time", "resource"]
 
 _log = get_logger("tracing")
 
@@ -67,7 +67,7 @@ async def in_time(work: Callable[[], None], seconds: float) -> bool:
     return True
 
 
-class Told(SpanExporter):
+class LoggedExporter(SpanExporter):
     """Says in the log when spans begin to get lost, and when they do not any more."""
 
     def __init__(self, exporter: SpanExporter) -> None:

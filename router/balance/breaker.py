@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Breaker", "Rules", "State"]
+__all__ = ["Breaker", "BreakerRules", "BreakerState"]
 
 
-class State(Enum):
+class BreakerState(Enum):
     """What may be sent: everything, nothing, or one probe."""
 
     CLOSED = "closed"
@@ -28,7 +28,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class BreakerRules:
     """When a breaker opens, and for how long.
 
     It opens after ``failures`` in a row, or once the share ``ratio`` of what is counted has
@@ -73,7 +73,7 @@ class Breaker:
         "rules",
     )
 
-    def __init__(self, rules: Rules, random: Callable[[], float]) -> None:
+    def __init__(self, rules: BreakerRules, random: Callable[[], float]) -> None:
         self.rules = rules
         self._random = random
         self._all = 0.0
@@ -86,11 +86,11 @@ class Breaker:
         self._doublings = 0
         self._probing = False
 
-    def state(self, now: float) -> State:
+    def state(self, now: float) -> BreakerState:
         """What may be sent now."""
         if not self._opens_until:
-            return State.CLOSED
-        return State.OPEN if now < self._opens_until else State.HALF_OPEN
+            return BreakerState.CLOSED
+        return BreakerState.OPEN if now < self._opens_until else BreakerState.HALF_OPEN
 
     @property
     def opens_until(self) -> float:
@@ -133,7 +133,7 @@ class Breaker:
 
     def trip(self, now: float) -> None:
         """Open it at once, whatever was counted. One that is open stays open as long as it was."""
-        if self.state(now) is not State.OPEN:
+        if self.state(now) is not BreakerState.OPEN:
             self._open(now)
 
     def begin_probe(self) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import exp
 from typing import Final
 
-__all__ = ["Budget"]
+__all__ = ["RetryBudget"]
 
 _LONG_AGO: Final = -1e9
 """Before any clock's zero: whoever comes first finds the reserve full."""
 
 
-class Budget:
+class RetryBudget:
     """Each request earns ``ratio`` of an extra one, on top of a ``reserve``.
 
     The rule is that of Finagle's retry budget: a share of the requests may be sent again, and a

@@ -12,7 +12,7 @@ from enum import IntFlag, auto
 from typing import Any, Final, NamedTuple
 
 from router.settings.model_names import fits
-from router.settings.schema import Capabilities
+from router.settings.schema import CapabilitySettings
 
 __all__ = [
     "ALL_FEATURES",
@@ -61,10 +61,10 @@ class Abilities:
     context: int | None = None
     has: Feature = NO_FEATURES
 
-    def after(self, lesson: Abilities) -> Abilities:
+    def after(self, inferred: Abilities) -> Abilities:
         """The same with what a refusal has taught; what is configured to be there stays."""
-        contexts = [one.context for one in (self, lesson) if one.context is not None]
-        lacks = self.lacks | (lesson.lacks & ~self.has)
+        contexts = [one.context for one in (self, inferred) if one.context is not None]
+        lacks = self.lacks | (inferred.lacks & ~self.has)
         return Abilities(lacks, min(contexts, default=None), self.has)
 
 
@@ -75,7 +75,7 @@ class Unmet(NamedTuple):
     param: str
 
 
-def configured(capabilities: Mapping[str, Capabilities], model: str) -> Abilities:
+def configured(capabilities: Mapping[str, CapabilitySettings], model: str) -> Abilities:
     """What the configuration says of the endpoint's own name for a model, by pattern.
 
     Later entries win, field by field. Ollama's ``:latest`` may be left out on either side.
@@ -90,7 +90,7 @@ def configured(capabilities: Mapping[str, Capabilities], model: str) -> Abilitie
     return Abilities(lacks, _stated(capabilities, model, "context_length"), has)
 
 
-def stream_usage(capabilities: Mapping[str, Capabilities], model: str) -> bool | None:
+def stream_usage(capabilities: Mapping[str, CapabilitySettings], model: str) -> bool | None:
     """Whether streams are configured to have token counts; None where nothing is said of it."""
     said: bool | None = _stated(capabilities, model, "stream_usage")
     return said
@@ -144,7 +144,7 @@ def length_param(body: Mapping[str, Any]) -> str:
     return "prompt" if isinstance(body.get("prompt"), str | list) else "input"
 
 
-def _stated(capabilities: Mapping[str, Capabilities], model: str, field: str) -> Any:
+def _stated(capabilities: Mapping[str, CapabilitySettings], model: str, field: str) -> Any:
     """The last that is said of a field."""
     said = None
     for pattern, entry in capabilities.items():

@@ -1,4 +1,4 @@
-"""The policies: which of several lanes that are ready gets a request.
+"""The policies: which of several deployments that are ready gets a request.
 
     least-loaded   the least of its capacity in use; where that is about even, the quickest
     fastest        of two at random, the one with the sooner first token
@@ -6,8 +6,8 @@
     weighted       at random, in proportion to the weights
     priority       least-loaded, one tier after the other
 
-They run for every request and over hundreds of lanes, so they read attributes with ``map`` and
-ask only few lanes for an average. Clocks (seconds) and randomness are handed in.
+They run for every request and over hundreds of deployments, so they read attributes with ``map``
+and ask only few deployments for an average. Clocks (seconds) and randomness are handed in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "Average",
     "Fastest",
     "LeastLoaded",
-    "Load",
+    "LoadView",
     "Policy",
     "Priority",
     "RoundRobin",
@@ -50,7 +50,7 @@ measured tells nothing yet of those that were sent since.
 """
 
 _COMPARED: Final = 16
-"""So many lanes of equal load are asked for their averages; of more, that many at random."""
+"""So many deployments of equal load are asked for their averages; of more, that many at random."""
 
 
 class Average(Protocol):
@@ -64,8 +64,8 @@ class Average(Protocol):
         ...
 
 
-class Load(Protocol):
-    """What policies read of a lane.
+class LoadView(Protocol):
+    """What policies read of a deployment.
 
     ``load`` is the share of its weighted capacity that is in use, ``tier`` is 1 for those that
     come first. ``turn`` belongs to round-robin: it begins as 0, and a higher one is more recent.
@@ -85,7 +85,7 @@ class Load(Protocol):
     def first_token(self) -> Average: ...
 
 
-L = TypeVar("L", bound=Load)
+L = TypeVar("L", bound=LoadView)
 Random = Callable[[], float]
 
 _load: Final = attrgetter("load")
@@ -94,7 +94,9 @@ _weight: Final = attrgetter("weight")
 
 
 class Policy(Protocol):
-    """One way to choose. Where ``tiered``, ``pick`` is to be called with the lanes of one tier."""
+    """One way to choose. Where ``tiered``, ``pick`` is to be called with the deployments of one
+    tier.
+    """
 
     name: ClassVar[PolicyName]
     tiered: ClassVar[bool]
@@ -103,8 +105,8 @@ class Policy(Protocol):
         """One of ``ready``, which is not empty. ``random`` is uniform in [0, 1)."""
         ...
 
-    def score(self, lane: Load, now: float) -> float:
-        """How the lane compares, to show why it was chosen: lower is better."""
+    def score(self, deployment: LoadView, now: float) -> float:
+        """How the deployment compares, to show why it was chosen: lower is better."""
         ...
 
 
@@ -122,12 +124,12 @@ class LeastLoaded:
         """See ``Policy.pick``."""
         loads = list(map(_load, ready))
         most = min(loads) + _EVEN
-        tied = [lane for lane, load in zip(ready, loads, strict=True) if load <= most]
+        tied = [deployment for deployment, load in zip(ready, loads, strict=True) if load <= most]
         return tied[0] if len(tied) == 1 else _one_of_the_quickest(tied, now, random)
 
-    def score(self, lane: Load, now: float) -> float:
+    def score(self, deployment: LoadView, now: float) -> float:
         """Its load: what is within a tenth of the least is about equal."""
-        return lane.load
+        return deployment.load
 
 
 class Fastest:
@@ -155,13 +157,15 @@ class Fastest:
         # Their order was random, so that a tie is decided at random.
         return one if score <= rival else other
 
-    def score(self, lane: Load, now: float) -> float:
+    def score(self, deployment: LoadView, now: float) -> float:
         """Seconds; infinite while its very first requests are on their way."""
-        return _expected(lane, now)
+        return _expected(deployment, now)
 
 
 class RoundRobin:
-    """The lane whose turn is longest ago, whatever its load; one that is new is the next, once."""
+    """The deployment whose turn is longest ago, whatever its load; one that is new is the next,
+    once.
+    """
 
     name: ClassVar[PolicyName] = "round-robin"
     tiered: ClassVar[bool] = False
@@ -170,16 +174,16 @@ class RoundRobin:
         self._latest = 0
 
     def pick(self, ready: Sequence[L], now: float, random: Random) -> L:
-        """See ``Policy.pick``. It is the lane's turn from here on."""
+        """See ``Policy.pick``. It is the deployment's turn from here on."""
         turns = list(map(_turn, ready))
-        lane = ready[turns.index(min(turns))]
-        # Lanes outlive a policy: there may be later turns than this one has given.
-        self._latest = lane.turn = max(self._latest, *turns) + 1
-        return lane
+        deployment = ready[turns.index(min(turns))]
+        # Deployments outlive a policy: there may be later turns than this one has given.
+        self._latest = deployment.turn = max(self._latest, *turns) + 1
+        return deployment
 
-    def score(self, lane: Load, now: float) -> float:
+    def score(self, deployment: LoadView, now: float) -> float:
         """When it had its turn, counted in turns."""
-        return float(lane.turn)
+        return float(deployment.turn)
 
 
 class Weighted:
@@ -193,9 +197,9 @@ class Weighted:
         sums = list(accumulate(map(_weight, ready)))
         return ready[bisect_right(sums, random() * sums[-1], 0, len(sums) - 1)]
 
-    def score(self, lane: Load, now: float) -> float:
+    def score(self, deployment: LoadView, now: float) -> float:
         """One by its weight: half the score is twice as likely."""
-        return 1.0 / lane.weight
+        return 1.0 / deployment.weight
 
 
 class Priority(LeastLoaded):
@@ -204,9 +208,9 @@ class Priority(LeastLoaded):
     name: ClassVar[PolicyName] = "priority"
     tiered: ClassVar[bool] = True
 
-    def score(self, lane: Load, now: float) -> float:
+    def score(self, deployment: LoadView, now: float) -> float:
         """Its tier, and behind the point how loaded it is (0 idle, towards 1 the more it has)."""
-        return lane.tier + lane.load / (1.0 + lane.load)
+        return deployment.tier + deployment.load / (1.0 + deployment.load)
 
 
 def make_policy(name: PolicyName) -> Policy:
@@ -227,13 +231,13 @@ def _one_of_the_quickest(tied: Sequence[L], now: float, random: Random) -> L:
     count = len(tied)
     if count > _COMPARED:
         tied = [tied[int(random() * count)] for _ in range(_COMPARED)]
-    times = [lane.first_token.value(now) for lane in tied]
+    times = [deployment.first_token.value(now) for deployment in tied]
     most = min(times) * _NEAR
-    near = [lane for lane, time in zip(tied, times, strict=True) if time <= most]
+    near = [deployment for deployment, time in zip(tied, times, strict=True) if time <= most]
     return near[int(random() * len(near))]
 
 
-def _expected(lane: Load, now: float) -> float:
-    if not lane.in_flight:
-        return lane.first_token.value(now)
-    return lane.first_token.latest * (1.0 + _CROWDING * lane.load) or inf
+def _expected(deployment: LoadView, now: float) -> float:
+    if not deployment.in_flight:
+        return deployment.first_token.value(now)
+    return deployment.first_token.latest * (1.0 + _CROWDING * deployment.load) or inf

@@ -1,9 +1,9 @@
-"""Choosing among the lanes that serve a model: by grade first, then by the policy.
+"""Choosing among the deployments that serve a model: by grade first, then by the policy.
 
-In this order: a half-open lane that is due for its probe; lanes with the model in memory and a
-free slot; a free slot for which the model has to be loaded, or a place in the queue, whichever is
-predicted to be sooner; and at last what is known to be sick, because an attempt tells more than a
-refusal. The policy ``priority`` goes through this tier by tier.
+In this order: a half-open deployment that is due for its probe; deployments with the model in
+memory and a free slot; a free slot for which the model has to be loaded, or a place in the queue,
+whichever is predicted to be sooner; and at last what is known to be sick, because an attempt tells
+more than a refusal. The policy ``priority`` goes through this tier by tier.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Final, TypeVar
 
-from router.balance.lane import COLD, FULL, OPEN, PROBE, READY, WARMING, Lane
+from router.balance.deployment_state import COLD, FULL, OPEN, PROBE, READY, WARMING, DeploymentState
 from router.balance.policies import Policy
 
 __all__ = ["NOTHING", "QUEUE", "Selection"]
 
-L = TypeVar("L", bound=Lane)
+L = TypeVar("L", bound=DeploymentState)
 
 QUEUE: Final = "every free slot is taken"
 NOTHING: Final = "no endpoint can be asked"
@@ -29,7 +29,7 @@ _LOAD_PENALTY: Final = 2.0
 class Selection:
     """The rules of one configuration.
 
-    Past a share of ``panic`` sick lanes, breakers are ignored.
+    Past a share of ``panic`` sick deployments, breakers are ignored.
     """
 
     def __init__(self, policy: Policy, panic: float, random: Callable[[], float]) -> None:
@@ -39,7 +39,7 @@ class Selection:
 
     def choose(
         self,
-        lanes: Sequence[L],
+        deployments: Sequence[L],
         now: float,
         *,
         preferred: Sequence[L] = (),
@@ -49,23 +49,28 @@ class Selection:
         probes: bool = True,
         desperate: bool = True,
     ) -> tuple[L | None, str]:
-        """One of ``lanes`` and why it; or None and ``QUEUE`` (wait for a slot) or ``NOTHING``.
+        """One of ``deployments`` and why it; or None and ``QUEUE`` (wait for a slot) or
+        ``NOTHING``.
 
         One of ``preferred`` is taken where it is ready and has at most ``bound`` more load than
         the least loaded. ``waiting`` requests stand in the queue; if not ``patient`` this one does
         not wait where a model can be loaded instead. With ``probes`` it may be the one that tries
-        a half-open lane; only if ``desperate`` it goes to a sick one.
+        a half-open deployment; only if ``desperate`` it goes to a sick one.
         """
-        ready = [lane for lane in lanes if lane.grade == READY]
-        if len(ready) == len(lanes) and not self.policy.tiered and lanes:
+        ready = [deployment for deployment in deployments if deployment.grade == READY]
+        if len(ready) == len(deployments) and not self.policy.tiered and deployments:
             return self._pick(ready, now, preferred, bound)
-        full = self._of(lanes, FULL)
-        panics = desperate and self._panics(lanes)
+        full = self._of(deployments, FULL)
+        panics = desperate and self._panics(deployments)
         spared: list[L] = []
-        for tier in self._tiers(lanes):
+        for tier in self._tiers(deployments):
             usable = self._usable(tier, now)
             if panics:
-                usable += [lane for lane in self._of(tier, OPEN) if lane.free and lane.host.up]
+                usable += [
+                    deployment
+                    for deployment in self._of(tier, OPEN)
+                    if deployment.free and deployment.host.up
+                ]
             if probes and (probe := self._to_probe(tier, usable, preferred, bound)):
                 return probe[int(self._random() * len(probe))], "a probe, to see if it is back"
             if usable:
@@ -81,38 +86,44 @@ class Selection:
             return self._pick(spared, now, preferred, bound)
         if full:
             return None, QUEUE
-        return self._last_resort(lanes, now) if desperate else (None, NOTHING)
+        return self._last_resort(deployments, now) if desperate else (None, NOTHING)
 
-    def awaited(self, lanes: Sequence[L], *, desperate: bool = True) -> list[L]:
-        """Those of ``lanes`` whose next slot is for who was told ``QUEUE``, while grades last."""
-        if desperate and not self._of(lanes, FULL):
-            return list(lanes)
-        panics = desperate and self._panics(lanes)
-        return [lane for lane in lanes if lane.grade != OPEN or (panics and lane.host.up)]
+    def awaited(self, deployments: Sequence[L], *, desperate: bool = True) -> list[L]:
+        """Those of ``deployments`` whose next slot is for who was told ``QUEUE``, while grades
+        last.
+        """
+        if desperate and not self._of(deployments, FULL):
+            return list(deployments)
+        panics = desperate and self._panics(deployments)
+        return [
+            deployment
+            for deployment in deployments
+            if deployment.grade != OPEN or (panics and deployment.host.up)
+        ]
 
-    def _tiers(self, lanes: Sequence[L]) -> Iterator[Sequence[L]]:
+    def _tiers(self, deployments: Sequence[L]) -> Iterator[Sequence[L]]:
         if not self.policy.tiered:
-            yield lanes
+            yield deployments
             return
-        for tier in sorted({lane.tier for lane in lanes}):
-            yield [lane for lane in lanes if lane.tier == tier]
+        for tier in sorted({deployment.tier for deployment in deployments}):
+            yield [deployment for deployment in deployments if deployment.tier == tier]
 
     def _usable(self, tier: Sequence[L], now: float) -> list[L]:
-        """The lanes that can begin at once. A recovering one takes its chance."""
+        """The deployments that can begin at once. A recovering one takes its chance."""
         usable = self._of(tier, READY)
         usable += [w for w in self._of(tier, WARMING) if self._random() < w.warmth(now)]
         return usable
 
-    def _panics(self, lanes: Sequence[L]) -> bool:
+    def _panics(self, deployments: Sequence[L]) -> bool:
         """Whether so many are sick that the requests are the likelier culprits."""
-        grades = [lane.grade for lane in lanes]
-        return grades.count(OPEN) + grades.count(PROBE) > self._panic * len(lanes)
+        grades = [deployment.grade for deployment in deployments]
+        return grades.count(OPEN) + grades.count(PROBE) > self._panic * len(deployments)
 
     def _pick(
         self, ready: Sequence[L], now: float, preferred: Sequence[L], bound: float
     ) -> tuple[L, str]:
         if preferred:
-            known = [lane for lane in preferred if lane in ready]
+            known = [deployment for deployment in preferred if deployment in ready]
             if known:
                 best = min(known, key=_load)
                 if bound == inf or best.load <= min(map(_load, ready)) + bound:
@@ -122,35 +133,41 @@ class Selection:
     def _to_probe(
         self, tier: Sequence[L], usable: Sequence[L], preferred: Sequence[L], bound: float
     ) -> Sequence[L]:
-        """The half-open lanes that a request may try."""
+        """The half-open deployments that a request may try."""
         probe = self._of(tier, PROBE)
-        if probe and bound == inf and any(lane in usable for lane in preferred):
+        if probe and bound == inf and any(deployment in usable for deployment in preferred):
             # Elsewhere it would lose something for good.
-            return [lane for lane in probe if lane in preferred]
+            return [deployment for deployment in probe if deployment in preferred]
         return probe
 
     def _soonest(self, cold: Sequence[L], full: Sequence[L], waiting: int, now: float) -> L | None:
         """Where the model is in memory first; None where a slot gets free before that."""
         if not cold:
             return None
-        loads = {id(lane): lane.predicted_load(now) for lane in cold}
-        best = min(cold, key=lambda lane: (loads[id(lane)], lane.load, self._random()))
+        loads = {id(deployment): deployment.predicted_load(now) for deployment in cold}
+        best = min(
+            cold, key=lambda deployment: (loads[id(deployment)], deployment.load, self._random())
+        )
         seconds = loads[id(best)] * (_LOAD_PENALTY if best.load_began is None else 1.0)
-        if any(lane.predicted_wait(waiting, now) < seconds for lane in full):
+        if any(deployment.predicted_wait(waiting, now) < seconds for deployment in full):
             return None
         return best
 
-    def _last_resort(self, lanes: Sequence[L], now: float) -> tuple[L | None, str]:
-        sick = [lane for lane in lanes if lane.grade in (OPEN, PROBE) and lane.free]
+    def _last_resort(self, deployments: Sequence[L], now: float) -> tuple[L | None, str]:
+        sick = [
+            deployment
+            for deployment in deployments
+            if deployment.grade in (OPEN, PROBE) and deployment.free
+        ]
         if not sick:
-            return None, QUEUE if self._of(lanes, OPEN) else NOTHING
-        reachable = [lane for lane in sick if lane.host.up]
+            return None, QUEUE if self._of(deployments, OPEN) else NOTHING
+        reachable = [deployment for deployment in sick if deployment.host.up]
         return self.policy.pick(reachable or sick, now, self._random), "nothing better is left"
 
     @staticmethod
-    def _of(lanes: Sequence[L], grade: int) -> list[L]:
-        return [lane for lane in lanes if lane.grade == grade]
+    def _of(deployments: Sequence[L], grade: int) -> list[L]:
+        return [deployment for deployment in deployments if deployment.grade == grade]
 
 
-def _load(lane: Lane) -> float:
-    return lane.load
+def _load(deployment: DeploymentState) -> float:
+    return deployment.load

@@ -121,9 +121,9 @@ def _slips(settings: Settings, catalogues: Sequence[Catalogue]) -> Iterator[str]
 async def _displaced(settings: Settings) -> list[str]:
     """Configured keys with the name of a virtual one, where there is a database to tell."""
     from router.state.database import StateError
+    from router.state.maintenance.access import open_access
     from router.state.schema import SCHEMA_VERSION
     from router.state.statement import Statement
-    from router.state.upkeep.access import open_access
 
     try:
         access = open_access(settings.state)

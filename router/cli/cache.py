@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from router.settings.cache import Cache
+    from router.settings.cache import CacheSettings
     from router.settings.schema import Settings
 
 __all__ = ["glance"]
@@ -28,7 +28,7 @@ def glance(settings: Settings) -> tuple[bool, str]:
     return store is None, line
 
 
-async def _store_problem(cache: Cache) -> str | None:
+async def _store_problem(cache: CacheSettings) -> str | None:
     """Why the store cannot be used; a directory that a router uses can be."""
     from cache.guarded import GuardedStore
     from cache.store import StoreError, StoreInUse
@@ -50,7 +50,7 @@ async def _store_problem(cache: Cache) -> str | None:
     return None
 
 
-def _semantic_problem(cache: Cache) -> str | None:
+def _semantic_problem(cache: CacheSettings) -> str | None:
     """Why the semantic tier cannot be used although it is enabled."""
     from router.caching import semantic_problem
 

@@ -37,7 +37,7 @@ _HEADINGS: Final = (
 _NO_MODEL: Final = ("-",) * 7
 
 
-class _Failed(Exception):
+class _CommandError(Exception):
     """What to tell the user; ``status`` is the exit status."""
 
     def __init__(self, message: str, status: int = 1) -> None:
@@ -71,13 +71,13 @@ def run(settings: Settings | None, args: argparse.Namespace) -> int:
     try:
         router = _router(settings, args)
         if (args.action is None) is not (args.name is None):
-            raise _Failed("pointsman: say which endpoint: pointsman endpoints drain NAME", 2)
+            raise _CommandError("pointsman: say which endpoint: pointsman endpoints drain NAME", 2)
         path = "/admin/endpoints"
         if args.action is not None:
             path += f"/{quote(args.name, safe='')}/{args.action}"
         body = asyncio.run(_asked(router, "GET" if args.action is None else "POST", path))
         _show(router, body, args)
-    except _Failed as failed:
+    except _CommandError as failed:
         print(failed, file=sys.stderr)
         return failed.status
     return 0
@@ -94,19 +94,21 @@ def _router(settings: Settings | None, args: argparse.Namespace) -> _Router:
     url = args.url
     if settings is None:
         if url is None:
-            raise _Failed("pointsman: say which router: --config FILE, or --url URL", 2)
+            raise _CommandError("pointsman: say which router: --config FILE, or --url URL", 2)
         key = os.environ.get(KEY, "")
         if not key:
-            raise _Failed(f"pointsman: {KEY} is not set; it has to hold the router's admin key")
+            raise _CommandError(
+                f"pointsman: {KEY} is not set; it has to hold the router's admin key"
+            )
     else:
         if settings.admin.key is None:
-            raise _Failed(
+            raise _CommandError(
                 f"{args.config}: admin.key is not set, so the router's admin routes are closed"
             )
         key = settings.admin.key.get_secret_value()
         url = url or _address(settings, args.config)
     if not _is_url(url):
-        raise _Failed('pointsman: --url must be like "http://host:port"', 2)
+        raise _CommandError('pointsman: --url must be like "http://host:port"', 2)
     return _Router(url.rstrip("/"), key)
 
 
@@ -122,7 +124,7 @@ def _is_url(text: str) -> bool:
 def _address(settings: Settings, config: Path) -> str:
     server = settings.server
     if not server.port:
-        raise _Failed(f"{config}: server.port is 0, any free one; say which with --url")
+        raise _CommandError(f"{config}: server.port is 0, any free one; say which with --url")
     host = _ANY_ADDRESS.get(server.host, server.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
 
@@ -148,29 +150,33 @@ async def _asked(router: _Router, method: str, path: str) -> bytes:
                 if len(body) > _MAX_BYTES:
                     raise _not_a_router(router)
     except TimeoutError:
-        raise _Failed(f"pointsman: {router.url} did not answer in {_SECONDS:g} s", 2) from None
+        raise _CommandError(
+            f"pointsman: {router.url} did not answer in {_SECONDS:g} s", 2
+        ) from None
     except aiohttp.ClientConnectorError as exc:
         reason = os.strerror(exc.errno) if exc.errno and exc.errno > 0 else printable(str(exc))
-        raise _Failed(f"pointsman: no router answers at {router.url}: {reason}", 2) from None
+        raise _CommandError(f"pointsman: no router answers at {router.url}: {reason}", 2) from None
     except (aiohttp.ClientError, ValueError, OSError) as exc:
-        raise _Failed(f"pointsman: {router.url}: {printable(str(exc))}", 2) from None
+        raise _CommandError(f"pointsman: {router.url}: {printable(str(exc))}", 2) from None
     if status != 200:
         raise _refused(router, status, body)
     return body
 
 
-def _refused(router: _Router, status: int, body: bytes) -> _Failed:
+def _refused(router: _Router, status: int, body: bytes) -> _CommandError:
     if status == 401:
-        return _Failed(f"pointsman: the router at {router.url} refuses the admin key")
+        return _CommandError(f"pointsman: the router at {router.url} refuses the admin key")
     try:
         message = str(_decoded(router, body)["error"]["message"])
-    except (_Failed, KeyError, TypeError):
-        return _Failed(f"pointsman: {router.url} is no Pointsman router: HTTP {status}", 2)
-    return _Failed(f"pointsman: {printable(message)}")
+    except (_CommandError, KeyError, TypeError):
+        return _CommandError(f"pointsman: {router.url} is no Pointsman router: HTTP {status}", 2)
+    return _CommandError(f"pointsman: {printable(message)}")
 
 
-def _not_a_router(router: _Router) -> _Failed:
-    return _Failed(f"pointsman: {router.url} is no Pointsman router that this command knows", 2)
+def _not_a_router(router: _Router) -> _CommandError:
+    return _CommandError(
+        f"pointsman: {router.url} is no Pointsman router that this command knows", 2
+    )
 
 
 def _decoded(router: _Router, body: bytes) -> Any:

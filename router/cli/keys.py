@@ -284,7 +284,7 @@ async def _on_the_database(
 ) -> int:
     from router.errors import RouterError, StateUnavailable
     from router.state.connect import open_database
-    from router.state.upkeep.access import given_up, is_current, place_of
+    from router.state.maintenance.access import given_up, is_current, place_of
     from router.telemetry.log import configure
     from router.usage.keys import KeyStore
 

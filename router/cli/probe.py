@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from router.probing.configuration import EndpointReport
+    from router.probing.configuration import ProbedEndpoint
     from router.settings.schema import EndpointSettings, Settings
 
 __all__ = ["add_arguments", "run"]
@@ -85,14 +85,14 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
 
 async def _ask_all(
     endpoints: Sequence[EndpointSettings], models: Sequence[str], seconds: float, deep: bool
-) -> list[EndpointReport]:
+) -> list[ProbedEndpoint]:
     """Ask all endpoints at once, each about one model after another."""
     import asyncio
 
-    from router.probing.capabilities import Limits, probe_endpoint
+    from router.probing.capabilities import ProbeLimits, probe_endpoint
 
     until = asyncio.get_running_loop().time() + _TIMES_AS_LONG * seconds
-    limits = Limits(seconds, until)
+    limits = ProbeLimits(seconds, until)
 
     return await asyncio.gather(
         *(

@@ -1,7 +1,7 @@
 """``pointsman state check | vacuum | export``: the command lines, and what they print.
 
 Each command is a function of the settings and its arguments that returns the exit status; what
-they do is in ``router.state.upkeep``. StateError is left to the caller.
+they do is in ``router.state.maintenance``. StateError is left to the caller.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from router.settings.schema import Settings
-    from router.state.upkeep.check import Report
-    from router.state.upkeep.export import Exported
+    from router.state.maintenance.check import CheckReport
+    from router.state.maintenance.export import Exported
 
 __all__ = ["add_arguments", "glance"]
 
@@ -71,8 +71,8 @@ def glance(settings: Settings) -> tuple[bool, str]:
     import asyncio
 
     from router.state.database import StateError
-    from router.state.upkeep.access import shown_url
-    from router.state.upkeep.check import glance as look
+    from router.state.maintenance.access import shown_url
+    from router.state.maintenance.check import glance as look
 
     url = shown_url(settings.state)
     try:
@@ -84,7 +84,7 @@ def glance(settings: Settings) -> tuple[bool, str]:
 def _check(settings: Settings, args: argparse.Namespace) -> int:
     import asyncio
 
-    from router.state.upkeep.check import check
+    from router.state.maintenance.check import check
 
     report = asyncio.run(check(settings.state))
     if args.json:
@@ -94,7 +94,7 @@ def _check(settings: Settings, args: argparse.Namespace) -> int:
     return 2 if report.problems else 0
 
 
-def _as_json(report: Report) -> str:
+def _as_json(report: CheckReport) -> str:
     import orjson
 
     from router.state.schema import SCHEMA_VERSION
@@ -115,7 +115,7 @@ def _as_json(report: Report) -> str:
     ).decode()
 
 
-def _described(report: Report) -> Iterator[str]:
+def _described(report: CheckReport) -> Iterator[str]:
     from router.state.schema import SCHEMA_VERSION
 
     yield report.url
@@ -159,7 +159,7 @@ def _counted(counts: dict[str, int], oldest: int | None) -> Iterator[str]:
 def _vacuum(settings: Settings, args: argparse.Namespace) -> int:
     import asyncio
 
-    from router.state.upkeep.vacuum import vacuum
+    from router.state.maintenance.vacuum import vacuum
 
     _log_to_stderr(settings)
     days = settings.accounts.retention_days
@@ -185,7 +185,7 @@ def _vacuum(settings: Settings, args: argparse.Namespace) -> int:
 def _export(settings: Settings, args: argparse.Namespace) -> int:
     import asyncio
 
-    from router.state.upkeep.export import export
+    from router.state.maintenance.export import export
 
     _log_to_stderr(settings)
     try:

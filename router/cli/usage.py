@@ -19,8 +19,8 @@ from router.cli.terminal import aligned, printable
 
 if TYPE_CHECKING:
     from router.settings.schema import Settings
-    from router.usage.report import Bucket, Report
-    from router.usage.totals import Usage
+    from router.usage.report import Bucket, UsageReport
+    from router.usage.totals import UsageTotals
 
 __all__ = ["add_arguments", "run"]
 
@@ -37,7 +37,7 @@ _CSV: Final = (
 )  # fmt: skip
 
 
-class _Wrong(Exception):
+class _UsageCommandError(Exception):
     """A mistake on the command line; printed as it is."""
 
 
@@ -74,7 +74,7 @@ def _count(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _UsageQuery:
     by: tuple[str, ...]
     since: float
     until: float | None
@@ -90,10 +90,10 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     try:
         question = _question(args, time.time())
         report = asyncio.run(_asked(settings, question))
-    except _Wrong as wrong:
+    except _UsageCommandError as wrong:
         print(f"pointsman usage: {wrong}", file=sys.stderr)
         return 2
-    show: Callable[[Report, _Question], Iterator[str]] = {
+    show: Callable[[UsageReport, _UsageQuery], Iterator[str]] = {
         "table": _table, "json": _json, "csv": _csv
     }[args.format]  # fmt: skip
     try:
@@ -105,20 +105,20 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     return 0
 
 
-def _question(args: argparse.Namespace, now: float) -> _Question:
+def _question(args: argparse.Namespace, now: float) -> _UsageQuery:
     from router.usage.report import COLUMNS
 
     by = tuple(name.strip() for name in args.by.split(",") if name.strip())
     for name in by:
         if name not in COLUMNS:
-            raise _Wrong(f"--by: '{name}' is none of {', '.join(COLUMNS)}")
+            raise _UsageCommandError(f"--by: '{name}' is none of {', '.join(COLUMNS)}")
     since = _moment("--since", args.since, now)
     until = _moment("--until", args.until, now) if args.until is not None else None
     if until is not None and until <= since:
-        raise _Wrong("--until: must be after --since")
+        raise _UsageCommandError("--until: must be after --since")
     given = {name: getattr(args, name) for name in _FILTERS}
     filters = {name: value for name, value in given.items() if value is not None}
-    return _Question(tuple(dict.fromkeys(by)), since, until, args.bucket, filters, args.limit)
+    return _UsageQuery(tuple(dict.fromkeys(by)), since, until, args.bucket, filters, args.limit)
 
 
 def _moment(option: str, text: str, now: float) -> float:
@@ -127,18 +127,18 @@ def _moment(option: str, text: str, now: float) -> float:
     try:
         return moment(text, now)
     except ValueError as exc:
-        raise _Wrong(f"{option}: {exc}") from None
+        raise _UsageCommandError(f"{option}: {exc}") from None
 
 
-async def _asked(settings: Settings, question: _Question) -> Report:
+async def _asked(settings: Settings, question: _UsageQuery) -> UsageReport:
     from router.errors import InvalidRequest, RouterError
     from router.state.connect import open_database
-    from router.state.upkeep.access import given_up, is_current
-    from router.usage.report import Report, usage
-    from router.usage.totals import Usage
+    from router.state.maintenance.access import given_up, is_current
+    from router.usage.report import UsageReport, usage
+    from router.usage.totals import UsageTotals
 
     if not await is_current(settings.state):
-        return Report([], Usage(), False)
+        return UsageReport([], UsageTotals(), False)
     patient = max(settings.state.timeout, _SECONDS)
     database = open_database(settings.state.model_copy(update={"timeout": patient}))
     await database.start()
@@ -153,14 +153,14 @@ async def _asked(settings: Settings, question: _Question) -> Report:
             limit=question.limit,
         )
     except InvalidRequest as exc:
-        raise _Wrong(exc.message) from None
+        raise _UsageCommandError(exc.message) from None
     except RouterError as exc:
         raise given_up(exc) from None
     finally:
         await database.close()
 
 
-def _json(report: Report, question: _Question) -> Iterator[str]:
+def _json(report: UsageReport, question: _UsageQuery) -> Iterator[str]:
     import orjson
 
     shown = {
@@ -173,7 +173,7 @@ def _json(report: Report, question: _Question) -> Iterator[str]:
     yield orjson.dumps(shown).decode()
 
 
-def _csv(report: Report, question: _Question) -> Iterator[str]:
+def _csv(report: UsageReport, question: _UsageQuery) -> Iterator[str]:
     import csv
     import io
 
@@ -202,7 +202,7 @@ def _csv(report: Report, question: _Question) -> Iterator[str]:
         print(_more(question), file=sys.stderr)
 
 
-def _table(report: Report, question: _Question) -> Iterator[str]:
+def _table(report: UsageReport, question: _UsageQuery) -> Iterator[str]:
     until = "now" if question.until is None else _time(question.until)
     yield f"{_time(question.since)} to {until}, UTC"
     total = report.total
@@ -227,7 +227,7 @@ def _table(report: Report, question: _Question) -> Iterator[str]:
     yield from _notes(report, question)
 
 
-def _notes(report: Report, question: _Question) -> Iterator[str]:
+def _notes(report: UsageReport, question: _UsageQuery) -> Iterator[str]:
     total = report.total
     if report.more:
         yield _more(question)
@@ -241,16 +241,16 @@ def _notes(report: Report, question: _Question) -> Iterator[str]:
         yield f"{share:.1%} of the tokens are estimated: the endpoint did not report them"
 
 
-def _more(question: _Question) -> str:
+def _more(question: _UsageQuery) -> str:
     return f"there are more than these {question.limit:,} groups (--limit); TOTAL is of all"
 
 
-def _names(group: Usage) -> list[str]:
+def _names(group: UsageTotals) -> list[str]:
     start = [] if group.start is None else [_time(group.start)]
     return start + [printable(value) or "-" for value in group.group.values()]
 
 
-def _counts(group: Usage) -> tuple[int, ...]:
+def _counts(group: UsageTotals) -> tuple[int, ...]:
     return group.requests, group.attempts, group.hits, *group.tokens
 
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 from router.core.key import Key
 from router.core.usage_record import Spent
 from router.core.worker import Worker
-from router.dialects.api_format import OPENAI, Form
+from router.dialects.api_format import OPENAI, ApiFormat
 from router.errors import InternalError, RouterError
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.telemetry.trace import Trace
 
 if TYPE_CHECKING:
-    from router.core.plugin_set import Generation
+    from router.core.plugin_set import PluginSet
 
 __all__ = [
     "AS_RESPONSES",
@@ -32,10 +32,10 @@ __all__ = [
     "GENERATING",
     "ClientGone",
     "Exchange",
+    "ExchangeRecord",
     "Operation",
     "Outcome",
     "PassingSink",
-    "Record",
     "Sink",
     "internal_error",
 ]
@@ -173,14 +173,14 @@ class PassingSink:
         self._sink.end()
 
 
-class Record(Protocol):
+class ExchangeRecord(Protocol):
     """What is kept of the response to one exchange; none where nothing is to be stored.
 
-    ``hidden`` is encrypted reasoning by item id that the client did not ask for.
+    ``encrypted_reasoning`` is encrypted reasoning by item id that the client did not ask for.
     """
 
     async def finish(
-        self, response: dict[str, Any], hidden: Mapping[str, str], last: Frame | None
+        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], last: Frame | None
     ) -> bool:
         """Commit the final Response object, before ``last``, its terminal event, leaves.
 
@@ -189,14 +189,14 @@ class Record(Protocol):
         """
         ...
 
-    def abandon(self, response: dict[str, Any], hidden: Mapping[str, str]) -> None:
+    def abandon(self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]) -> None:
         """The client left: keep what there is of the response, without waiting for it."""
         ...
 
 
 _OF_THE_REQUEST: Final = (
     "caller",
-    "form",
+    "api_format",
     "headers",
     "id",
     "images",
@@ -225,14 +225,14 @@ _OF_THE_ANSWER: Final = (
     "attempts",
     "body",
     "cache",
-    "draft",
+    "builder",
     "endpoint",
     "error_code",
     "finished",
     "first_output",
-    "generation",
+    "plugin_set",
     "limit",
-    "notes",
+    "response_headers",
     "outcome",
     "partial",
     "record",
@@ -240,9 +240,9 @@ _OF_THE_ANSWER: Final = (
     "served_model",
     "spent",
     "status",
-    "unsent",
+    "dropped",
     "usage",
-    "waited",
+    "queue_seconds",
 )
 """What each exchange has of its own: how it is answered, and what its own client is told."""
 
@@ -251,28 +251,28 @@ class Exchange:
     """One request, from its head to its last byte.
 
     ``caller`` is the name of the key that was presented (``default`` in open mode); it is what
-    objects belong to; ``key`` is that key. Times are of ``time.monotonic``, in seconds. ``notes``
-    are headers for the answer. ``running`` says that a task of its own works on it and ends it,
-    ``abort`` why the router itself ends it before its time. ``draft`` is the response under
-    construction where it was begun before the exchange (a background run), ``record`` what becomes
-    of it in the end, ``account`` the endpoint account that served it. ``usage`` is a Responses
-    ``usage`` object, whatever the endpoint speaks; ``spent`` is what all attempts came to.
-    ``generation`` are the plugins that it began with and ends with; whoever lets it in sets that.
-    ``served_model`` is the model of ``fallbacks`` that answers in the place of ``model``. ``cache``
-    says what the response cache had to do with it (``hit`` …). ``trace`` is told of its attempts.
-    ``waited`` are the seconds that it waited for slots, and for models to be loaded. ``form`` is
-    that of its API's answers. ``limit`` is which limit or budget refused it. ``unsent`` are the
-    fields of a foreign API's request that a Responses request cannot carry. ``partial`` says that
-    the endpoint which answers was not sent everything that was asked. ``images`` are those that
-    were fetched for endpoints that take no URLs: base64 by URL. ``large``: what is done with all of
-    its body takes long, and ``worker`` does it then (see ``compute``). ``path`` is what was asked
-    for where that is no route. ``truncates_chat`` is ``server.chat_truncation`` for a request to
-    Chat Completions.
+    objects belong to; ``key`` is that key. Times are of ``time.monotonic``, in seconds.
+    ``response_headers`` are headers for the answer. ``running`` says that a task of its own works
+    on it and ends it, ``abort`` why the router itself ends it before its time. ``builder`` is the
+    response under construction where it was begun before the exchange (a background run),
+    ``record`` what becomes of it in the end, ``account`` the endpoint account that served it.
+    ``usage`` is a Responses ``usage`` object, whatever the endpoint speaks; ``spent`` is what all
+    attempts came to. ``plugin_set`` are the plugins that it began with and ends with; whoever lets
+    it in sets that. ``served_model`` is the model of ``fallbacks`` that answers in the place of
+    ``model``. ``cache`` says what the response cache had to do with it (``hit`` …). ``trace`` is
+    told of its attempts. ``waited`` are the seconds that it waited for slots, and for models to be
+    loaded. ``api_format`` is that of its API's answers. ``limit`` is which limit or budget refused
+    it. ``dropped`` are the fields of a foreign API's request that a Responses request cannot carry.
+    ``partial`` says that the endpoint which answers was not sent everything that was asked.
+    ``images`` are those that were fetched for endpoints that take no URLs: base64 by URL.
+    ``large``: what is done with all of its body takes long, and ``worker`` does it then (see
+    ``compute``). ``path`` is what was asked for where that is no route. ``truncates_chat`` is
+    ``server.chat_truncation`` for a request to Chat Completions.
     """
 
     __slots__ = (*_OF_THE_REQUEST, *_OF_THE_ANSWER)
 
-    generation: Generation
+    plugin_set: PluginSet
 
     def __init__(
         self,
@@ -284,7 +284,7 @@ class Exchange:
         headers: Mapping[str, str],
         remote: str | None,
         started: float,
-        form: Form = OPENAI,
+        api_format: ApiFormat = OPENAI,
         worker: Worker | None = None,
     ) -> None:
         self.id = id
@@ -294,7 +294,7 @@ class Exchange:
         self.headers = headers
         self.remote = remote
         self.started = started
-        self.form = form
+        self.api_format = api_format
         self.worker = worker
         self.caller = "default"
         self.key: Key | None = None
@@ -302,8 +302,8 @@ class Exchange:
         self.model: str | None = None
         self.served_model: str | None = None
         self.stream = False
-        self.draft: Draft | None = None
-        self.record: Record | None = None
+        self.builder: ResponseBuilder | None = None
+        self.record: ExchangeRecord | None = None
         self.endpoint: str | None = None
         self.account: str | None = None
         self.running = False
@@ -314,15 +314,15 @@ class Exchange:
         self.usage: dict[str, Any] | None = None
         self.spent: Spent | None = None
         self.trace: Trace | None = None
-        self.waited = 0.0
+        self.queue_seconds = 0.0
         self.status = 0
         self.cache: str | None = None
         self.outcome: Outcome | None = None
         self.partial = False
         self.error_code: str | None = None
         self.limit: str | None = None
-        self.notes: dict[str, str] = {}
-        self.unsent: tuple[str, ...] = ()
+        self.response_headers: dict[str, str] = {}
+        self.dropped: tuple[str, ...] = ()
         self.images: Mapping[str, str] = {}
         self.large = False
         self.path: str | None = None
@@ -351,11 +351,11 @@ class Exchange:
         """The model by the name that the client is told: as it asked, or the fallback's."""
         return self.served_model or self.model or ""
 
-    def derive(self, body: dict[str, Any], generation: Generation) -> Exchange:
+    def derive(self, body: dict[str, Any], plugin_set: PluginSet) -> Exchange:
         """Another exchange for the same request, with this body, that has not been answered yet.
 
-        It has no record, and what only the client of this one is told (``notes``, ``unsent``) is
-        not its affair.
+        It has no record, and what only the client of this one is told (``response_headers``,
+        ``dropped``) is not its affair.
         """
         derived = Exchange(
             id=self.id,
@@ -369,7 +369,7 @@ class Exchange:
         for name in _OF_THE_REQUEST:
             setattr(derived, name, getattr(self, name))
         derived.body = body
-        derived.generation = generation
+        derived.plugin_set = plugin_set
         return derived
 
 

@@ -21,8 +21,8 @@ __all__ = [
     "NO_LIMITS",
     "Budget",
     "Key",
-    "KeyRing",
-    "Limits",
+    "KeyLimits",
+    "KeyResolver",
     "bearer_token",
     "budgets_of",
     "check_model",
@@ -46,7 +46,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class KeyLimits:
     """So many a minute, and at once; None is any number."""
 
     requests_per_minute: int | None = None
@@ -54,7 +54,7 @@ class Limits:
     concurrent: int | None = None
 
 
-NO_LIMITS: Final = Limits()
+NO_LIMITS: Final = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Key:
     tags: tuple[str, ...] = ()
     priority: int = 1
     budgets: tuple[Budget, ...] = ()
-    limits: Limits = NO_LIMITS
-    model_limits: tuple[tuple[str, Limits], ...] = ()
+    limits: KeyLimits = NO_LIMITS
+    model_limits: tuple[tuple[str, KeyLimits], ...] = ()
     virtual: bool = False
 
     def may_use(self, model: str) -> bool:
@@ -87,7 +87,7 @@ ANYBODY: Final = Key("default")
 """Who calls where no keys are configured."""
 
 
-class KeyRing(Protocol):
+class KeyResolver(Protocol):
     """Finds keys by what a client presents."""
 
     async def find(self, presented: str, now: float) -> Key | None:
@@ -123,12 +123,12 @@ def budgets_of(settings: tuple[BudgetSettings, ...]) -> tuple[Budget, ...]:
     )
 
 
-def limits_of(settings: LimitSettings) -> Limits:
+def limits_of(settings: LimitSettings) -> KeyLimits:
     """Configured limits."""
-    return Limits(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrent)
+    return KeyLimits(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrent)
 
 
-def model_limits_of(settings: Mapping[str, LimitSettings]) -> tuple[tuple[str, Limits], ...]:
+def model_limits_of(settings: Mapping[str, LimitSettings]) -> tuple[tuple[str, KeyLimits], ...]:
     """Configured limits by pattern."""
     return tuple((pattern, limits_of(limits)) for pattern, limits in settings.items())
 

@@ -1,4 +1,4 @@
-"""New responses: their ids, their time, and the drafts that begin with them."""
+"""New responses: their ids, their time, and the response builders that begin with them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from router.dialects.responses.echo import echo_fields
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 
-__all__ = ["new_draft", "new_id"]
+__all__ = ["new_builder", "new_id"]
 
 
 def new_id(prefix: str) -> str:
@@ -21,21 +21,23 @@ def new_id(prefix: str) -> str:
     return f"{prefix}{int(time.time() * 65536):012x}{os.urandom(18).hex()}"
 
 
-def new_draft(
+def new_builder(
     body: Mapping[str, Any],
     *,
     muted: bool = False,
-    born: tuple[str, int] | None = None,
-    begun: int = 0,
-) -> Draft:
-    """The draft of the response to a validated create request; the rest is as for ``Draft``."""
-    return Draft(
+    created: tuple[str, int] | None = None,
+    first_sequence: int = 0,
+) -> ResponseBuilder:
+    """The response builder of the response to a validated create request; the rest is as for
+    ``ResponseBuilder``.
+    """
+    return ResponseBuilder(
         echo=echo_fields(body, model=body["model"]),
         new_id=new_id,
         now=_now,
         muted=muted,
-        born=born,
-        begun=begun,
+        created=created,
+        first_sequence=first_sequence,
     )
 
 

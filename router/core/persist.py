@@ -13,17 +13,21 @@ import orjson
 
 from router.core.exchange import ClientGone, Exchange, Outcome, internal_error
 from router.errors import RouterError
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.telemetry.log import get_logger
 
-__all__ = ["keep", "keep_whole"]
+__all__ = ["persist", "persist_whole"]
 
 _log = get_logger("router.core.persist")
 
 
-async def keep(
-    exchange: Exchange, draft: Draft, final: dict[str, Any], hidden: Mapping[str, str], last: Frame
+async def persist(
+    exchange: Exchange,
+    builder: ResponseBuilder,
+    final: dict[str, Any],
+    encrypted_reasoning: Mapping[str, str],
+    last: Frame,
 ) -> Frame:
     """Store the final Response object before ``last``, its terminal event, leaves.
 
@@ -33,7 +37,7 @@ async def keep(
     if record is None:
         return last
     try:
-        kept = await record.finish(final, hidden, last)
+        kept = await record.finish(final, encrypted_reasoning, last)
     except ClientGone:
         raise
     except Exception as exc:
@@ -42,16 +46,16 @@ async def keep(
         exchange.error_code = error.code
         _log.warning("response not stored", request_id=exchange.id, error=error.message)
         failed = {"status": "failed", "completed_at": None, "error": error.response_error()}
-        return draft.end_otherwise({**final, **failed})
-    return last if kept else draft.end_otherwise({**final, "store": False})
+        return builder.end_otherwise({**final, **failed})
+    return last if kept else builder.end_otherwise({**final, "store": False})
 
 
-async def keep_whole(
-    exchange: Exchange, final: dict[str, Any], hidden: Mapping[str, str], body: bytes
+async def persist_whole(
+    exchange: Exchange, final: dict[str, Any], encrypted_reasoning: Mapping[str, str], body: bytes
 ) -> bytes:
-    """``keep`` for an answer in one piece; raises RouterError where it is not stored."""
+    """``persist`` for an answer in one piece; raises RouterError where it is not stored."""
     record = exchange.record
-    if record is None or await record.finish(final, hidden, None):
+    if record is None or await record.finish(final, encrypted_reasoning, None):
         return body
     return orjson.dumps({**final, "store": False})
 

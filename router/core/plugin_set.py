@@ -16,11 +16,11 @@ from collections.abc import Awaitable
 from typing import Final
 
 from router.core.exchange import Exchange, Sink
-from router.plugin import Chain, Proceed
+from router.plugin import PluginChain, Proceed
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 
-__all__ = ["Generation", "Generations", "first_output", "proceed"]
+__all__ = ["PluginSet", "PluginSets", "first_output", "proceed"]
 
 _log = get_logger("router.core.plugin_set")
 
@@ -30,12 +30,12 @@ _PATIENCE_SECONDS: Final = 3600.0
 _STOP_SECONDS: Final = 60.0
 
 
-class Generation:
+class PluginSet:
     """One configuration's chain, what it leads to, and how many use it."""
 
     __slots__ = ("_unused", "chain", "proceed", "users")
 
-    def __init__(self, chain: Chain, core: Proceed) -> None:
+    def __init__(self, chain: PluginChain, core: Proceed) -> None:
         self.chain = chain
         self.proceed = chain.through(core)
         self.users = 0
@@ -75,61 +75,63 @@ class Generation:
         self._unused.set()
 
 
-class Generations:
-    """Holds the current generation, and sees the retired ones to their end.
+class PluginSets:
+    """Holds the current plugin set, and sees the retired ones to their end.
 
     ``core`` is what stands behind the plugins of each. ``patience`` is how many seconds a retired
     one is left to those who use it.
     """
 
-    def __init__(self, chain: Chain, core: Proceed, *, patience: float = _PATIENCE_SECONDS) -> None:
-        self.current = Generation(chain, core)
+    def __init__(
+        self, chain: PluginChain, core: Proceed, *, patience: float = _PATIENCE_SECONDS
+    ) -> None:
+        self.current = PluginSet(chain, core)
         self._core = core
         self._patience = patience
-        self._retired: set[Generation] = set()
+        self._retired: set[PluginSet] = set()
         self._tasks = Tasks()
 
     def __len__(self) -> int:
         """How many have plugins that run."""
         return 1 + len(self._retired)
 
-    def enter(self) -> Generation:
+    def enter(self) -> PluginSet:
         """The current one, entered: who gets it has to leave it."""
-        generation = self.current
-        generation.enter()
-        return generation
+        plugin_set = self.current
+        plugin_set.enter()
+        return plugin_set
 
     async def start(self) -> None:
         """Start the plugins of the first one."""
         await self.current.chain.start()
 
-    def swap(self, chain: Chain) -> None:
-        """Go on with ``chain``, which has been started, and retire the current generation."""
-        retired, self.current = self.current, Generation(chain, self._core)
+    def swap(self, chain: PluginChain) -> None:
+        """Go on with ``chain``, which has been started, and retire the current plugin set."""
+        retired, self.current = self.current, PluginSet(chain, self._core)
         retired.retire()
         self._retired.add(retired)
         self._tasks.spawn(self._retire(retired), "retire plugins")
 
     async def stop(self) -> None:
         """Stop all plugins; nobody uses them any more."""
-        for generation in self._retired:
-            generation.abandon()
+        for plugin_set in self._retired:
+            plugin_set.abandon()
         await self._tasks.wait(_STOP_SECONDS)
         await self._tasks.close()
         await self.current.chain.stop()
 
-    async def _retire(self, generation: Generation) -> None:
-        if not await generation.left(self._patience):
-            _log.warning("plugins are stopped although they are in use", users=generation.users)
-        await generation.chain.stop()
-        self._retired.discard(generation)
+    async def _retire(self, plugin_set: PluginSet) -> None:
+        if not await plugin_set.left(self._patience):
+            _log.warning("plugins are stopped although they are in use", users=plugin_set.users)
+        await plugin_set.chain.stop()
+        self._retired.discard(plugin_set)
 
 
 def proceed(exchange: Exchange, sink: Sink) -> Awaitable[None]:
-    """Pass an exchange on to the interceptors of its generation, and what is behind them."""
-    return exchange.generation.proceed(exchange, sink)
+    """Pass an exchange on to the interceptors of its plugin set, and what is behind them."""
+    return exchange.plugin_set.proceed(exchange, sink)
 
 
 def first_output(exchange: Exchange) -> None:
-    """Tell the observers of the exchange's generation."""
-    exchange.generation.chain.first_output(exchange)
+    """Tell the observers of the exchange's plugin set."""
+    exchange.plugin_set.chain.first_output(exchange)

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from router.core.exchange import Exchange, Operation
 from router.errors import NotSupported, UpstreamError
-from router.response.builder import Draft
-from router.response.decoder import Reader
+from router.response.builder import ResponseBuilder
+from router.response.decoder import StreamDecoder
 from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
 
@@ -18,13 +18,13 @@ __all__ = [
     "DIRECT",
     "REASONING_DROPPED",
     "Adapter",
-    "Answer",
-    "Call",
+    "Deadlines",
     "Listed",
     "LoadRequest",
-    "Patience",
     "Transport",
+    "UpstreamCall",
     "UpstreamRequest",
+    "UpstreamResponse",
     "account_of",
     "cannot_compact",
     "leaves_memory",
@@ -70,7 +70,7 @@ def leaves_memory(keep_alive: KeepAlive | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Deadlines:
     """Deadlines in seconds, like those of the endpoint's ``timeouts``."""
 
     first_byte: float
@@ -91,7 +91,7 @@ class UpstreamRequest:
     stream: bool
     headers: Mapping[str, str] | None = None
     method: str = "POST"
-    patience: Patience | None = None
+    patience: Deadlines | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Listed:
     outlives_clients: bool = False
 
 
-class Answer(Protocol):
+class UpstreamResponse(Protocol):
     """An endpoint's answer whose head has arrived, with status 200."""
 
     @property
@@ -159,7 +159,7 @@ class Answer(Protocol):
 class Transport(Protocol):
     """The pooled connections to one endpoint."""
 
-    async def send(self, request: UpstreamRequest) -> Answer:
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Send and wait for the head.
 
         Raises UpstreamUnavailable when no connection can be made, UpstreamTimeout past the first
@@ -199,18 +199,18 @@ class Transport(Protocol):
 
 
 @dataclass(slots=True)
-class Call:
+class UpstreamCall:
     """One attempt at an answer: what to send, and what reads it."""
 
     request: UpstreamRequest
-    reader: Reader
-    notes: dict[str, str] = field(default_factory=dict)
+    decoder: StreamDecoder
+    response_headers: dict[str, str] = field(default_factory=dict)
     """Headers for the client's answer: what was dropped."""
     retry: Callable[[UpstreamError], bool] | None = None
     """Asked when the endpoint rejects the request, or has no such route or model. True: the adapter
     has learned from it, and the call prepared anew is another one, to be sent to the same endpoint
     at once."""
-    unsent: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     """The fields, and types of tools, that the endpoint's dialect cannot carry: they are named in
     the answer, or refused."""
     assembles: bool = False
@@ -224,8 +224,8 @@ class Adapter(Protocol):
     """How one dialect is spoken. Pure but for its endpoint's settings."""
 
     def respond(
-        self, exchange: Exchange, model: str, draft: Draft, context: int | None = None
-    ) -> Call:
+        self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None
+    ) -> UpstreamCall:
         """Translate a Responses request. Raises InvalidRequest for what cannot be expressed.
 
         ``context`` is that of the model here, in tokens, as far as is known: what a request that
@@ -233,23 +233,23 @@ class Adapter(Protocol):
         """
         ...
 
-    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> Call:
+    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> UpstreamCall:
         """Pass a Chat Completions request on, or translate it like ``respond``; ``context`` as
         there.
         """
         ...
 
-    def completions(self, exchange: Exchange, model: str) -> Call:
+    def completions(self, exchange: Exchange, model: str) -> UpstreamCall:
         """Pass a legacy completions request on."""
         ...
 
-    def embed(self, exchange: Exchange, model: str) -> Call:
+    def embed(self, exchange: Exchange, model: str) -> UpstreamCall:
         """Have embeddings made; the answer is in OpenAI's form. Raises InvalidRequest like
         ``respond``, and NotSupported where the endpoint has said that it cannot.
         """
         ...
 
-    def rerank(self, exchange: Exchange, model: str) -> Call:
+    def rerank(self, exchange: Exchange, model: str) -> UpstreamCall:
         """Have documents ranked; raises like ``embed``."""
         ...
 
@@ -263,7 +263,7 @@ class Adapter(Protocol):
         """The endpoint's own token counter, where the dialect has one."""
         ...
 
-    def compact(self, exchange: Exchange, model: str, draft: Draft) -> Call:
+    def compact(self, exchange: Exchange, model: str, builder: ResponseBuilder) -> UpstreamCall:
         """Have a conversation compacted. Raises NotSupported where the dialect cannot, and
         InvalidRequest like ``respond``.
         """
@@ -312,7 +312,7 @@ class Adapter(Protocol):
         ...
 
 
-DIRECT: Final[Mapping[Operation, Callable[[Adapter, Exchange, str, int | None], Call]]] = {
+DIRECT: Final[Mapping[Operation, Callable[[Adapter, Exchange, str, int | None], UpstreamCall]]] = {
     Operation.CHAT: lambda adapter, exchange, model, context: adapter.chat(
         exchange, model, context
     ),
@@ -321,4 +321,4 @@ DIRECT: Final[Mapping[Operation, Callable[[Adapter, Exchange, str, int | None], 
     Operation.OLLAMA_EMBED: lambda adapter, exchange, model, _: adapter.embed(exchange, model),
     Operation.RERANK: lambda adapter, exchange, model, _: adapter.rerank(exchange, model),
 }
-"""Calls whose answer is no response that could be kept: there is no draft of one."""
+"""Calls whose answer is no response that could be kept: there is no response builder of one."""

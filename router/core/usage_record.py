@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-__all__ = ["NANO", "NO_TOKENS", "Kind", "Provenance", "Row", "Spent", "Tokens", "tokens_of"]
+__all__ = ["NANO", "NO_TOKENS", "Kind", "Provenance", "Spent", "Tokens", "UsageRecord", "tokens_of"]
 
 NANO: Final = 1_000_000_000
 """Money is counted in whole billionths of a US dollar (nano-USD): sums of it are exact."""
@@ -53,7 +53,7 @@ NO_TOKENS: Final = Tokens()
 
 
 @dataclass(slots=True)
-class Row:
+class UsageRecord:
     """One attempt.
 
     ``id`` is its own and never another's: a row that is written twice counts once. ``at`` is when
@@ -100,18 +100,18 @@ class Spent:
         self.seconds = 0.0
         self._until = 0.0
 
-    def add(self, row: Row) -> None:
+    def add(self, record: UsageRecord) -> None:
         """Count an attempt."""
-        end = row.at + row.duration
-        self.seconds += max(0.0, end - max(row.at, self._until))
+        end = record.at + record.duration
+        self.seconds += max(0.0, end - max(record.at, self._until))
         self._until = max(self._until, end)
         if self.tokens is NO_TOKENS:
-            self.tokens = row.tokens
+            self.tokens = record.tokens
         else:
-            self.tokens = Tokens(*map(sum, zip(self.tokens, row.tokens, strict=True)))
-        if row.cost is not None:
-            self.cost += row.cost
-        elif row.tokens.total:
+            self.tokens = Tokens(*map(sum, zip(self.tokens, record.tokens, strict=True)))
+        if record.cost is not None:
+            self.cost += record.cost
+        elif record.tokens.total:
             self.unpriced += 1
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from router.errors import RouterError
 from router.response.frame import COMMENT, Frame
 
-__all__ = ["OPENAI", "SSE_HEADERS", "Form", "encode_line"]
+__all__ = ["OPENAI", "SSE_HEADERS", "ApiFormat", "encode_line"]
 
 SSE_HEADERS: Final[Mapping[str, str]] = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -20,7 +20,7 @@ SSE_HEADERS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ApiFormat:
     """The form of one API's answers.
 
     ``error`` is the JSON body of an error; ``failed`` the frame that ends a stream which has begun.
@@ -54,5 +54,5 @@ def _failed(error: RouterError) -> Frame:
     )
 
 
-OPENAI: Final = Form(RouterError.envelope, _failed)
+OPENAI: Final = ApiFormat(RouterError.envelope, _failed)
 """OpenAI's APIs."""

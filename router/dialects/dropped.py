@@ -28,9 +28,16 @@ from typing import Any, Final
 
 from router.errors import InvalidRequest
 
-__all__ = ["ROUTERS", "UNSENT", "is_default", "refuse_unsent", "unsent_fields", "unsent_note"]
+__all__ = [
+    "DROPPED_PARAMETERS",
+    "ROUTERS",
+    "dropped_fields",
+    "dropped_header",
+    "is_default",
+    "refuse_dropped",
+]
 
-UNSENT: Final = "X-Pointsman-Unsent"
+DROPPED_PARAMETERS: Final = "X-Pointsman-Dropped-Parameters"
 """The header that names what of the request the endpoint was not sent."""
 
 ROUTERS: Final = frozenset(
@@ -92,22 +99,22 @@ def is_default(name: str, value: Any) -> bool:
     return value is None or value in _DEFAULTS.get(name, ())
 
 
-def unsent_fields(body: Mapping[str, Any], carried: Container[str]) -> Iterator[str]:
+def dropped_fields(body: Mapping[str, Any], carried: Container[str]) -> Iterator[str]:
     """The fields of the body that ask for something, but for those in ``carried``."""
     for name, value in body.items():
         if name not in carried and name not in ROUTERS and not is_default(name, value):
             yield name
 
 
-def unsent_note(names: Iterable[str]) -> dict[str, str]:
+def dropped_header(names: Iterable[str]) -> dict[str, str]:
     """The header that names what was not sent; none where everything was."""
     fit = list(dict.fromkeys(_UNFIT.sub("?", name[:_NAME]) for name in names))
     if len(fit) > _MOST_NAMES:
         fit[_MOST_NAMES:] = ["..."]
-    return {UNSENT: ", ".join(fit)} if fit else {}
+    return {DROPPED_PARAMETERS: ", ".join(fit)} if fit else {}
 
 
-def refuse_unsent(names: Sequence[str], body: Mapping[str, Any]) -> None:
+def refuse_dropped(names: Sequence[str], body: Mapping[str, Any]) -> None:
     """Raise InvalidRequest for the first of the fields, or types of tools, that are not sent."""
     for name in names:
         shown = name[:_SHOWN]

@@ -33,14 +33,14 @@ class ToolPlan:
     """What is sent of a request's tools.
 
     ``tools`` are functions in chat form. ``mode`` is ``auto`` where nothing is asked for; with
-    ``name`` the one function that must be called, ``mode`` is ``required``. ``unsent`` are the
+    ``name`` the one function that must be called, ``mode`` is ``required``. ``dropped`` are the
     types of the tools that are left out, each once.
     """
 
     tools: tuple[dict[str, Any], ...] = ()
     mode: Mode = "auto"
     name: str | None = None
-    unsent: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 _NO_TOOLS: Final = ToolPlan()

@@ -87,11 +87,11 @@ class Catalogue:
         Names count for more than patterns: an alias, then what the endpoint is known to have, then
         a pattern of aliases, then one of ``models``.
         """
-        target = self._aliases.get(model) or self._alias_by_pattern(model)
-        if target is None:
+        aliased = self._aliases.get(model) or self._alias_by_pattern(model)
+        if aliased is None:
             return self._own(model)
         # An alias is as good as a configured model, until an endpoint that is asked denies it.
-        return self._own(target) or (None if self.discovers and self.known else target)
+        return self._own(aliased) or (None if self.discovers and self.known else aliased)
 
     def _alias_by_pattern(self, model: str) -> str | None:
         if (self.discovers and not self.known) or self._key(model) in self._names:

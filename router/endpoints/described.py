@@ -34,7 +34,7 @@ def speaks_ollama(endpoint: Endpoint) -> bool:
     return endpoint.settings.dialect == "ollama"
 
 
-class _Asked:
+class _Snapshot:
     """What an endpoint answered, and when."""
 
     __slots__ = ("at", "models", "turn")
@@ -50,7 +50,7 @@ class Described:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._asked: dict[tuple[Endpoint, str | None], _Asked] = {}
+        self._asked: dict[tuple[Endpoint, str | None], _Snapshot] = {}
 
     async def models(self, endpoint: Endpoint) -> Models:
         """What there is, from ``/api/tags``: what it said before where it does not say now."""
@@ -82,7 +82,7 @@ class Described:
             return {}
         for gone in {one for one, _ in self._asked} - set(self._registry.endpoints):
             self.forget(gone)
-        asked = self._asked.setdefault((endpoint, path), _Asked())
+        asked = self._asked.setdefault((endpoint, path), _Snapshot())
         async with asked.turn:
             if time.monotonic() - asked.at >= _FRESH_SECONDS:
                 told = await _ask(endpoint, path)

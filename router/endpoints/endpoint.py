@@ -7,22 +7,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from router.balance.breaker import Rules
+from router.balance.breaker import BreakerRules
 from router.balance.capability import Abilities, configured
-from router.balance.lane import Host, Lane, Share
+from router.balance.deployment_state import DeploymentState, Host, Share
 from router.core.upstream import Adapter, Transport, account_of, redacted
 from router.endpoints.catalogue import Catalogue
-from router.endpoints.target import Target
+from router.endpoints.deployment import Deployment
 from router.settings.schema import BreakerSettings, EndpointSettings
 
 __all__ = ["Endpoint", "breaker_rules"]
 
-_MAX_TARGETS: Final = 4096
+_MAX_DEPLOYMENTS: Final = 4096
 
 
-def breaker_rules(settings: BreakerSettings) -> Rules:
+def breaker_rules(settings: BreakerSettings) -> BreakerRules:
     """The rules of a breaker as they are configured."""
-    return Rules(
+    return BreakerRules(
         failures=settings.failures,
         ratio=settings.ratio,
         min_requests=settings.min_requests,
@@ -32,10 +32,11 @@ def breaker_rules(settings: BreakerSettings) -> Rules:
 
 
 class Endpoint:
-    """One backend. ``targets`` are the models that were asked for, by the names it has for them.
+    """One backend. ``deployments`` are the models that were asked for, by the names it has for
+    them.
 
-    Its health outlives its settings: ``configure`` gives it others. ``changed(target)`` is called
-    when a model's grade has changed.
+    Its health outlives its settings: ``configure`` gives it others. ``changed(deployment)`` is
+    called when a model's grade has changed.
     """
 
     def __init__(
@@ -45,11 +46,11 @@ class Endpoint:
         transport: Transport,
         health: BreakerSettings,
         random: Callable[[], float],
-        changed: Callable[[Lane], None],
+        changed: Callable[[DeploymentState], None],
     ) -> None:
         self.name = settings.name
         self.host = Host(breaker_rules(health), health.slow_start, random)
-        self.targets: dict[str, Target] = {}
+        self.deployments: dict[str, Deployment] = {}
         self.catalogue = Catalogue(settings)
         self.probed = asyncio.Event()
         """Set once the first probe is over, well or badly."""
@@ -87,10 +88,10 @@ class Endpoint:
         """Take over other rules for its breakers."""
         self._rules = self.host.breaker.rules = breaker_rules(health)
         self.host.slow_start = health.slow_start
-        for target in self.targets.values():
-            target.breaker.rules = self._rules
-            target.configure(self._share)
-            target.reassess(now)
+        for deployment in self.deployments.values():
+            deployment.breaker.rules = self._rules
+            deployment.configure(self._share)
+            deployment.reassess(now)
         self.host.refresh(now)
 
     @property
@@ -98,20 +99,20 @@ class Endpoint:
         settings = self.settings
         return Share(settings.max_in_flight, settings.weight, settings.priority)
 
-    def target(self, model: str) -> Target:
-        """The target for a model under the endpoint's own name."""
-        target = self.targets.get(model)
-        if target is None:
-            if len(self.targets) >= _MAX_TARGETS:
+    def deployment(self, model: str) -> Deployment:
+        """The deployment for a model under the endpoint's own name."""
+        deployment = self.deployments.get(model)
+        if deployment is None:
+            if len(self.deployments) >= _MAX_DEPLOYMENTS:
                 self._forget_idle()
-            target = Target(self, model, self._share, self._rules, self._random)
-            target.reassess(0.0)
-            self.targets[model] = target
-            target.changed = self._changed
+            deployment = Deployment(self, model, self._share, self._rules, self._random)
+            deployment.reassess(0.0)
+            self.deployments[model] = deployment
+            deployment.changed = self._changed
             if self.catalogue.in_memory(model) is False:
-                target.loaded = False
-            target.refresh(0.0)
-        return target
+                deployment.loaded = False
+            deployment.refresh(0.0)
+        return deployment
 
     def abilities(self, model: str) -> Abilities:
         """What is configured, or told by the endpoint, about a model."""
@@ -141,7 +142,7 @@ class Endpoint:
     @property
     def in_flight(self) -> int:
         """How many requests it works on."""
-        return sum(target.in_flight for target in self.targets.values())
+        return sum(deployment.in_flight for deployment in self.deployments.values())
 
     @property
     def ready(self) -> bool:
@@ -151,6 +152,10 @@ class Endpoint:
 
     def _forget_idle(self) -> None:
         """Clients may ask for any number of names that match a pattern."""
-        idle = [m for m, target in self.targets.items() if not (target.in_flight or target.kept)]
+        idle = [
+            m
+            for m, deployment in self.deployments.items()
+            if not (deployment.in_flight or deployment.kept)
+        ]
         for model in idle:
-            self.host.lanes.remove(self.targets.pop(model))
+            self.host.deployments.remove(self.deployments.pop(model))

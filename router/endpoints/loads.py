@@ -20,9 +20,9 @@ from math import ceil
 from typing import Final
 
 from router.core.upstream import Adapter, LoadRequest
+from router.endpoints.deployment import Deployment
 from router.endpoints.endpoint import Endpoint
-from router.endpoints.loading import CannotBeAsked, Failed, Refused, load, wait_until_ready
-from router.endpoints.target import Target
+from router.endpoints.loading import CannotBeAsked, LoadFailed, LoadRefused, load, wait_until_ready
 from router.errors import (
     ModelLoadFailed,
     NotSupported,
@@ -55,21 +55,23 @@ a proxy in front of it that did not.
 _SHOWN_OF_NAME: Final = 200
 
 
-class _Load:
+class _ModelLoad:
     """A load under way. Once it is ``over``, ``failure`` makes the error for those who waited.
 
     ``refusal`` does where the endpoint would not even try; requests may then go up as they are.
     Without a ``request`` the endpoint loads of its own accord.
     """
 
-    __slots__ = ("failure", "over", "refusal", "request", "target", "task")
+    __slots__ = ("deployment", "failure", "over", "refusal", "request", "task")
 
-    def __init__(self, target: Target, request: LoadRequest | None) -> None:
-        self.target = target
+    def __init__(self, deployment: Deployment, request: LoadRequest | None) -> None:
+        self.deployment = deployment
         self.request = request
         self.over = asyncio.Event()
         # Whatever ends the task, nobody waits for ever.
-        self.failure: Callable[[], RouterError] | None = partial(_failed, target, "it was given up")
+        self.failure: Callable[[], RouterError] | None = partial(
+            _failed, deployment, "it was given up"
+        )
         self.refusal: Callable[[], RouterError] | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -79,7 +81,7 @@ class _Load:
 
     def log_fields(self) -> dict[str, str]:
         """What every line about it says."""
-        return {"endpoint": self.target.endpoint.name, "model": self.target.model}
+        return {"endpoint": self.deployment.endpoint.name, "model": self.deployment.model}
 
 
 class Loads:
@@ -87,94 +89,94 @@ class Loads:
 
     def __init__(self) -> None:
         self._tasks = Tasks()
-        self._running: dict[Target, _Load] = {}
-        self._pauses: dict[Target, float] = {}
+        self._running: dict[Deployment, _ModelLoad] = {}
+        self._pauses: dict[Deployment, float] = {}
         self._cannot: dict[Endpoint, tuple[Adapter, float]] = {}
 
-    async def ensure(self, target: Target) -> None:
+    async def ensure(self, deployment: Deployment) -> None:
         """Have the model in memory, as far as the endpoint can be asked to load it.
 
         Starts the load or joins the one under way, which goes on when the caller is cancelled.
         Raises ModelLoadFailed, or UpstreamUnavailable when no connection could be made.
         """
-        while not target.loaded:
-            running = self._running.get(target)
+        while not deployment.loaded:
+            running = self._running.get(deployment)
             if running is None:
-                request = self._request(target, None)
+                request = self._request(deployment, None)
                 if request is None:
                     return  # it loads by itself when a request comes
-                running = self._begin(target, request)
+                running = self._begin(deployment, request)
             await running.over.wait()
             if running.failure is not None:
                 raise running.failure()
             if not running.unloads:
                 return
 
-    async def warm(self, target: Target, keep_alive: KeepAlive | None) -> None:
+    async def warm(self, deployment: Deployment, keep_alive: KeepAlive | None) -> None:
         """Load the model, if need be, and have it kept for so long; zero takes it out of memory.
 
         Raises like ``ensure``, NotSupported where the endpoint cannot be asked to, and
         UpstreamRejected where it will not.
         """
-        while (running := self._running.get(target)) is not None:
+        while (running := self._running.get(deployment)) is not None:
             await running.over.wait()
-        request = self._request(target, keep_alive)
+        request = self._request(deployment, keep_alive)
         if request is None:
-            raise _cannot_be_asked(target.endpoint)
-        running = self._begin(target, request)
+            raise _cannot_be_asked(deployment.endpoint)
+        running = self._begin(deployment, request)
         await running.over.wait()
         error = running.failure or running.refusal
         if error is not None:
             raise error()
 
-    def found_loading(self, target: Target) -> None:
+    def found_loading(self, deployment: Deployment) -> None:
         """The endpoint says that it is loading the model, of its own accord: who asks for it waits
         for that as for a load, within the same deadline.
         """
-        if target not in self._running:
-            _log.info("model is loading", endpoint=target.endpoint.name, model=target.model)
-            self._begin(target, None)
-        target.in_memory(time.monotonic(), False)
+        if deployment not in self._running:
+            _log.info("model is loading", endpoint=deployment.endpoint.name, model=deployment.model)
+            self._begin(deployment, None)
+        deployment.in_memory(time.monotonic(), False)
 
     def drop(self, endpoint: Endpoint) -> None:
         """The endpoint is no longer in use: give up its loads. Those who wait are told."""
-        for target, running in self._running.items():
-            if target.endpoint is endpoint and running.task is not None:
+        for deployment, running in self._running.items():
+            if deployment.endpoint is endpoint and running.task is not None:
                 running.task.cancel()
         self._cannot.pop(endpoint, None)
-        for gone in [target for target in self._pauses if target.endpoint is endpoint]:
+        for gone in [deployment for deployment in self._pauses if deployment.endpoint is endpoint]:
             del self._pauses[gone]
 
     async def close(self) -> None:
         """Give up every load."""
         await self._tasks.close()
 
-    def _request(self, target: Target, keep_alive: KeepAlive | None) -> LoadRequest | None:
-        endpoint = target.endpoint
+    def _request(self, deployment: Deployment, keep_alive: KeepAlive | None) -> LoadRequest | None:
+        endpoint = deployment.endpoint
         adapter, until = self._cannot.get(endpoint, (None, 0.0))
         if adapter is endpoint.adapter and time.monotonic() < until:
             return None
-        return endpoint.adapter.load(target.model, keep_alive)
+        return endpoint.adapter.load(deployment.model, keep_alive)
 
-    def _begin(self, target: Target, request: LoadRequest | None) -> _Load:
-        begun = self._running[target] = _Load(target, request)
-        target.load_began = time.monotonic()
-        name = f"load {target.model} at {target.endpoint.name}"
+    def _begin(self, deployment: Deployment, request: LoadRequest | None) -> _ModelLoad:
+        begun = self._running[deployment] = _ModelLoad(deployment, request)
+        deployment.load_began = time.monotonic()
+        name = f"load {deployment.model} at {deployment.endpoint.name}"
         begun.task = self._tasks.spawn(self._run(begun), name)
         begun.task.add_done_callback(lambda _: self._over(begun))
         return begun
 
-    def _over(self, ended: _Load) -> None:
-        target = ended.target
-        del self._running[target]
-        target.load_began = None
+    def _over(self, ended: _ModelLoad) -> None:
+        deployment = ended.deployment
+        del self._running[deployment]
+        deployment.load_began = None
         ended.over.set()
-        target.endpoint.probe_now.set()
+        deployment.endpoint.probe_now.set()
 
-    async def _run(self, running: _Load) -> None:
-        """Load, and note how it went for the target and for those who wait."""
-        target = running.target
-        endpoint = target.endpoint
+    async def _run(self, running: _ModelLoad) -> None:
+        """Load, and note how it went for the deployment and for those who wait."""
+        deployment = running.deployment
+        endpoint = deployment.endpoint
         adapter = endpoint.adapter
         limit = endpoint.settings.timeouts.load
         began = time.monotonic()
@@ -182,14 +184,14 @@ class Loads:
             async with asyncio.timeout(limit):
                 told = None
                 if running.request is None:
-                    await wait_until_ready(target)
+                    await wait_until_ready(deployment)
                 else:
-                    told = await load(target, running.request, limit)
+                    told = await load(deployment, running.request, limit)
         except CannotBeAsked as exc:
             self._cannot[endpoint] = (adapter, time.monotonic() + _ASKED_AGAIN)
             running.failure, running.refusal = None, partial(_cannot_be_asked, endpoint)
             _log.info("endpoint cannot be asked to load", endpoint=endpoint.name, error=str(exc))
-        except Refused as exc:
+        except LoadRefused as exc:
             running.failure, running.refusal = None, partial(UpstreamRejected, str(exc))
             _log.info("load refused", **running.log_fields(), error=str(exc))
         except (TimeoutError, UpstreamTimeout):
@@ -198,7 +200,7 @@ class Loads:
         except UpstreamUnavailable as exc:
             # The endpoint's own breaker is to know, and no matter of this model.
             running.failure = partial(UpstreamUnavailable, exc.message, again=exc.again)
-        except Failed as exc:
+        except LoadFailed as exc:
             self._fail(running, f"{exc} after {time.monotonic() - began:.1f} s", exc.words)
         except UpstreamError as exc:
             self._fail(running, exc.message.rstrip("."), exc.message)
@@ -206,48 +208,48 @@ class Loads:
             running.failure = None
             self._done(running, told if told is not None else time.monotonic() - began)
 
-    def _done(self, done: _Load, seconds: float) -> None:
-        target = done.target
+    def _done(self, done: _ModelLoad, seconds: float) -> None:
+        deployment = done.deployment
         now = time.monotonic()
-        target.load_began = None
+        deployment.load_began = None
         if done.unloads:
-            target.in_memory(now, False)
+            deployment.in_memory(now, False)
             _log.info("model unloaded", **done.log_fields())
             return
-        self._pauses.pop(target, None)
-        if not target.loaded and seconds >= _NO_LOAD_SECONDS:
-            target.load_time.observe(seconds)
-        target.in_memory(now, True)
+        self._pauses.pop(deployment, None)
+        if not deployment.loaded and seconds >= _NO_LOAD_SECONDS:
+            deployment.load_time.observe(seconds)
+        deployment.in_memory(now, True)
         _log.info("model loaded", **done.log_fields(), seconds=round(seconds, 3))
 
-    def _fail(self, failed: _Load, reason: str, words: str) -> None:
+    def _fail(self, failed: _ModelLoad, reason: str, words: str) -> None:
         """Leave the model alone for a while, so that those who follow do not repeat it."""
-        target = failed.target
+        deployment = failed.deployment
         pause = 0.0
-        if not (failed.unloads or target.loaded):
-            pause = self._pause(target)
+        if not (failed.unloads or deployment.loaded):
+            pause = self._pause(deployment)
             now = time.monotonic()
-            target.load_began = None
-            target.cool(now + pause, now)
-        failed.failure = partial(_failed, target, reason, pause)
-        words = target.endpoint.redacted(words)
+            deployment.load_began = None
+            deployment.cool(now + pause, now)
+        failed.failure = partial(_failed, deployment, reason, pause)
+        words = deployment.endpoint.redacted(words)
         _log.warning("model not loaded", **failed.log_fields(), error=words, pause=pause)
 
-    def _pause(self, target: Target) -> float:
+    def _pause(self, deployment: Deployment) -> float:
         """How long it is left alone: twice as long as the last time, if that was not long ago."""
-        last = self._pauses.get(target)
-        if last is None or time.monotonic() > target.cool_until + _LONGEST_PAUSE:
+        last = self._pauses.get(deployment)
+        if last is None or time.monotonic() > deployment.cool_until + _LONGEST_PAUSE:
             last = _FIRST_PAUSE / 2
-        for gone in [t for t in self._pauses if t.endpoint.targets.get(t.model) is not t]:
+        for gone in [t for t in self._pauses if t.endpoint.deployments.get(t.model) is not t]:
             del self._pauses[gone]
-        self._pauses[target] = pause = min(2 * last, _LONGEST_PAUSE)
+        self._pauses[deployment] = pause = min(2 * last, _LONGEST_PAUSE)
         return pause
 
 
-def _failed(target: Target, reason: str, pause: float = 0.0) -> ModelLoadFailed:
+def _failed(deployment: Deployment, reason: str, pause: float = 0.0) -> ModelLoadFailed:
     return ModelLoadFailed(
-        f"Endpoint '{target.endpoint.name}' could not load the model "
-        f"'{target.model[:_SHOWN_OF_NAME]}': {reason}.",
+        f"Endpoint '{deployment.endpoint.name}' could not load the model "
+        f"'{deployment.model[:_SHOWN_OF_NAME]}': {reason}.",
         headers={"Retry-After": str(ceil(pause))} if pause else None,
     )
 

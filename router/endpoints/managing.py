@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.core.upstream import Patience, UpstreamRequest
+from router.core.upstream import Deadlines, UpstreamRequest
 from router.dialects.ndjson import NDJSONDecoder
 from router.endpoints.endpoint import Endpoint
 from router.errors import UpstreamFailure
@@ -19,8 +19,8 @@ from router.response.frame import EventTooLarge
 
 __all__ = ["Progress", "change", "follow"]
 
-_QUICK: Final = Patience(60.0, 60.0, 120.0)
-_LONG: Final = Patience(120.0, 900.0, 24 * 3600.0)
+_QUICK: Final = Deadlines(60.0, 60.0, 120.0)
+_LONG: Final = Deadlines(120.0, 900.0, 24 * 3600.0)
 """Ollama is silent for minutes while it checks what it has fetched."""
 
 _SHOWN: Final = 500

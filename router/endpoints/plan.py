@@ -10,8 +10,8 @@ from router.balance.capability import Unmet, missing_features, needs, too_long
 from router.balance.overflow import CONTEXT_EXCEEDED
 from router.core.key import Key
 from router.dialects.responses.decode_stream import unseal
+from router.endpoints.deployment import Deployment
 from router.endpoints.registry import Group
-from router.endpoints.target import Target
 from router.errors import InvalidRequest, no_access
 from router.response.tokens import estimate_tokens, longest_prompt_chars
 
@@ -43,6 +43,7 @@ class Plan:
         "bound",
         "caller",
         "corrected",
+        "deployments",
         "desperate",
         "group",
         "key",
@@ -50,7 +51,6 @@ class Plan:
         "preferred",
         "prints",
         "probes",
-        "targets",
         "tried",
         "truncates",
     )
@@ -58,7 +58,7 @@ class Plan:
     def __init__(
         self,
         group: Group,
-        targets: Sequence[Target],
+        deployments: Sequence[Deployment],
         caller: str,
         body: dict[str, Any] | None = None,
         key: Key | None = None,
@@ -69,11 +69,11 @@ class Plan:
         self.truncates = truncates
         self.key = key
         self.body = body
-        self.targets = targets
+        self.deployments = deployments
         self.caller = caller
-        self.tried: list[Target] = []
-        self._dropped: list[Target] = []
-        self.preferred: Sequence[Target] = ()
+        self.tried: list[Deployment] = []
+        self._dropped: list[Deployment] = []
+        self.preferred: Sequence[Deployment] = ()
         self.bound = inf
         self.prints: Sequence[bytes] = ()
         self.probes = True
@@ -82,72 +82,76 @@ class Plan:
         self.loaded_by: float | None = None
 
     @property
-    def left(self) -> Sequence[Target]:
+    def left(self) -> Sequence[Deployment]:
         """Where it has not been tried."""
         if not self.tried:
-            return self.targets
-        return [target for target in self.targets if target not in self.tried]
+            return self.deployments
+        return [deployment for deployment in self.deployments if deployment not in self.tried]
 
-    def drop(self, target: Target) -> None:
+    def drop(self, deployment: Deployment) -> None:
         """This one cannot serve it."""
-        self._dropped.append(target)
-        self.targets = [other for other in self.targets if other is not target]
+        self._dropped.append(deployment)
+        self.deployments = [other for other in self.deployments if other is not deployment]
 
     def follow(self, group: Group) -> None:
         """Others serve the model now; raises InvalidRequest where none of them can serve this."""
         if self.body is not None:
-            targets = able(group, self.body, self.key, truncates=self.truncates)
-            self.targets = [target for target in targets if target not in self._dropped]
+            deployments = able(group, self.body, self.key, truncates=self.truncates)
+            self.deployments = [
+                deployment for deployment in deployments if deployment not in self._dropped
+            ]
             self.group = group
 
 
-def reached(group: Group, key: Key | None) -> Sequence[Target]:
+def reached(group: Group, key: Key | None) -> Sequence[Deployment]:
     """Those of a group that may serve a key; raises ModelNotFound where there is none."""
     if key is None or key.endpoints is None:
-        return group.targets
-    targets = [target for target in group.targets if key.may_reach(target.endpoint.name)]
-    if not targets:
+        return group.deployments
+    deployments = [
+        deployment for deployment in group.deployments if key.may_reach(deployment.endpoint.name)
+    ]
+    if not deployments:
         raise no_access(group.model)
-    return targets
+    return deployments
 
 
 def able(
     group: Group, body: dict[str, Any], key: Key | None = None, *, truncates: bool = False
-) -> Sequence[Target]:
+) -> Sequence[Deployment]:
     """Those of a group that can, and may, serve a request. One that ``truncates`` goes where it
     fits whole, and where it fits nowhere, to any of them.
 
     Raises InvalidRequest, naming what is missing, and ModelNotFound.
     """
-    targets = reached(group, key)
+    deployments = reached(group, key)
     if group.lacks and (needed := needs(body, group.lacks)):
-        targets = [target for target in targets if not target.lacks & needed]
-        if not targets:
-            lacks = [target.lacks for target in reached(group, key)]
+        deployments = [deployment for deployment in deployments if not deployment.lacks & needed]
+        if not deployments:
+            lacks = [deployment.lacks for deployment in reached(group, key)]
             raise _refusal(missing_features(body, group.model, needed, lacks), LACKS_FEATURE)
     if group.contexts:
         size = int(estimate_tokens(longest_prompt_chars(body)) * _SURE)
-        fitting = [t for t in targets if t.context is None or size <= t.context]
+        fitting = [t for t in deployments if t.context is None or size <= t.context]
         if not fitting and truncates:
-            return targets
+            return deployments
         if not fitting:
-            largest = max(t.context or 0 for t in targets)
+            largest = max(t.context or 0 for t in deployments)
             raise _refusal(too_long(body, group.model, size, largest), LACKS_CONTEXT)
-        targets = fitting
-    return targets
+        deployments = fitting
+    return deployments
 
 
 def _refusal(unmet: Unmet, code: str) -> InvalidRequest:
     return InvalidRequest(unmet.message, code=code, param=unmet.param)
 
 
-def issuers(group: Group, body: dict[str, Any]) -> Sequence[Target]:
-    """The targets whose account issued encrypted reasoning that a request brings back."""
+def issuers(group: Group, body: dict[str, Any]) -> Sequence[Deployment]:
+    """The deployments whose account issued encrypted reasoning that a request brings back."""
     items = body.get("input")
     if not isinstance(items, list):
         return ()
     for item in reversed(items):
         blob = item.get("encrypted_content") if isinstance(item, dict) else None
         if isinstance(blob, str) and (account := unseal(blob)[0]) is not None:
-            return [t for t in group.targets if t.endpoint.account == account]
+            return [t for t in group.deployments if t.endpoint.account == account]
     return ()

@@ -10,10 +10,10 @@ from random import uniform
 from typing import Final
 
 from router.endpoints.beside import hint, is_a_slip, request_hint
+from router.endpoints.deployment import Deployment
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.listing import Listing, list_models, list_resident
 from router.endpoints.registry import Registry
-from router.endpoints.target import Target
 from router.settings.schema import EndpointSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
@@ -114,7 +114,7 @@ class Prober:
         timeouts = settings.timeouts
         seconds = max(timeouts.connect, min(timeouts.first_byte, self.interval))
         adapter, transport = endpoint.adapter, endpoint.transport
-        before = {target: _thought(target) for target in endpoint.targets.values()}
+        before = {deployment: _thought(deployment) for deployment in endpoint.deployments.values()}
         began = time.monotonic()
         listing = await list_models(adapter, transport, seconds)
         resident = None
@@ -189,7 +189,7 @@ def _is_of_use(endpoint: Endpoint, listing: Listing, began: float, last: float) 
     list: transformers serve answers 500, and some keys may do all but list. A redirect, or a key
     that is not known, will be met by requests, too.
     """
-    heard = max((lane.heard for lane in endpoint.host.lanes), default=-inf)
+    heard = max((deployment.heard for deployment in endpoint.host.deployments), default=-inf)
     if listing.status is None:
         return listing.late and heard > began
     if heard > last:
@@ -198,25 +198,25 @@ def _is_of_use(endpoint: Endpoint, listing: Listing, began: float, last: float) 
     return endpoint.settings.models is not None and not of_all
 
 
-def _thought(target: Target) -> bool | None:
+def _thought(deployment: Deployment) -> bool | None:
     """Whether its model is thought to be in memory; None while the router does something about it:
     Ollama lists a model from the moment it begins to load it.
     """
-    return target.loaded if target.load_began is None else None
+    return deployment.loaded if deployment.load_began is None else None
 
 
-def _tell_memory(endpoint: Endpoint, before: Mapping[Target, bool | None]) -> None:
+def _tell_memory(endpoint: Endpoint, before: Mapping[Deployment, bool | None]) -> None:
     """Tell every model whether it is in memory, but those of which something else became known
     since the endpoint was asked.
     """
     now = time.monotonic()
-    for target in list(endpoint.targets.values()):
-        told = endpoint.catalogue.in_memory(target.model)
-        thought = _thought(target)
+    for deployment in list(endpoint.deployments.values()):
+        told = endpoint.catalogue.in_memory(deployment.model)
+        thought = _thought(deployment)
         if told is None or thought is None:
             continue
-        if before.get(target, thought) == thought:
-            target.in_memory(now, told)
+        if before.get(deployment, thought) == thought:
+            deployment.in_memory(now, told)
 
 
 def _say_hint(endpoint: Endpoint, said: str) -> None:

@@ -10,12 +10,12 @@ from random import random
 from typing import Final
 
 from router.balance.capability import Feature
-from router.balance.lane import Lane
+from router.balance.deployment_state import DeploymentState
 from router.core.key import Key
 from router.core.upstream import Adapter, Transport
 from router.endpoints.catalogue import serves
+from router.endpoints.deployment import Deployment
 from router.endpoints.endpoint import Endpoint
-from router.endpoints.target import Target
 from router.errors import ModelNotFound, RouterError, UpstreamUnavailable
 from router.settings.schema import EndpointSettings, Settings
 
@@ -37,20 +37,20 @@ class Group:
     some of it is known. ``stale``: somebody has changed since, or is gone.
     """
 
-    __slots__ = ("contexts", "lacks", "model", "stale", "targets")
+    __slots__ = ("contexts", "deployments", "lacks", "model", "stale")
 
-    def __init__(self, model: str, targets: Sequence[Target]) -> None:
+    def __init__(self, model: str, deployments: Sequence[Deployment]) -> None:
         self.model = model
-        self.targets = tuple(targets)
+        self.deployments = tuple(deployments)
         self.stale = False
         self.lacks = Feature(0)
-        for target in targets:
-            self.lacks |= Feature(target.lacks)
-        self.contexts = any(target.context is not None for target in targets)
+        for deployment in deployments:
+            self.lacks |= Feature(deployment.lacks)
+        self.contexts = any(deployment.context is not None for deployment in deployments)
 
-    def at(self, endpoint: str) -> Target | None:
-        """The target at the endpoint of this name."""
-        return next((t for t in self.targets if t.endpoint.name == endpoint), None)
+    def at(self, endpoint: str) -> Deployment | None:
+        """The deployment at the endpoint of this name."""
+        return next((t for t in self.deployments if t.endpoint.name == endpoint), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class Prepared:
 
 class Registry:
     """Knows the endpoints. ``connect`` makes what it takes to speak to one; ``clock`` is in
-    seconds. ``changed`` is called when the grade of a target has changed, or the list of them.
+    seconds. ``changed`` is called when the grade of a deployment has changed, or the list of them.
     """
 
     def __init__(self, connect: Connect, clock: Callable[[], float]) -> None:
         self.endpoints: tuple[Endpoint, ...] = ()
-        self.changed: Callable[[Lane | None], None] = lambda lane: None
+        self.changed: Callable[[DeploymentState | None], None] = lambda deployment: None
         self._connect = connect
         self._clock = clock
         self._groups: dict[str, Group] = {}
@@ -138,8 +138,8 @@ class Registry:
             self._let_go(known, now)
         return endpoint
 
-    def _changed(self, lane: Lane) -> None:
-        self.changed(lane)
+    def _changed(self, deployment: DeploymentState) -> None:
+        self.changed(deployment)
 
     def _let_go(self, endpoint: Endpoint, now: float) -> None:
         """What it works on may end; nobody who has planned with it goes there any more."""
@@ -165,8 +165,8 @@ class Registry:
         """Forget what was found: an endpoint serves, or can do, something else now."""
         for group in self._groups.values():
             group.stale = True
-            for target in group.targets:
-                target.kept = False
+            for deployment in group.deployments:
+                deployment.kept = False
         self._groups.clear()
         self._known = None
         self.changed(None)
@@ -174,8 +174,8 @@ class Registry:
     def probed(self, endpoint: Endpoint) -> None:
         """A probe of this endpoint is over: who waits for the first one looks again."""
         now = self._clock()
-        for target in endpoint.targets.values():
-            target.reassess(now)
+        for deployment in endpoint.deployments.values():
+            deployment.reassess(now)
         endpoint.probed.set()
         self._news.set()
         self._news = asyncio.Event()
@@ -248,18 +248,18 @@ class Registry:
         """Who serves this model as far as is known now; None where nobody does."""
         group = self._groups.get(model)
         if group is None:
-            targets = [
-                endpoint.target(name)
+            deployments = [
+                endpoint.deployment(name)
                 for endpoint in self.endpoints
                 if (name := endpoint.catalogue.resolve(model)) is not None
             ]
-            if not targets:
+            if not deployments:
                 return None
-            group = Group(model, targets)
+            group = Group(model, deployments)
             if len(model) <= _MAX_NAME_REMEMBERED and len(self._groups) < _MAX_REMEMBERED:
                 self._groups[model] = group
-                for target in targets:
-                    target.kept = True
+                for deployment in deployments:
+                    deployment.kept = True
         return group
 
     def _not_found(self, model: str, key: Key | None) -> RouterError:

@@ -11,10 +11,10 @@ from typing import Final, TypedDict
 
 from router.balance.breaker import Breaker
 from router.balance.capability import Feature
-from router.balance.lane import GRADES
+from router.balance.deployment_state import GRADES
+from router.endpoints.deployment import Deployment
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.selector import Selector
-from router.endpoints.target import Target
 
 __all__ = [
     "BreakerReport",
@@ -47,11 +47,11 @@ class BreakerReport(TypedDict):
 class ModelReport(TypedDict):
     """One model at one endpoint, under the name that it has there.
 
-    ``grade`` is what a choice goes by (see ``router.balance.lane.GRADES``). ``load`` is the share
-    of its weighted capacity in use. ``cooling_for`` are the seconds for which it is left alone,
-    null where it is not; ``rate_limited`` whether a 429 is why. ``loaded`` is whether it is in
-    memory, null where the endpoint does not tell; ``loading_for`` how long the router's load of it
-    has taken so far. ``first_token`` is the moving average of the seconds to a stream's first
+    ``grade`` is what a choice goes by (see ``router.balance.deployment.GRADES``). ``load`` is the
+    share of its weighted capacity in use. ``cooling_for`` are the seconds for which it is left
+    alone, null where it is not; ``rate_limited`` whether a 429 is why. ``loaded`` is whether it is
+    in memory, null where the endpoint does not tell; ``loading_for`` how long the router's load of
+    it has taken so far. ``first_token`` is the moving average of the seconds to a stream's first
     output, ``first_token_p95`` their 95th percentile, ``held`` the average of how long a slot is
     held; each is null until it is known. ``lacks`` are the features that it is known not to have,
     ``context`` its length in tokens where that is known.
@@ -125,7 +125,9 @@ def endpoint_report(endpoint: Endpoint, now: float) -> EndpointReport:
         "connection": _breaker(endpoint.host.breaker, now),
         "in_flight": endpoint.in_flight,
         "models": [
-            _model(target, now) for target in endpoint.targets.values() if _is_there(target)
+            _model(deployment, now)
+            for deployment in endpoint.deployments.values()
+            if _is_there(deployment)
         ],
         "unasked": _unasked(endpoint),
     }
@@ -163,40 +165,45 @@ def _breaker(breaker: Breaker, now: float) -> BreakerReport:
     }
 
 
-def _model(target: Target, now: float) -> ModelReport:
-    began = target.load_began
-    cooling = target.cool_until > now
+def _model(deployment: Deployment, now: float) -> ModelReport:
+    began = deployment.load_began
+    cooling = deployment.cool_until > now
     return {
-        "model": target.model,
-        "grade": GRADES[target.grade],
-        "in_flight": target.in_flight,
-        "limit": target.limit,
-        "load": round(target.load, _DIGITS),
-        "breaker": _breaker(target.breaker, now),
-        "cooling_for": rounded(target.cool_until - now) if cooling else None,
-        "rate_limited": cooling and target.limited,
-        "loaded": _loaded(target),
+        "model": deployment.model,
+        "grade": GRADES[deployment.grade],
+        "in_flight": deployment.in_flight,
+        "limit": deployment.limit,
+        "load": round(deployment.load, _DIGITS),
+        "breaker": _breaker(deployment.breaker, now),
+        "cooling_for": rounded(deployment.cool_until - now) if cooling else None,
+        "rate_limited": cooling and deployment.limited,
+        "loaded": _loaded(deployment),
         "loading_for": rounded(now - began) if began is not None else None,
-        "first_token": rounded(target.first_token.latest) if target.first_token.known else None,
-        "first_token_p95": rounded(target.late.value),
-        "held": rounded(target.service.value),
-        "lacks": lacking(target.lacks),
-        "context": target.context,
+        "first_token": rounded(deployment.first_token.latest)
+        if deployment.first_token.known
+        else None,
+        "first_token_p95": rounded(deployment.late.value),
+        "held": rounded(deployment.service.value),
+        "lacks": lacking(deployment.lacks),
+        "context": deployment.context,
     }
 
 
-def _is_there(target: Target) -> bool:
+def _is_there(deployment: Deployment) -> bool:
     """Whether it is served still, or at least worked on: endpoints drop models."""
-    if target.in_flight:
+    if deployment.in_flight:
         return True
-    catalogue = target.endpoint.catalogue
-    return target.model in catalogue.known_names() or catalogue.resolve(target.model) is not None
+    catalogue = deployment.endpoint.catalogue
+    return (
+        deployment.model in catalogue.known_names()
+        or catalogue.resolve(deployment.model) is not None
+    )
 
 
-def _loaded(target: Target) -> bool | None:
+def _loaded(deployment: Deployment) -> bool | None:
     """Whether it is in memory: what is not known to be elsewhere counts as there in a choice."""
-    told = target.endpoint.catalogue.in_memory(target.model)
-    return None if told is None and target.loaded else target.loaded
+    told = deployment.endpoint.catalogue.in_memory(deployment.model)
+    return None if told is None and deployment.loaded else deployment.loaded
 
 
 def _unasked(endpoint: Endpoint) -> list[Unasked]:
@@ -205,5 +212,5 @@ def _unasked(endpoint: Endpoint) -> list[Unasked]:
     return [
         {"model": name, "loaded": catalogue.in_memory(name)}
         for name in names
-        if name not in endpoint.targets
+        if name not in endpoint.deployments
     ]

@@ -1,6 +1,6 @@
 """Finds a slot for every attempt: selection, the queue in front of it, and what is remembered.
 
-``Agenda`` knows when which of them have to be graded anew, because time changes them.
+``Timers`` knows when which of them have to be graded anew, because time changes them.
 """
 
 from __future__ import annotations
@@ -14,55 +14,64 @@ from random import random
 from typing import Final
 
 from router.balance.affinity import Affinity, fingerprints
-from router.balance.lane import COLD, COOLING, FULL, OPEN, PROBE, READY, WARMING, Lane
+from router.balance.deployment_state import (
+    COLD,
+    COOLING,
+    FULL,
+    OPEN,
+    PROBE,
+    READY,
+    WARMING,
+    DeploymentState,
+)
 from router.balance.policies import make_policy
 from router.balance.selection import QUEUE, Selection
 from router.core.exchange import Exchange
+from router.endpoints.deployment import Deployment, Slot
 from router.endpoints.plan import Plan, able, issuers
 from router.endpoints.queue import Queue, QueueFull, QueueTimeout, Ticket
 from router.endpoints.registry import Group, Registry
-from router.endpoints.target import Slot, Target
 from router.errors import Overloaded, RouterError, UpstreamRateLimited
-from router.settings.schema import Balance
+from router.settings.schema import BalanceSettings
 
-__all__ = ["Agenda", "Reservation", "Selector"]
+__all__ = ["Selector", "SlotReservation", "Timers"]
 
 _LEAST_PAUSE: Final = 0.001
 
 
-class Agenda:
-    """The lanes with a ``due``. ``clock`` is in seconds.
+class Timers:
+    """The deployments with a ``due``. ``clock`` is in seconds.
 
-    Whoever chooses among lanes calls ``catch_up`` before. While ``awaited()`` it is also done on
-    time: those who wait for a slot do not choose until something has changed.
+    Whoever chooses among deployments calls ``catch_up`` before. While ``awaited()`` it is also done
+    on time: those who wait for a slot do not choose until something has changed.
     """
 
     def __init__(self, clock: Callable[[], float], awaited: Callable[[], bool]) -> None:
         self._clock = clock
         self._awaited = awaited
-        self._entries: list[tuple[float, int, Lane]] = []
+        self._entries: list[tuple[float, int, DeploymentState]] = []
         self._number = count()
-        self._noted: dict[Lane, float] = {}
+        self._noted: dict[DeploymentState, float] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = inf
 
-    def note(self, lane: Lane) -> None:
+    def note(self, deployment: DeploymentState) -> None:
         """Look at it again when its time has come."""
-        if self._noted.get(lane, inf) > lane.due:
-            self._noted[lane] = lane.due
-            heapq.heappush(self._entries, (lane.due, next(self._number), lane))
+        if self._noted.get(deployment, inf) > deployment.due:
+            self._noted[deployment] = deployment.due
+            heapq.heappush(self._entries, (deployment.due, next(self._number), deployment))
             if self._awaited():
                 self.watch()
 
     def catch_up(self, now: float) -> None:
         """Grade anew what time has changed."""
         while self._entries and self._entries[0][0] <= now:
-            due, _, lane = heapq.heappop(self._entries)
-            if self._noted.get(lane) != due:
+            due, _, deployment = heapq.heappop(self._entries)
+            if self._noted.get(deployment) != due:
                 continue  # it was noted again, for sooner
-            del self._noted[lane]
-            lane.refresh(now)
-            self.note(lane)
+            del self._noted[deployment]
+            deployment.refresh(now)
+            self.note(deployment)
 
     def watch(self) -> None:
         """Somebody waits from now on."""
@@ -92,33 +101,33 @@ desperate do).
 """
 
 
-class Reservation:
+class SlotReservation:
     """A slot that was taken, at ``since``.
 
     ``probe``: this request tries a half-open breaker, and nothing is known of it yet. ``good``:
-    it was answered. ``waited``: the seconds it stood in the queue.
+    it was answered. ``queue_seconds``: the seconds it stood in the queue.
     """
 
-    __slots__ = ("good", "plan", "probe", "since", "target", "waited")
+    __slots__ = ("deployment", "good", "plan", "probe", "queue_seconds", "since")
 
-    def __init__(self, plan: Plan, target: Target, since: float, probe: bool) -> None:
+    def __init__(self, plan: Plan, deployment: Deployment, since: float, probe: bool) -> None:
         self.plan = plan
-        self.target = target
+        self.deployment = deployment
         self.since = since
         self.probe = probe
         self.good = False
-        self.waited = 0.0
+        self.queue_seconds = 0.0
 
-    def swap(self, other: Reservation) -> None:
+    def swap(self, other: SlotReservation) -> None:
         """Exchange the slots of two reservations for the same request."""
-        for name in ("good", "probe", "since", "target"):
+        for name in ("good", "probe", "since", "deployment"):
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, theirs)
             setattr(other, name, mine)
 
 
 class Selector:
-    """Chooses among a registry's targets. ``clock`` is in seconds.
+    """Chooses among a registry's deployments. ``clock`` is in seconds.
 
     ``slots_changed(slot, in_flight)`` is told how many requests an endpoint works on for a model.
     """
@@ -126,7 +135,7 @@ class Selector:
     def __init__(
         self,
         registry: Registry,
-        balance: Balance,
+        balance: BalanceSettings,
         slots_changed: Callable[[Slot, int], None],
         clock: Callable[[], float],
     ) -> None:
@@ -134,13 +143,13 @@ class Selector:
         self._slots_changed = slots_changed
         self._in_flight: dict[Slot, int] = {}
         self._affinity = Affinity()
-        self.queue: Queue[Target] = Queue(balance.queue_size, self._returned)
-        self._agenda = Agenda(clock, lambda: len(self.queue) > 0)
+        self.queue: Queue[Deployment] = Queue(balance.queue_size, self._returned)
+        self._timers = Timers(clock, lambda: len(self.queue) > 0)
         self._registry = registry
         self.configure(balance)
         registry.changed = self._changed
 
-    def configure(self, balance: Balance) -> None:
+    def configure(self, balance: BalanceSettings) -> None:
         """Go on with these rules."""
         self.queue.size = balance.queue_size
         self._queue_timeout = balance.queue_timeout
@@ -152,36 +161,36 @@ class Selector:
         body = exchange.body
         key = exchange.key
         truncates = exchange.truncates
-        targets = able(group, body, key, truncates=truncates)
-        plan = Plan(group, targets, exchange.caller, body, key, truncates=truncates)
-        if len(plan.targets) > 1:
+        deployments = able(group, body, key, truncates=truncates)
+        plan = Plan(group, deployments, exchange.caller, body, key, truncates=truncates)
+        if len(plan.deployments) > 1:
             plan.preferred = issuers(group, body)
             if self._bound:
                 plan.prints = fingerprints(body)
                 if not plan.preferred:
                     known = self._affinity.find(group.model, plan.prints)
-                    target = group.at(known) if known is not None else None
-                    if target is not None:
-                        plan.preferred, plan.bound = (target,), self._bound
+                    deployment = group.at(known) if known is not None else None
+                    if deployment is not None:
+                        plan.preferred, plan.bound = (deployment,), self._bound
         return plan
 
-    async def reserve(self, plan: Plan) -> Reservation:
-        """Take a slot at the best target that is left, waiting for one if need be.
+    async def reserve(self, plan: Plan) -> SlotReservation:
+        """Take a slot at the best deployment that is left, waiting for one if need be.
 
         Raises Overloaded, or UpstreamRateLimited where every endpoint asked for a pause. The
         slot has to be given back with ``release``.
         """
-        ticket: Ticket[Target] | None = None
+        ticket: Ticket[Deployment] | None = None
         refusal: Overloaded | None = None
         began = 0.0
         while True:
             await self.follow(plan)
-            target, why = self.choose(plan, patient=refusal is None)
-            if target is not None:
-                reservation = self._taken(plan, target)
+            deployment, why = self.choose(plan, patient=refusal is None)
+            if deployment is not None:
+                reservation = self._taken(plan, deployment)
                 if ticket is not None:
                     self.queue.served(ticket)
-                    reservation.waited = reservation.since - began
+                    reservation.queue_seconds = reservation.since - began
                 return reservation
             if why != QUEUE:
                 raise self._nothing(plan)
@@ -192,7 +201,7 @@ class Selector:
                     began = self._clock()
                     rank = plan.key.priority if plan.key is not None else 1
                     ticket = self.queue.ticket(plan.caller, self._queue_timeout, rank)
-                self._agenda.watch()
+                self._timers.watch()
                 awaited = self.selection.awaited(plan.left, desperate=plan.desperate)
                 granted = await self.queue.wait(ticket, awaited)
             except QueueFull:
@@ -202,8 +211,8 @@ class Selector:
                 refusal = self._overloaded(plan, reason)
             else:
                 if granted is not None:
-                    reservation = Reservation(plan, granted, self._clock(), False)
-                    reservation.waited = reservation.since - began
+                    reservation = SlotReservation(plan, granted, self._clock(), False)
+                    reservation.queue_seconds = reservation.since - began
                     return reservation
 
     async def follow(self, plan: Plan) -> None:
@@ -219,17 +228,17 @@ class Selector:
                 return  # nobody serves it now; those who did tell why not
             plan.follow(group)
 
-    def try_reserve(self, plan: Plan) -> Reservation | None:
-        """Take a slot of a target that can begin at once; None where there is none."""
-        target, _ = self.choose(plan)
-        if target is None or target.grade > WARMING:
+    def try_reserve(self, plan: Plan) -> SlotReservation | None:
+        """Take a slot of a deployment that can begin at once; None where there is none."""
+        deployment, _ = self.choose(plan)
+        if deployment is None or deployment.grade > WARMING:
             return None
-        return self._taken(plan, target)
+        return self._taken(plan, deployment)
 
-    def choose(self, plan: Plan, *, patient: bool = True) -> tuple[Target | None, str]:
-        """The target that the request would get now, and why; see ``Selection.choose``."""
+    def choose(self, plan: Plan, *, patient: bool = True) -> tuple[Deployment | None, str]:
+        """The deployment that the request would get now, and why; see ``Selection.choose``."""
         now = self._clock()
-        self._agenda.catch_up(now)
+        self._timers.catch_up(now)
         return self.selection.choose(
             plan.left,
             now,
@@ -241,60 +250,60 @@ class Selector:
             desperate=plan.desperate,
         )
 
-    def answered(self, reservation: Reservation, seconds: float | None) -> None:
+    def answered(self, reservation: SlotReservation, seconds: float | None) -> None:
         """The first output has come, after so many seconds (None: not known)."""
-        target, plan = reservation.target, reservation.plan
-        target.answered(self._clock(), seconds, probe=reservation.probe)
+        deployment, plan = reservation.deployment, reservation.plan
+        deployment.answered(self._clock(), seconds, probe=reservation.probe)
         reservation.probe = False
         reservation.good = True
         if plan.prints:
             # What the request began is best continued here.
-            self._affinity.remember(plan.group.model, plan.prints, target.endpoint.name)
+            self._affinity.remember(plan.group.model, plan.prints, deployment.endpoint.name)
 
-    def refused(self, reservation: Reservation) -> None:
+    def refused(self, reservation: SlotReservation) -> None:
         """The endpoint refused the request itself, which is an answer."""
-        reservation.target.answered(self._clock(), None, probe=reservation.probe)
+        reservation.deployment.answered(self._clock(), None, probe=reservation.probe)
         reservation.probe = False
 
-    def failed(self, reservation: Reservation) -> None:
+    def failed(self, reservation: SlotReservation) -> None:
         """The endpoint failed, for a reason that is not the request's own."""
-        target = reservation.target
-        if reservation.probe or reservation.since >= target.warm_from:
+        deployment = reservation.deployment
+        if reservation.probe or reservation.since >= deployment.warm_from:
             # What was sent before it recovered says nothing of how it is now.
-            target.failed(self._clock(), probe=reservation.probe)
+            deployment.failed(self._clock(), probe=reservation.probe)
         reservation.probe = reservation.good = False
 
-    def begin_again(self, reservation: Reservation) -> None:
+    def begin_again(self, reservation: SlotReservation) -> None:
         """The model had to be loaded first: the request itself begins now."""
         reservation.since = self._clock()
 
-    def release(self, reservation: Reservation) -> None:
+    def release(self, reservation: SlotReservation) -> None:
         """Give a slot back."""
         now = self._clock()
-        target = reservation.target
+        deployment = reservation.deployment
         if reservation.probe:
-            target.abandon_probe(now)
+            deployment.abandon_probe(now)
         if reservation.good:
-            target.service.observe(now - reservation.since)
-        self._returned(target)
+            deployment.service.observe(now - reservation.since)
+        self._returned(deployment)
 
-    def _taken(self, plan: Plan, target: Target) -> Reservation:
+    def _taken(self, plan: Plan, deployment: Deployment) -> SlotReservation:
         now = self._clock()
-        probe = target.grade == PROBE and target.begin_probe(now)
-        target.take()
-        self._count(target.slot, 1)
-        return Reservation(plan, target, now, probe)
+        probe = deployment.grade == PROBE and deployment.begin_probe(now)
+        deployment.take()
+        self._count(deployment.slot, 1)
+        return SlotReservation(plan, deployment, now, probe)
 
-    def _returned(self, target: Target) -> None:
+    def _returned(self, deployment: Deployment) -> None:
         """A slot is free again: it goes to whoever waits for it."""
-        target.give_back(self._clock())
-        self._agenda.note(target)
-        if target.free and target.grade in _OFFERED and self.queue.offer(target):
-            target.take()
+        deployment.give_back(self._clock())
+        self._timers.note(deployment)
+        if deployment.free and deployment.grade in _OFFERED and self.queue.offer(deployment):
+            deployment.take()
             return
-        self._count(target.slot, -1)
-        if target.grade == COLD:
-            self._changed(target)  # who waits may have better to expect
+        self._count(deployment.slot, -1)
+        if deployment.grade == COLD:
+            self._changed(deployment)  # who waits may have better to expect
 
     def _count(self, slot: Slot, change: int) -> None:
         """Count by name: an endpoint that was replaced may not be done yet."""
@@ -305,18 +314,18 @@ class Selector:
             del self._in_flight[slot]
         self._slots_changed(slot, in_flight)
 
-    def _changed(self, lane: Lane | None) -> None:
+    def _changed(self, deployment: DeploymentState | None) -> None:
         """A grade has changed, or who serves what: those who wait may have to go elsewhere."""
-        if lane is not None:
-            self._agenda.note(lane)
+        if deployment is not None:
+            self._timers.note(deployment)
         if len(self.queue):
             self.queue.look_again()
 
     def _overloaded(self, plan: Plan, reason: str) -> Overloaded:
         """Every slot is taken. ``Retry-After`` is when the queue of now will be through."""
         now = self._clock()
-        full = [lane for lane in plan.targets if lane.grade == FULL]
-        waits = [lane.predicted_wait(len(self.queue) / len(full), now) for lane in full]
+        full = [deployment for deployment in plan.deployments if deployment.grade == FULL]
+        waits = [deployment.predicted_wait(len(self.queue) / len(full), now) for deployment in full]
         seconds = min(waits, default=inf)
         if seconds == inf:
             seconds = self._queue_timeout
@@ -330,9 +339,11 @@ class Selector:
         """Why no endpoint can be asked at all."""
         now = self._clock()
         model = plan.group.model
-        cooling = [lane for lane in plan.targets if lane.grade == COOLING]
+        cooling = [deployment for deployment in plan.deployments if deployment.grade == COOLING]
         if not cooling:
-            sick = [lane for lane in plan.targets if lane.grade in (OPEN, PROBE)]
+            sick = [
+                deployment for deployment in plan.deployments if deployment.grade in (OPEN, PROBE)
+            ]
             why = "fails, and is left alone for a while" if sick else "is drained"
             back = [max(t.breaker.opens_until, t.host.breaker.opens_until) for t in sick]
             seconds = min(back) - now if back else self._queue_timeout
@@ -340,11 +351,12 @@ class Selector:
                 f"Every endpoint that serves the model '{model}' {why}.",
                 headers=_retry_after(seconds),
             )
-        headers = _retry_after(min(lane.cool_until for lane in cooling) - now)
+        headers = _retry_after(min(deployment.cool_until for deployment in cooling) - now)
         until = ", ".join(
-            f"{lane.endpoint.name} for {ceil(lane.cool_until - now)} s" for lane in cooling[:10]
+            f"{deployment.endpoint.name} for {ceil(deployment.cool_until - now)} s"
+            for deployment in cooling[:10]
         )
-        if any(lane.limited for lane in cooling):
+        if any(deployment.limited for deployment in cooling):
             return UpstreamRateLimited(
                 f"Every endpoint that serves the model '{model}' asked for a pause: {until}.",
                 headers=headers,

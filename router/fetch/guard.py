@@ -24,9 +24,9 @@ import aiohttp
 from yarl import URL
 
 from router.fetch.address import is_public
-from router.settings.fetch import Fetch
+from router.settings.fetch import FetchSettings
 
-__all__ = ["Fetched", "Guard", "NotFetched", "Resolve"]
+__all__ = ["FetchGuard", "Fetched", "NotFetched", "Resolve"]
 
 _MIB: Final = 1024 * 1024
 _AT_ONCE: Final = 32
@@ -67,7 +67,7 @@ class Fetched:
     body: bytes
 
 
-class Guard:
+class FetchGuard:
     """Fetches within the limits of its ``settings``, which may be changed at any time.
 
     ``resolve`` looks names up, ``public`` decides of an address; ``tls`` is for https, None for
@@ -76,14 +76,14 @@ class Guard:
 
     def __init__(
         self,
-        settings: Fetch,
+        settings: FetchSettings,
         *,
         resolve: Resolve | None = None,
         public: Callable[[Address], bool] = is_public,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.settings = settings
-        self._resolve = resolve or _Resolver()
+        self._resolve = resolve or _AddressResolver()
         self._public = public
         self._tls = tls
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -111,7 +111,7 @@ class Guard:
 
     def close(self) -> None:
         """Look up no more names."""
-        if isinstance(self._resolve, _Resolver):
+        if isinstance(self._resolve, _AddressResolver):
             self._resolve.close()
 
     async def _follow(
@@ -120,7 +120,7 @@ class Guard:
         types: Collection[str],
         count: Callable[[int], None],
         headers: Mapping[str, str],
-        settings: Fetch,
+        settings: FetchSettings,
     ) -> Fetched:
         place = _parsed(url)
         for _ in range(_MOST_REDIRECTS + 1):
@@ -137,7 +137,7 @@ class Guard:
 
     @contextlib.asynccontextmanager
     async def _answer(
-        self, url: URL, headers: Mapping[str, str], settings: Fetch
+        self, url: URL, headers: Mapping[str, str], settings: FetchSettings
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The head of the answer, from one of the addresses that were looked at."""
         host, port = url.raw_host, url.port
@@ -163,7 +163,7 @@ class Guard:
                 answer.close()
 
     async def _addresses(
-        self, host: str, port: int, scheme: str, settings: Fetch
+        self, host: str, port: int, scheme: str, settings: FetchSettings
     ) -> Sequence[Address]:
         if settings.hosts is not None and not _is_listed(host, port, scheme, settings.hosts):
             raise NotFetched(
@@ -290,7 +290,7 @@ def _has_port(entry: str) -> bool:
     return ":" in entry.rpartition("]")[2]
 
 
-class _Resolver:
+class _AddressResolver:
     """Asks the system, in threads of its own: slow name servers must not take those that the rest
     of the router works in.
     """

@@ -11,7 +11,7 @@ from router.core.exchange import Exchange
 from router.dialects.images import remote_images
 from router.dialects.parts import Where, path_of
 from router.errors import InvalidRequest
-from router.fetch.guard import Guard, NotFetched
+from router.fetch.guard import FetchGuard, NotFetched
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
 
@@ -36,7 +36,7 @@ _PNG: Final = b"\x89PNG\r\n\x1a\n"
 class Images:
     """Fetches what a request's images are, each once per exchange."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: FetchGuard) -> None:
         self._guard = guard
         self._most_bytes = 0
 

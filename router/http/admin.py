@@ -32,8 +32,8 @@ from router.errors import (
 )
 from router.http.body import read_body
 from router.http.cache_admin import CacheAdmin
+from router.http.dispatcher import Handler, RequestDispatcher, json_response
 from router.http.explain import ExplainApi
-from router.http.front import Front, Handler, json_response
 from router.pipeline.fleet import Fleet
 from router.settings.schema import Settings
 from router.settings.values import KeepAlive
@@ -55,7 +55,7 @@ _LOAD_FIELDS: Final = frozenset({"model", "keep_alive"})
 _NOT_STORED: Final = {"Cache-Control": "no-store"}
 
 
-class Outcome(Protocol):
+class ReloadOutcome(Protocol):
     """How a reload of the configuration ended."""
 
     @property
@@ -83,7 +83,7 @@ class Configuration(Protocol):
         ...
 
     @property
-    def last(self) -> Outcome | None:
+    def last(self) -> ReloadOutcome | None:
         """How the last reload ended."""
         ...
 
@@ -122,18 +122,18 @@ class AdminApi:
 
     def __init__(
         self,
-        front: Front,
+        dispatcher: RequestDispatcher,
         fleet: Fleet,
         configuration: Configuration,
         cache: ResponseCache,
         more: Sequence[Route] = (),
     ) -> None:
         self._more = more
-        self._front = front
+        self._dispatcher = dispatcher
         self._fleet = fleet
         self._configuration = configuration
-        self._cache = CacheAdmin(front, cache, lambda: configuration.settings)
-        self._explain = ExplainApi(front, fleet, lambda: configuration.settings)
+        self._cache = CacheAdmin(dispatcher, cache, lambda: configuration.settings)
+        self._explain = ExplainApi(dispatcher, fleet, lambda: configuration.settings)
 
     def routes(self) -> list[Route]:
         """Method, path and handler of each route."""
@@ -245,7 +245,7 @@ class AdminApi:
                 f"The endpoint '{endpoint.name}' does not serve the model '{model[:_SHOWN]}'.",
                 param="model",
             )
-        await self._fleet.loads.warm(endpoint.target(name), keep_alive)
+        await self._fleet.loads.warm(endpoint.deployment(name), keep_alive)
         return _reported(endpoint)
 
     async def reload(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -258,7 +258,7 @@ class AdminApi:
         async def see_through() -> None:
             await again()
 
-        await self._front.see_through(exchange, see_through())
+        await self._dispatcher.see_through(exchange, see_through())
         last = self._configuration.last
         if last is None or last is before:
             raise InternalError("The configuration was not reloaded; the log says why.")
@@ -279,7 +279,7 @@ class AdminApi:
         return found
 
 
-def _reload(outcome: Outcome) -> Reload:
+def _reload(outcome: ReloadOutcome) -> Reload:
     return {"at": outcome.at, "ok": outcome.ok, "said": list(outcome.said)}
 
 

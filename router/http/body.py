@@ -14,7 +14,15 @@ from aiohttp import HttpVersion11, hdrs, web
 from router.core.worker import ValueCount, most_values
 from router.errors import InvalidRequest, PayloadTooLarge
 
-__all__ = ["Body", "expect_later", "is_true", "only", "read_body", "read_counted", "starting_after"]
+__all__ = [
+    "RequestBody",
+    "expect_later",
+    "is_true",
+    "only",
+    "read_body",
+    "read_counted",
+    "starting_after",
+]
 
 _COUNTED_BYTES: Final = 64 * 1024
 """What is in smaller bodies is not counted. In larger ones it is, so much at a time."""
@@ -23,7 +31,7 @@ _IDLE_SECONDS: Final = 30.0
 """A client that sends nothing for so long in the midst of its body is given up."""
 
 
-class Body(NamedTuple):
+class RequestBody(NamedTuple):
     """A body, and how many JSON values may be in it at most; 0 where there cannot be many."""
 
     raw: bytes
@@ -43,7 +51,7 @@ async def read_body(request: web.Request, limit: int) -> bytes:
     return (await read_counted(request, limit, limit)).raw
 
 
-async def read_counted(request: web.Request, limit: int, values: int) -> Body:
+async def read_counted(request: web.Request, limit: int, values: int) -> RequestBody:
     """The whole body; ``limit`` is in bytes, ``values`` how many JSON values may be in it.
 
     Raises PayloadTooLarge past either, InvalidRequest for a body that is broken or does not arrive.
@@ -83,7 +91,7 @@ async def read_counted(request: web.Request, limit: int, values: int) -> Body:
         raise InvalidRequest(
             "Invalid body: it is not what its Content-Encoding says.", code="invalid_body"
         ) from None
-    return Body(pieces[0] if len(pieces) == 1 else b"".join(pieces), most)
+    return RequestBody(pieces[0] if len(pieces) == 1 else b"".join(pieces), most)
 
 
 async def _counted(count: ValueCount, piece: bytes, values: int) -> None:

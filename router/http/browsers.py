@@ -21,7 +21,7 @@ from aiohttp import hdrs, web
 
 from router.errors import Forbidden, UnsupportedMediaType
 from router.http.description.headers import HEADERS
-from router.settings.schema import Server
+from router.settings.schema import ServerSettings
 
 __all__ = ["BrowserRules"]
 
@@ -39,7 +39,7 @@ _EXPOSED: Final = ", ".join(HEADERS)
 class BrowserRules:
     """``keyless``: nobody needs a key, so that the rules for web pages apply."""
 
-    def __init__(self, server: Server, *, keyless: bool) -> None:
+    def __init__(self, server: ServerSettings, *, keyless: bool) -> None:
         self.keyless = keyless
         self._hosts = _Hosts((*server.allowed_hosts, *_own_name(server)))
         self._known: set[str] = set()
@@ -197,7 +197,7 @@ def _address(name: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def _own_name(server: Server) -> tuple[str, ...]:
+def _own_name(server: ServerSettings) -> tuple[str, ...]:
     """What the router listens on, unless that is every address."""
     address = _address(server.host)
     return () if address is not None and address.is_unspecified else (server.host,)

@@ -11,7 +11,7 @@ import orjson
 from aiohttp import web
 
 from cache.core import ResponseCache
-from cache.entry import EVERYTHING, Entry, Rule, RuleKind
+from cache.entry import EVERYTHING, CacheEntry, InvalidationRule, RuleKind
 from cache.explain import explain
 from cache.keys import keys
 from cache.request import (
@@ -33,9 +33,9 @@ from router.errors import (
     RouterError,
     StateUnavailable,
 )
-from router.http.asked import check_body, operation_of
 from router.http.body import read_body
-from router.http.front import Front, Handler, json_response
+from router.http.detect_api import check_body, operation_of
+from router.http.dispatcher import Handler, RequestDispatcher, json_response
 from router.settings.schema import Settings
 
 __all__ = ["CacheAdmin"]
@@ -55,9 +55,9 @@ class CacheAdmin:
     """Handlers under ``/admin/cache``."""
 
     def __init__(
-        self, front: Front, cache: ResponseCache, settings: Callable[[], Settings]
+        self, dispatcher: RequestDispatcher, cache: ResponseCache, settings: Callable[[], Settings]
     ) -> None:
-        self._front = front
+        self._dispatcher = dispatcher
         self._cache = cache
         self._settings = settings
 
@@ -98,7 +98,7 @@ class CacheAdmin:
         The body is ``{"entry": KEY}``, or ``{"request": BODY, "caller": NAME}`` with the body of a
         ``POST /v1/responses``, or of another API whose fields it has (see ``operation_of``).
         """
-        body = await self._front.read(request, exchange, parse_object)
+        body = await self._dispatcher.read(request, exchange, parse_object)
         _only(body, "entry", "request", "caller")
         if "entry" in body:
             _only(body, "entry")
@@ -120,7 +120,7 @@ class CacheAdmin:
         return json_response({"invalidated": {rule.kind: rule.value or True}, "removed": removed})
 
     async def feedback(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
-        """POST /admin/cache/feedback: ``{"entry": KEY}``, the ``X-Cache-Entry`` of a bad hit.
+        """POST /admin/cache/feedback: ``{"entry": KEY}``, the ``X-Cache-CacheEntry`` of a bad hit.
 
         The entry goes, and questions near its own have to be more similar from then on.
         """
@@ -181,14 +181,14 @@ class CacheAdmin:
         try:
             return await ask()
         except StoreError as error:
-            raise _Away(f"The cache's store does not answer: {error}") from None
+            raise _CacheUnavailable(f"The cache's store does not answer: {error}") from None
 
 
-class _Away(StateUnavailable):
+class _CacheUnavailable(StateUnavailable):
     default_code = "cache_unavailable"
 
 
-def _shown(entry: Entry) -> dict[str, Any]:
+def _shown(entry: CacheEntry) -> dict[str, Any]:
     return {
         "key": entry.key,
         "namespace": entry.namespace,
@@ -203,7 +203,7 @@ def _shown(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _rule(body: dict[str, Any]) -> Rule:
+def _rule(body: dict[str, Any]) -> InvalidationRule:
     _only(body, *_KINDS)
     if len(body) != 1:
         raise InvalidRequest(
@@ -211,7 +211,7 @@ def _rule(body: dict[str, Any]) -> Rule:
         )
     kind: RuleKind = next(kind for kind in _KINDS if kind in body)
     if kind != "all":
-        return Rule(kind, _text(body, kind))
+        return InvalidationRule(kind, _text(body, kind))
     if body["all"] is not True:
         raise InvalidRequest("Invalid 'all': expected true.", code="invalid_value", param="all")
     return EVERYTHING

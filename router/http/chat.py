@@ -11,7 +11,7 @@ from router.core.plugin_set import proceed
 from router.dialects.chat.schema import check_chat
 from router.dialects.misspelt import without_misspelt
 from router.dialects.responses.schema import parse_object
-from router.http.front import Front
+from router.http.dispatcher import RequestDispatcher
 
 __all__ = ["ChatApi"]
 
@@ -19,17 +19,17 @@ __all__ = ["ChatApi"]
 class ChatApi:
     """Handlers under ``/v1/chat/completions``."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, dispatcher: RequestDispatcher) -> None:
+        self._dispatcher = dispatcher
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /chat/completions. What a field means is for the endpoint to judge."""
-        body = await self._front.read(request, exchange, _decoded)
-        exchange.body, exchange.unsent = without_misspelt(body)
+        body = await self._dispatcher.read(request, exchange, _decoded)
+        exchange.body, exchange.dropped = without_misspelt(body)
         exchange.model = body["model"]
-        exchange.truncates_chat = self._front.truncates_chat
+        exchange.truncates_chat = self._dispatcher.truncates_chat
         exchange.stream = bool(body.get("stream"))
-        return await self._front.run(request, exchange, proceed)
+        return await self._dispatcher.run(request, exchange, proceed)
 
 
 def _decoded(raw: bytes) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from router.dialects.responses.input_items import check_items, item_type
 from router.dialects.responses.schema import parse_object
 from router.dialects.responses.stored_items import stored_items
 from router.errors import NotFound
-from router.http.front import Front, Handler, json_response
-from router.state.conversations import Conversation, Conversations
+from router.http.dispatcher import Handler, RequestDispatcher, json_response
+from router.state.conversations import Conversation, ConversationStore
 from router.state.stored import ENCRYPTED
 
 __all__ = ["ConversationsApi", "FindItems"]
@@ -39,8 +39,10 @@ _BLOB: Final = "encrypted_content"
 class ConversationsApi:
     """Handlers under ``/v1/conversations``. Another owner's conversation is not there."""
 
-    def __init__(self, front: Front, store: Conversations, find_items: FindItems) -> None:
-        self._front = front
+    def __init__(
+        self, dispatcher: RequestDispatcher, store: ConversationStore, find_items: FindItems
+    ) -> None:
+        self._dispatcher = dispatcher
         self._store = store
         self._find_items = find_items
 
@@ -62,9 +64,9 @@ class ConversationsApi:
         """POST /conversations; the body may be empty."""
         metadata, given = parse_new(await self._body(request, exchange, may_be_empty=True))
         whole = await self._resolved(exchange, given)
-        items, hidden = _stored(given, whole, frozenset())
+        items, encrypted_reasoning = _stored(given, whole, frozenset())
         created = await self._store.create(
-            exchange.caller, new_id("conv_"), time.time(), metadata, items, hidden
+            exchange.caller, new_id("conv_"), time.time(), metadata, items, encrypted_reasoning
         )
         if exchange.route.startswith(_PLATFORM):
             return json_response({**_shown(created), "items": items}, 201)
@@ -103,8 +105,10 @@ class ConversationsApi:
         given = parse_added(await self._body(request, exchange))
         await self._existing(exchange, ident)
         whole = await self._resolved(exchange, given)
-        items, hidden = _stored(given, whole, await self._taken(exchange, ident, whole))
-        if not await self._store.add_items(exchange.caller, ident, items, hidden):
+        items, encrypted_reasoning = _stored(
+            given, whole, await self._taken(exchange, ident, whole)
+        )
+        if not await self._store.add_items(exchange.caller, ident, items, encrypted_reasoning):
             raise _no_conversation(ident)
         return json_response({**listing(items, has_more=False), "items": items})
 
@@ -137,7 +141,7 @@ class ConversationsApi:
         self, request: web.Request, exchange: Exchange, *, may_be_empty: bool = False
     ) -> dict[str, Any]:
         decode = _object_or_nothing if may_be_empty else parse_object
-        return await self._front.read(request, exchange, decode)
+        return await self._dispatcher.read(request, exchange, decode)
 
     async def _existing(self, exchange: Exchange, ident: str) -> Conversation:
         conversation = await self._store.get(exchange.caller, ident)
@@ -180,8 +184,12 @@ class ConversationsApi:
         """The items, with reasoning that was hidden from the client if it asks for that now."""
         if ENCRYPTED not in parse_include(request.query):
             return items
-        hidden = {item["id"] for item in items if _may_be_hidden(item)}
-        found = await self._find_items(exchange.caller, sorted(hidden)) if hidden else {}
+        encrypted_reasoning = {item["id"] for item in items if _may_be_hidden(item)}
+        found = (
+            await self._find_items(exchange.caller, sorted(encrypted_reasoning))
+            if encrypted_reasoning
+            else {}
+        )
         return [_revealed(item, found) if _may_be_hidden(item) else item for item in items]
 
     async def _no_item(self, exchange: Exchange, ident: str, item: str) -> NotFound:
@@ -194,12 +202,12 @@ def _stored(
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """``whole`` as it is stored, and what of its encrypted reasoning was not ``given``, by id."""
     items = stored_items(whole, new_id, taken)
-    hidden = {}
+    encrypted_reasoning = {}
     for sent, item in zip(given, items, strict=True):
         blob = item.get(_BLOB)
         if item["type"] == "reasoning" and isinstance(blob, str) and not sent.get(_BLOB):
-            hidden[item["id"]] = item.pop(_BLOB)
-    return items, hidden
+            encrypted_reasoning[item["id"]] = item.pop(_BLOB)
+    return items, encrypted_reasoning
 
 
 def _is_reference(item: dict[str, Any]) -> bool:

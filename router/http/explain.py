@@ -10,16 +10,16 @@ from aiohttp import web
 
 from router.core.exchange import Exchange, Operation
 from router.dialects.checks import missing
-from router.dialects.dropped import refuse_unsent
+from router.dialects.dropped import refuse_dropped
 from router.dialects.images import remote_images
 from router.dialects.misspelt import without_misspelt
 from router.dialects.responses.input_items import item_type
 from router.dialects.responses.schema import parse_object
-from router.endpoints.explain import Explainer
+from router.endpoints.explain_routing import Explainer
 from router.endpoints.fallbacks import Fallbacks
-from router.http.asked import check_body, operation_of
 from router.http.body import is_true
-from router.http.front import Front, json_response
+from router.http.detect_api import check_body, operation_of
+from router.http.dispatcher import RequestDispatcher, json_response
 from router.http.responses import check_durable
 from router.pipeline.fleet import Fleet
 from router.response.frame import Frame
@@ -34,8 +34,10 @@ _REFERENCES = ("previous_response_id", "conversation", "prompt")
 class ExplainApi:
     """Explains with the settings of the moment."""
 
-    def __init__(self, front: Front, fleet: Fleet, settings: Callable[[], Settings]) -> None:
-        self._front = front
+    def __init__(
+        self, dispatcher: RequestDispatcher, fleet: Fleet, settings: Callable[[], Settings]
+    ) -> None:
+        self._dispatcher = dispatcher
         self._settings = settings
         self._explainer = Explainer(fleet.registry, fleet.selector, time.monotonic)
 
@@ -45,7 +47,7 @@ class ExplainApi:
         The body is that of ``POST /v1/responses``, or of another API whose fields it has (see
         ``operation_of``); what is wrong with it is told as it is there.
         """
-        body = await self._front.read(request, exchange, parse_object)
+        body = await self._dispatcher.read(request, exchange, parse_object)
         operation = operation_of(body)
         if operation is Operation.RESPONSES and is_true(request.query.get("stream")):
             body["stream"] = True
@@ -59,11 +61,11 @@ class ExplainApi:
             body = {**body, "input": _own_input(body)}
         settings = self._settings()
         strict = settings.server.unsupported == "strict"
-        body, unsent = without_misspelt(body)
+        body, dropped = without_misspelt(body)
         if strict:
-            refuse_unsent(unsent, {})
+            refuse_dropped(dropped, {})
         pretended = _pretended(exchange, operation, body, settings)
-        pretended.unsent = unsent
+        pretended.dropped = dropped
         if settings.fetch.images and (remote := remote_images(body)):
             notes.append("Images are not fetched; an endpoint that takes no URLs may be left out.")
             pretended.images = dict.fromkeys(remote, _FETCHED)
@@ -128,10 +130,10 @@ class _Unkept:
     """Stands for the record of a response that would be stored; what is sent depends on that."""
 
     async def finish(
-        self, response: dict[str, Any], hidden: Mapping[str, str], last: Frame | None
+        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], last: Frame | None
     ) -> bool:
-        """See ``Record.finish``: there is nothing to keep."""
+        """See ``ExchangeRecord.finish``: there is nothing to keep."""
         return False
 
-    def abandon(self, response: dict[str, Any], hidden: Mapping[str, str]) -> None:
-        """See ``Record.abandon``: there is nothing to keep."""
+    def abandon(self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]) -> None:
+        """See ``ExchangeRecord.abandon``: there is nothing to keep."""

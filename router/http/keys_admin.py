@@ -15,7 +15,7 @@ from router.dialects.responses.schema import parse_object
 from router.endpoints.fallbacks import Fallbacks
 from router.errors import Conflict, InvalidRequest, NotFound
 from router.http.body import only, read_body
-from router.http.front import Front, Handler, json_response
+from router.http.dispatcher import Handler, RequestDispatcher, json_response
 from router.settings.accounts import ApiKey
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
@@ -49,12 +49,12 @@ class KeysAdmin:
 
     def __init__(
         self,
-        front: Front,
+        dispatcher: RequestDispatcher,
         store: KeyStore,
         settings: Callable[[], Settings],
         served: Served = _not_known,
     ) -> None:
-        self._front = front
+        self._dispatcher = dispatcher
         self._store = store
         self._settings = settings
         self._served = served
@@ -88,7 +88,7 @@ class KeysAdmin:
                 code="keys_not_in_use",
             )
         work = self._store.create(name, body, reserved=configured, endpoints=self._endpoints())
-        issued = await self._front.see_through(exchange, work)
+        issued = await self._dispatcher.see_through(exchange, work)
         self._tell("virtual key created", name, exchange)
         return json_response({**_shown_once(issued), **self._warnings(body)}, 201)
 
@@ -131,7 +131,7 @@ class KeysAdmin:
         name = self._virtual(request)
         changes = await self._body(request)
         work = self._store.update(name, changes, endpoints=self._endpoints())
-        key = await self._front.see_through(exchange, work)
+        key = await self._dispatcher.see_through(exchange, work)
         self._tell("virtual key changed", name, exchange)
         return json_response({**shown_virtual(key, time.time()), **self._warnings(changes)})
 
@@ -140,7 +140,7 @@ class KeysAdmin:
         name stays taken.
         """
         name = self._virtual(request)
-        key = await self._front.see_through(exchange, self._store.revoke(name))
+        key = await self._dispatcher.see_through(exchange, self._store.revoke(name))
         self._tell("virtual key revoked", name, exchange)
         return json_response(shown_virtual(key, time.time()))
 
@@ -153,7 +153,7 @@ class KeysAdmin:
         if request.body_exists:
             body = await self._body(request)
             grace = _grace(body)
-        issued = await self._front.see_through(exchange, self._store.rotate(name, grace))
+        issued = await self._dispatcher.see_through(exchange, self._store.rotate(name, grace))
         self._tell("virtual key rotated", name, exchange)
         return json_response(_shown_once(issued))
 

@@ -6,12 +6,16 @@ from aiohttp import web
 
 from router.core.exchange import Exchange, Operation
 from router.core.upstream import REASONING_DROPPED
-from router.dialects.messages.decode_request import Translated, count_request, messages_request
-from router.dialects.messages.encode_stream import CountTeller, MessagesTeller
-from router.dialects.messages.schema import REQUEST_ID, anthropic_form
+from router.dialects.messages.decode_request import (
+    DecodedMessagesRequest,
+    decode_count_request,
+    decode_messages_request,
+)
+from router.dialects.messages.encode_stream import MessagesEncoder, TokenCountEncoder
+from router.dialects.messages.schema import REQUEST_ID, anthropic_format
 from router.dialects.responses.schema import parse_object
-from router.http.front import Front, Handler
-from router.http.telling import told_by
+from router.http.dispatcher import Handler, RequestDispatcher
+from router.http.encoding import encoded_by
 
 __all__ = ["MessagesApi"]
 
@@ -19,8 +23,8 @@ __all__ = ["MessagesApi"]
 class MessagesApi:
     """Handlers under ``/v1/messages``."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, dispatcher: RequestDispatcher) -> None:
+        self._dispatcher = dispatcher
 
     def routes(self) -> list[tuple[str, str, Operation, Handler]]:
         """Method, path, operation and handler of every route; each is let in by ``admit``."""
@@ -31,32 +35,32 @@ class MessagesApi:
 
     async def admit(self, exchange: Exchange) -> None:
         """Ask the guards; whatever they say is said in the form of this API."""
-        exchange.form = anthropic_form(exchange.id)
-        exchange.notes[REQUEST_ID] = exchange.id
-        await exchange.generation.chain.admit(exchange)
+        exchange.api_format = anthropic_format(exchange.id)
+        exchange.response_headers[REQUEST_ID] = exchange.id
+        await exchange.plugin_set.chain.admit(exchange)
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /messages."""
-        made = await self._front.read(
-            request, exchange, lambda raw: messages_request(parse_object(raw))
+        made = await self._dispatcher.read(
+            request, exchange, lambda raw: decode_messages_request(parse_object(raw))
         )
         _take(exchange, made)
-        teller = MessagesTeller(made.show, exchange.id)
-        return await self._front.run(request, exchange, told_by(teller))
+        encoder = MessagesEncoder(made.show, exchange.id)
+        return await self._dispatcher.run(request, exchange, encoded_by(encoder))
 
     async def count_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /messages/count_tokens."""
-        made = await self._front.read(
-            request, exchange, lambda raw: count_request(parse_object(raw))
+        made = await self._dispatcher.read(
+            request, exchange, lambda raw: decode_count_request(parse_object(raw))
         )
         _take(exchange, made)
-        return await self._front.run(request, exchange, told_by(CountTeller()))
+        return await self._dispatcher.run(request, exchange, encoded_by(TokenCountEncoder()))
 
 
-def _take(exchange: Exchange, made: Translated) -> None:
+def _take(exchange: Exchange, made: DecodedMessagesRequest) -> None:
     exchange.body = made.body
     exchange.model = made.body["model"]
     exchange.stream = bool(made.body.get("stream"))
-    exchange.unsent = made.unsent
-    if made.dropped:
-        exchange.notes[REASONING_DROPPED] = str(made.dropped)
+    exchange.dropped = made.dropped
+    if made.dropped_thinking:
+        exchange.response_headers[REASONING_DROPPED] = str(made.dropped_thinking)

@@ -10,9 +10,9 @@ from aiohttp import web
 from router.core.exchange import Exchange
 from router.core.key import check_model
 from router.dialects.messages.models import model_info, models_page, parse_models_page
-from router.dialects.messages.schema import anthropic_form
+from router.dialects.messages.schema import anthropic_format
 from router.endpoints.registry import Registry
-from router.http.front import json_response
+from router.http.dispatcher import json_response
 
 __all__ = ["ModelsApi"]
 
@@ -53,5 +53,5 @@ def _is_anthropic(exchange: Exchange) -> bool:
     """Whether one of Anthropic's clients asks: it wants another form, of errors too."""
     if "anthropic-version" not in exchange.headers:
         return False
-    exchange.form = anthropic_form(exchange.id)
+    exchange.api_format = anthropic_format(exchange.id)
     return True

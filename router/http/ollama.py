@@ -14,15 +14,20 @@ from aiohttp import web
 
 from router.core.exchange import Exchange, Operation
 from router.dialects.embeddings.schema import check_embeddings
-from router.dialects.ollama.decode_request import Asked, chat_request, generate_request, is_empty
-from router.dialects.ollama.embeddings import EmbedTeller, embed_request, embeddings_request
-from router.dialects.ollama.encode_stream import OllamaTeller
+from router.dialects.ollama.decode_request import (
+    DecodedRequest,
+    decode_chat_request,
+    decode_generate_request,
+    is_empty,
+)
+from router.dialects.ollama.embeddings import OllamaEmbedEncoder, embed_request, embeddings_request
+from router.dialects.ollama.encode_stream import OllamaEncoder
 from router.dialects.ollama.schema import timestamp
 from router.dialects.responses.schema import parse_object, validate_create
 from router.errors import AuthenticationFailed
-from router.http.front import Admit, Front, Handler
+from router.http.dispatcher import Admit, Handler, RequestDispatcher
+from router.http.encoding import encoded_by
 from router.http.ollama_moves import OllamaMoves
-from router.http.telling import told_by
 
 __all__ = ["OllamaApi", "Route"]
 
@@ -33,7 +38,7 @@ _BILLION: Final = 1_000_000_000
 
 
 class _Clock:
-    """Implements ``router.dialects.ollama.encode_stream.Watch`` for an exchange."""
+    """Implements ``router.dialects.ollama.encode_stream.RequestTimes`` for an exchange."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -45,7 +50,7 @@ class _Clock:
         return int((time.monotonic() - self._exchange.started) * _BILLION)
 
     def waited(self) -> int:
-        return int(self._exchange.waited * _BILLION)
+        return int(self._exchange.queue_seconds * _BILLION)
 
     def replaced(self) -> str | None:
         return self._exchange.served_model
@@ -54,8 +59,8 @@ class _Clock:
 class OllamaApi:
     """Handlers under ``/api`` that make an exchange with an endpoint."""
 
-    def __init__(self, front: Front, moves: OllamaMoves) -> None:
-        self._front = front
+    def __init__(self, dispatcher: RequestDispatcher, moves: OllamaMoves) -> None:
+        self._dispatcher = dispatcher
         self._moves = moves
 
     def routes(self) -> list[Route]:
@@ -71,30 +76,30 @@ class OllamaApi:
 
     async def chat(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/chat. Without messages the model is loaded, or unloaded."""
-        body = await self._front.read(request, exchange, parse_object)
+        body = await self._dispatcher.read(request, exchange, parse_object)
         if is_empty(body, "messages"):
             return await self._moves.move(request, exchange, body, chat=True)
         self._check_caller(exchange)
-        asked = await exchange.compute(_valid, chat_request, body)
+        asked = await exchange.compute(_valid, decode_chat_request, body)
         return await self._run(request, exchange, asked, chat=True)
 
     async def generate(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/generate. Without a prompt the model is loaded, or unloaded."""
-        body = await self._front.read(request, exchange, parse_object)
+        body = await self._dispatcher.read(request, exchange, parse_object)
         if is_empty(body, "prompt"):
             return await self._moves.move(request, exchange, body, chat=False)
         self._check_caller(exchange)
-        asked = await exchange.compute(_valid, generate_request, body)
+        asked = await exchange.compute(_valid, decode_generate_request, body)
         return await self._run(request, exchange, asked, chat=False)
 
     async def embed(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/embed."""
-        asked = embed_request(await self._front.read(request, exchange, parse_object))
+        asked = embed_request(await self._dispatcher.read(request, exchange, parse_object))
         return await self._embed(request, exchange, asked, one=False)
 
     async def embeddings(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/embeddings, the older one."""
-        asked = embeddings_request(await self._front.read(request, exchange, parse_object))
+        asked = embeddings_request(await self._dispatcher.read(request, exchange, parse_object))
         return await self._embed(request, exchange, asked, one=True)
 
     def _check_caller(self, exchange: Exchange) -> None:
@@ -105,33 +110,37 @@ class OllamaApi:
             )
 
     async def _run(
-        self, request: web.Request, exchange: Exchange, asked: Asked, *, chat: bool
+        self, request: web.Request, exchange: Exchange, asked: DecodedRequest, *, chat: bool
     ) -> web.StreamResponse:
         _take(exchange, asked)
         exchange.stream = bool(asked.body.get("stream"))
-        teller = OllamaTeller(asked.body["model"], _Clock(exchange), chat=chat)
-        return await self._front.run(request, exchange, told_by(teller))
+        encoder = OllamaEncoder(asked.body["model"], _Clock(exchange), chat=chat)
+        return await self._dispatcher.run(request, exchange, encoded_by(encoder))
 
     async def _embed(
-        self, request: web.Request, exchange: Exchange, asked: Asked, *, one: bool
+        self, request: web.Request, exchange: Exchange, asked: DecodedRequest, *, one: bool
     ) -> web.StreamResponse:
         _take(exchange, asked)
         given = asked.body["input"]
-        teller = EmbedTeller(asked.body["model"], _Clock(exchange), one=one)
+        encoder = OllamaEmbedEncoder(asked.body["model"], _Clock(exchange), one=one)
         if given in ("", []):
-            return await self._front.run(request, exchange, self._moves.loaded(teller.nothing))
+            return await self._dispatcher.run(
+                request, exchange, self._moves.loaded(encoder.nothing)
+            )
         check_embeddings(asked.body)
-        return await self._front.run(request, exchange, told_by(teller))
+        return await self._dispatcher.run(request, exchange, encoded_by(encoder))
 
 
-def _valid(translate: Callable[[dict[str, Any]], Asked], body: dict[str, Any]) -> Asked:
+def _valid(
+    translate: Callable[[dict[str, Any]], DecodedRequest], body: dict[str, Any]
+) -> DecodedRequest:
     """What is asked, as a valid request; raises InvalidRequest."""
     asked = translate(body)
     validate_create(asked.body)
     return asked
 
 
-def _take(exchange: Exchange, asked: Asked) -> None:
+def _take(exchange: Exchange, asked: DecodedRequest) -> None:
     exchange.body = asked.body
     exchange.model = asked.body["model"]
-    exchange.unsent = asked.unsent
+    exchange.dropped = asked.dropped

@@ -34,7 +34,7 @@ from router.errors import (
     UpstreamRejected,
 )
 from router.http.admin import AdminApi
-from router.http.front import Admit, Front, Handler
+from router.http.dispatcher import Admit, Handler, RequestDispatcher
 from router.plugin import Proceed
 from router.telemetry.log import get_logger
 
@@ -55,9 +55,13 @@ class OllamaManage:
     """Handlers under ``/api`` with the admin key."""
 
     def __init__(
-        self, front: Front, registry: Registry, described: Described, admin: AdminApi
+        self,
+        dispatcher: RequestDispatcher,
+        registry: Registry,
+        described: Described,
+        admin: AdminApi,
     ) -> None:
-        self._front = front
+        self._dispatcher = dispatcher
         self._registry = registry
         self._described = described
         self._admin = admin
@@ -78,16 +82,16 @@ class OllamaManage:
 
     async def follow(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/pull, /api/push, /api/create: told as they go, unless ``stream`` is false."""
-        body = await self._front.read(request, exchange, parse_object)
+        body = await self._dispatcher.read(request, exchange, parse_object)
         model_of(body)
         exchange.stream = wants_stream(body)
         endpoints = self._aimed_at(exchange)
         answer = self._followed(exchange.route, body, endpoints)
-        return await self._front.run(request, exchange, answer)
+        return await self._dispatcher.run(request, exchange, answer)
 
     async def change(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /api/copy, DELETE /api/delete."""
-        body = await self._front.read(request, exchange, parse_object)
+        body = await self._dispatcher.read(request, exchange, parse_object)
         if request.method == "DELETE":
             model_of(body)
         else:
@@ -97,7 +101,7 @@ class OllamaManage:
                 string(body[name], name)
         endpoints = self._aimed_at(exchange)
         answer = self._changed(request.method, exchange.route, body, endpoints)
-        return await self._front.run(request, exchange, answer)
+        return await self._dispatcher.run(request, exchange, answer)
 
     async def blobs(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """HEAD and POST /api/blobs/{digest}: files of a model, which are not passed on."""
@@ -242,7 +246,7 @@ def _conclude(
         raise error
     exchange.outcome = Outcome.FAILED
     exchange.error_code = error.code
-    sink.feed([exchange.form.failed(error)])
+    sink.feed([exchange.api_format.failed(error)])
     sink.end()
 
 

@@ -22,7 +22,7 @@ from router.endpoints.endpoint import Endpoint
 from router.endpoints.registry import Group, Registry
 from router.errors import ModelNotFound
 from router.http.body import read_body
-from router.http.front import Admit, Front, Handler, json_response
+from router.http.dispatcher import Admit, Handler, RequestDispatcher, json_response
 from router.settings.model_names import LATEST
 
 __all__ = ["LEVEL", "OllamaModels", "heartbeat"]
@@ -61,9 +61,9 @@ class OllamaModels:
     """Handlers under ``/api`` that tell about models. ``version`` is the router's own."""
 
     def __init__(
-        self, front: Front, registry: Registry, described: Described, version: str
+        self, dispatcher: RequestDispatcher, registry: Registry, described: Described, version: str
     ) -> None:
-        self._front = front
+        self._dispatcher = dispatcher
         self._registry = registry
         self._described = described
         self._version = version
@@ -122,12 +122,12 @@ class OllamaModels:
         group = await self._registry.group(name, exchange.key)
         endpoints = self._reachable(exchange)
         fields = {"verbose": True} if verbose else {}
-        for target in group.targets:
-            if target.endpoint in endpoints and speaks_ollama(target.endpoint):
-                told = await self._described.show(target.endpoint, target.model, fields)
+        for deployment in group.deployments:
+            if deployment.endpoint in endpoints and speaks_ollama(deployment.endpoint):
+                told = await self._described.show(deployment.endpoint, deployment.model, fields)
                 if told is not None:
                     return json_response(told)
-        if not any(target.endpoint in endpoints for target in group.targets):
+        if not any(deployment.endpoint in endpoints for deployment in group.deployments):
             raise ModelNotFound(f"model '{name[:200]}' not found", param="model")
         return json_response(self._shown(name, group))
 
@@ -157,7 +157,7 @@ class OllamaModels:
         expires, vram = told.get("expires_at"), told.get("size_vram")
         context = told.get("context_length")
         if type(context) is not int:
-            context = endpoint.target(own).context or 0
+            context = endpoint.deployment(own).context or 0
         forever = timestamp(self._since + _FOREVER * _BILLION)
         return {
             **tag,
@@ -169,7 +169,9 @@ class OllamaModels:
 
     def _shown(self, name: str, group: Group) -> dict[str, Any]:
         """What the router itself knows of a model."""
-        contexts = [target.context for target in group.targets if target.context is not None]
+        contexts = [
+            deployment.context for deployment in group.deployments if deployment.context is not None
+        ]
         info: dict[str, Any] = {"general.architecture": "unknown", "general.basename": name}
         if contexts:
             info["unknown.context_length"] = max(contexts)
@@ -195,9 +197,9 @@ def _capabilities(name: str, group: Group) -> list[str]:
         return ["embedding"]
     able = ["completion"]
     for feature, told in _FEATURES:
-        for target in group.targets:
-            has = target.endpoint.abilities(target.model).has & feature
-            if not target.lacks & feature and (has or feature & _UNLESS_LACKING):
+        for deployment in group.deployments:
+            has = deployment.endpoint.abilities(deployment.model).has & feature
+            if not deployment.lacks & feature and (has or feature & _UNLESS_LACKING):
                 able.append(told)
                 break
     return able

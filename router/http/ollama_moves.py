@@ -21,11 +21,11 @@ from router.core.exchange import Exchange, Operation, Sink
 from router.core.upstream import leaves_memory
 from router.dialects.ollama.decode_request import model_of
 from router.dialects.ollama.schema import timestamp
+from router.endpoints.deployment import Deployment
 from router.endpoints.registry import Group
-from router.endpoints.target import Target
 from router.errors import AuthenticationFailed, Forbidden, InvalidRequest, NotSupported
 from router.http.admin import AdminApi
-from router.http.front import Front
+from router.http.dispatcher import RequestDispatcher
 from router.pipeline.delivery import answer_headers
 from router.pipeline.fleet import Fleet
 from router.plugin import Proceed
@@ -43,15 +43,15 @@ _SHOWN: Final = 200
 class OllamaMoves:
     """Moves models for those who may."""
 
-    def __init__(self, front: Front, fleet: Fleet, admin: AdminApi) -> None:
-        self._front = front
+    def __init__(self, dispatcher: RequestDispatcher, fleet: Fleet, admin: AdminApi) -> None:
+        self._dispatcher = dispatcher
         self._fleet = fleet
         self._admin = admin
 
     async def admit(self, exchange: Exchange) -> None:
         """Let a request in that the guards let in, or that has the admin key."""
         try:
-            await exchange.generation.chain.admit(exchange)
+            await exchange.plugin_set.chain.admit(exchange)
         except AuthenticationFailed:
             if not self._admin.opens(exchange):
                 raise
@@ -77,7 +77,7 @@ class OllamaMoves:
             )
         exchange.operation = Operation.OLLAMA  # no model is asked: nothing is used, or counted
         if keep_alive is not None and not is_admin:
-            exchange.unsent = ("keep_alive",)
+            exchange.dropped = ("keep_alive",)
         move = self._unload if unloads else self._load
 
         async def answer(exchange: Exchange, sink: Sink) -> None:
@@ -86,8 +86,8 @@ class OllamaMoves:
             sink.finish(200, orjson.dumps(done), answer_headers(exchange, {}))
 
         if self.only_moves(exchange):
-            return await self._front.run(request, exchange, answer)
-        return await self._front.run(request, exchange, _through_chain(answer))
+            return await self._dispatcher.run(request, exchange, answer)
+        return await self._dispatcher.run(request, exchange, _through_chain(answer))
 
     def loaded(self, body: Callable[[], bytes]) -> Proceed:
         """What has the model loaded and then answers with ``body()``."""
@@ -103,20 +103,26 @@ class OllamaMoves:
         group = await self._group(exchange)
         selector = self._fleet.selector
         plan = selector.plan(group, exchange)
-        target, _ = selector.choose(plan)
-        target = target or plan.targets[0]  # every slot is taken, which does not matter here
-        exchange.endpoint = target.endpoint.name
+        deployment, _ = selector.choose(plan)
+        deployment = (
+            deployment or plan.deployments[0]
+        )  # every slot is taken, which does not matter here
+        exchange.endpoint = deployment.endpoint.name
         if keep_alive is None:
-            await self._fleet.loads.ensure(target)
+            await self._fleet.loads.ensure(deployment)
         else:
-            await self._fleet.loads.warm(target, keep_alive)
+            await self._fleet.loads.warm(deployment, keep_alive)
 
     async def _unload(self, exchange: Exchange, keep_alive: KeepAlive | None) -> None:
         """Take the model out of memory wherever it is known to be in it."""
         group = await self._group(exchange)
         loads = self._fleet.loads
         results = await asyncio.gather(
-            *(loads.warm(target, keep_alive) for target in group.targets if _is_resident(target)),
+            *(
+                loads.warm(deployment, keep_alive)
+                for deployment in group.deployments
+                if _is_resident(deployment)
+            ),
             return_exceptions=True,
         )
         _log.info("model unloaded by a request", request_id=exchange.id, endpoints=len(results))
@@ -128,16 +134,18 @@ class OllamaMoves:
         return await self._fleet.registry.group(exchange.model or "", exchange.key)
 
 
-def _is_resident(target: Target) -> bool:
+def _is_resident(deployment: Deployment) -> bool:
     """Whether the endpoint tells what is in its memory, and the model is."""
-    return target.loaded and target.endpoint.catalogue.in_memory(target.model) is not None
+    return (
+        deployment.loaded and deployment.endpoint.catalogue.in_memory(deployment.model) is not None
+    )
 
 
 def _through_chain(core: Proceed) -> Proceed:
     """``core`` behind the gates and interceptors, like everything that a key asks for."""
 
     async def answer(exchange: Exchange, sink: Sink) -> None:
-        await exchange.generation.chain.run(exchange, sink, core)
+        await exchange.plugin_set.chain.run(exchange, sink, core)
 
     return answer
 

@@ -15,8 +15,8 @@ from router.dialects.responses.prompt_reference import version_number
 from router.dialects.responses.prompts import changed, parse_changes, parse_prompt, prompt_object
 from router.dialects.responses.schema import parse_object
 from router.errors import NotFound
-from router.http.front import Front, Handler, json_response
-from router.state.prompts import Prompt, Prompts
+from router.http.dispatcher import Handler, RequestDispatcher, json_response
+from router.state.prompts import Prompt, PromptStore
 
 __all__ = ["PromptsApi", "no_prompt"]
 
@@ -30,8 +30,8 @@ class PromptsApi:
     Another owner's prompt is not there.
     """
 
-    def __init__(self, front: Front, store: Prompts) -> None:
-        self._front = front
+    def __init__(self, dispatcher: RequestDispatcher, store: PromptStore) -> None:
+        self._dispatcher = dispatcher
         self._store = store
 
     def routes(self) -> list[tuple[str, str, Handler]]:
@@ -103,7 +103,7 @@ class PromptsApi:
         return json_response(answer)
 
     async def _body(self, request: web.Request, exchange: Exchange) -> dict[str, Any]:
-        return await self._front.read(request, exchange, parse_object)
+        return await self._dispatcher.read(request, exchange, parse_object)
 
     async def _existing(
         self, request: web.Request, exchange: Exchange, version: int | None = None

@@ -16,7 +16,7 @@ from typing import Final
 from aiohttp import HttpVersion11, web
 
 from router.core.exchange import ClientGone
-from router.dialects.api_format import OPENAI, Form
+from router.dialects.api_format import OPENAI, ApiFormat
 from router.response.frame import Frame
 from router.telemetry.tasks import Tasks
 
@@ -41,7 +41,7 @@ class HttpReply:
     """Implements ``router.core.exchange.Sink`` for one HTTP request.
 
     ``headers`` go out with every answer. ``keepalive_interval`` is in seconds: so much silence in
-    a stream is filled, where the API's ``form`` has something to fill it with.
+    a stream is filled, where the API's ``api_format`` has something to fill it with.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class HttpReply:
         request: web.Request,
         headers: Mapping[str, str],
         keepalive_interval: float,
-        form: Form = OPENAI,
+        api_format: ApiFormat = OPENAI,
     ) -> None:
         self._request = request
-        self._form = form
-        self._encode = form.encode
+        self._api_format = api_format
+        self._encode = api_format.encode
         self._loop = asyncio.get_running_loop()
         self._headers = dict(headers)
         self._keepalive = keepalive_interval
@@ -102,7 +102,7 @@ class HttpReply:
     def open(self, headers: Mapping[str, str]) -> None:
         """See ``Sink.open``."""
         self._opened = True
-        self._headers = {**self._form.headers, **self._headers, **headers}
+        self._headers = {**self._api_format.headers, **self._headers, **headers}
         if not self._head.done():
             self._head.set_result(None)
 
@@ -186,10 +186,10 @@ class HttpReply:
         self._transport = transport
         self._last_write = self._loop.time()
         first, self._pending = b"".join(self._pending), []
-        first = first or (b"" if self._ended else self._form.silence)
+        first = first or (b"" if self._ended else self._api_format.silence)
         if first:  # clients and proxies that wait for a first byte have one
             self._send(transport, first)
-        if not self._ended and self._form.silence:
+        if not self._ended and self._api_format.silence:
             self._timer = self._loop.call_later(self._keepalive, self._tick)
 
     def _write(self, data: bytes) -> None:
@@ -231,7 +231,7 @@ class HttpReply:
         if wait <= 0:
             wait = self._keepalive
             if not self.paused:
-                self._send(transport, self._form.silence)
+                self._send(transport, self._api_format.silence)
         self._timer = self._loop.call_later(wait, self._tick)
 
 

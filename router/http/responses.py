@@ -18,11 +18,11 @@ from router.dialects.responses.prompts import apply_prompt
 from router.dialects.responses.schema import parse_object, validate_create
 from router.errors import InvalidRequest
 from router.http.body import is_true
-from router.http.front import Front
+from router.http.dispatcher import RequestDispatcher
 from router.http.prompts import no_prompt
 from router.plugin import Proceed
 from router.sessions.turns import Turns, is_durable
-from router.state.prompts import Prompts
+from router.state.prompts import PromptStore
 
 __all__ = ["ResponsesApi", "check_durable"]
 
@@ -30,28 +30,28 @@ __all__ = ["ResponsesApi", "check_durable"]
 class ResponsesApi:
     """Handlers under ``/v1/responses`` that make an exchange with an endpoint."""
 
-    def __init__(self, front: Front, turns: Turns, prompts: Prompts) -> None:
-        self._front = front
+    def __init__(self, dispatcher: RequestDispatcher, turns: Turns, prompts: PromptStore) -> None:
+        self._dispatcher = dispatcher
         self._turns = turns
         self._prompts = prompts
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses."""
         stream = True if is_true(request.query.get("stream")) else None
-        body = await self._front.read(request, exchange, partial(_decoded, stream=stream))
+        body = await self._dispatcher.read(request, exchange, partial(_decoded, stream=stream))
         body = await self._with_prompt(exchange, body)
         check_durable(body)
         return await self._run(request, exchange, body, self._turns.answer)
 
     async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/input_tokens."""
-        body = await self._front.read(request, exchange, partial(_decoded, stream=False))
+        body = await self._dispatcher.read(request, exchange, partial(_decoded, stream=False))
         body = await self._with_prompt(exchange, body)
         return await self._run(request, exchange, body, self._turns.resolve)
 
     async def compact(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/compact."""
-        body = await self._front.read(request, exchange, parse_compact)
+        body = await self._dispatcher.read(request, exchange, parse_compact)
         return await self._run(request, exchange, {**body, "stream": False}, self._turns.resolve)
 
     async def _with_prompt(self, exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
@@ -74,12 +74,12 @@ class ResponsesApi:
     async def _run(
         self, request: web.Request, exchange: Exchange, body: dict[str, Any], answer: Proceed
     ) -> web.StreamResponse:
-        exchange.body, exchange.unsent = without_misspelt(body)
+        exchange.body, exchange.dropped = without_misspelt(body)
         exchange.model = body["model"]
         if exchange.key is not None:
             check_model(exchange.key, body["model"])  # before a run of it is accepted
         exchange.stream = bool(body.get("stream"))
-        return await self._front.run(request, exchange, answer)
+        return await self._dispatcher.run(request, exchange, answer)
 
 
 def _decoded(raw: bytes, *, stream: bool | None) -> dict[str, Any]:

@@ -16,14 +16,14 @@ from router.http.body import expect_later
 from router.http.chat import ChatApi
 from router.http.conversations import ConversationsApi
 from router.http.description.api import DescriptionApi
-from router.http.front import UNKNOWN, Front, Handler
+from router.http.dispatcher import UNKNOWN, Handler, RequestDispatcher
+from router.http.embeddings import EmbeddingsApi
 from router.http.messages import MessagesApi
 from router.http.models import ModelsApi
 from router.http.ollama import OllamaApi
 from router.http.ollama import Route as OllamaRoute
 from router.http.ollama_manage import OllamaManage
 from router.http.ollama_models import OllamaModels, heartbeat
-from router.http.plain import PlainApi
 from router.http.prompts import PromptsApi
 from router.http.responses import ResponsesApi
 from router.http.service import Service
@@ -48,7 +48,7 @@ class Apis:
     conversations: ConversationsApi
     prompts: PromptsApi
     chat: ChatApi
-    plain: PlainApi
+    plain: EmbeddingsApi
     messages: MessagesApi
     models: ModelsApi
     admin: AdminApi
@@ -61,7 +61,7 @@ class Apis:
 
 def add_routes(
     app: web.Application,
-    front: Front,
+    dispatcher: RequestDispatcher,
     api: Apis,
     service: Service,
     *,
@@ -71,45 +71,45 @@ def add_routes(
     for prefix in PREFIXES:
         for method, path, operation, handler in _table(api):
             template = prefix + path
-            guarded = front.route(operation, template, handler)
+            guarded = dispatcher.route(operation, template, handler)
             app.router.add_route(method, template, guarded, expect_handler=expect_later)
         for method, path, operation, handler in api.messages.routes():
             template = prefix + path
-            guarded = front.route(operation, template, handler, api.messages.admit, ANTHROPIC)
+            guarded = dispatcher.route(operation, template, handler, api.messages.admit, ANTHROPIC)
             app.router.add_route(method, template, guarded, expect_handler=expect_later)
     for method, path, operation, handler in api.plain.elsewhere():
-        guarded = front.route(operation, path, handler)
+        guarded = dispatcher.route(operation, path, handler)
         app.router.add_route(method, path, guarded, expect_handler=expect_later)
-    _add_ollama(app, front, api)
-    _add_admin(app, front, api.admin)
-    app.router.add_get("/health", front.unlogged(service.health))
-    app.router.add_get("/ready", front.unlogged(service.ready))
-    app.router.add_get("/openapi.json", front.unlogged(api.description.openapi))
-    app.router.add_get("/docs", front.unlogged(api.description.docs))
+    _add_ollama(app, dispatcher, api)
+    _add_admin(app, dispatcher, api.admin)
+    app.router.add_get("/health", dispatcher.unlogged(service.health))
+    app.router.add_get("/ready", dispatcher.unlogged(service.ready))
+    app.router.add_get("/openapi.json", dispatcher.unlogged(api.description.openapi))
+    app.router.add_get("/docs", dispatcher.unlogged(api.description.docs))
     if metrics_opened_by == "metrics":
-        guarded = front.route(
+        guarded = dispatcher.route(
             Operation.OTHER, "/metrics", service.metrics_with_key, service.admit_scraper
         )
         app.router.add_get("/metrics", guarded)
     elif metrics_opened_by == "client":
-        guarded = front.route(Operation.OTHER, "/metrics", service.metrics_with_key)
+        guarded = dispatcher.route(Operation.OTHER, "/metrics", service.metrics_with_key)
         app.router.add_get("/metrics", guarded)
     else:
-        app.router.add_get("/metrics", front.unlogged(service.metrics))
-    unknown = front.route(Operation.OTHER, UNKNOWN, unknown_route)
+        app.router.add_get("/metrics", dispatcher.unlogged(service.metrics))
+    unknown = dispatcher.route(Operation.OTHER, UNKNOWN, unknown_route)
     app.router.add_route("*", "/{path:[\\s\\S]*}", unknown, expect_handler=expect_later)
 
 
-def _add_admin(app: web.Application, front: Front, admin: AdminApi) -> None:
+def _add_admin(app: web.Application, dispatcher: RequestDispatcher, admin: AdminApi) -> None:
     """The routes with a key of their own, what is not there among them included."""
     for method, path, handler in [*admin.routes(), ("*", "/{path:[\\s\\S]*}", unknown_route)]:
         template = ADMIN + path
         shown = UNKNOWN if method == "*" else template
-        guarded = front.route(Operation.ADMIN, shown, admin.private(handler), admin.admit)
+        guarded = dispatcher.route(Operation.ADMIN, shown, admin.private(handler), admin.admit)
         app.router.add_route(method, template, guarded, expect_handler=expect_later)
 
 
-def _add_ollama(app: web.Application, front: Front, api: Apis) -> None:
+def _add_ollama(app: web.Application, dispatcher: RequestDispatcher, api: Apis) -> None:
     """Ollama's API, what is not there below its prefix included: its errors look otherwise."""
     unknown = ("*", "/{path:(?!v1(/|$))[\\s\\S]*}", Operation.OTHER, unknown_route, None)
     routes: list[OllamaRoute] = [
@@ -118,9 +118,9 @@ def _add_ollama(app: web.Application, front: Front, api: Apis) -> None:
     for method, path, operation, handler, admit in routes:
         template = OLLAMAS + path
         shown = UNKNOWN if method == "*" else template
-        guarded = front.route(operation, shown, handler, admit, OLLAMA)
+        guarded = dispatcher.route(operation, shown, handler, admit, OLLAMA)
         app.router.add_route(method, template, guarded, expect_handler=expect_later)
-    app.router.add_get("/", front.unlogged(heartbeat, OLLAMA))  # HEAD too
+    app.router.add_get("/", dispatcher.unlogged(heartbeat, OLLAMA))  # HEAD too
 
 
 def _table(api: Apis) -> list[_Route]:

@@ -12,11 +12,11 @@ from router.core.exchange import Exchange
 from router.core.key import bearer_token, same_key
 from router.endpoints.registry import Registry
 from router.errors import AuthenticationFailed
-from router.http.front import Front, json_response
+from router.http.dispatcher import RequestDispatcher, json_response
 from router.state.database import Database
-from router.telemetry.fleet_metrics import LaneState
+from router.telemetry.fleet_metrics import DeploymentGauges
 from router.telemetry.metrics import Metrics
-from router.usage.rate_limiter import Meter
+from router.usage.rate_limiter import RateLimiter
 
 __all__ = ["Service"]
 
@@ -26,22 +26,22 @@ class Service:
 
     def __init__(
         self,
-        front: Front,
+        dispatcher: RequestDispatcher,
         registry: Registry,
         metrics: Metrics,
         database: Database,
-        meter: Meter,
+        rate_limiter: RateLimiter,
         metrics_key: SecretStr | None = None,
     ) -> None:
-        self._front = front
+        self._dispatcher = dispatcher
         self._database = database
-        self._meter = meter
+        self._rate_limiter = rate_limiter
         self._metrics_key = metrics_key
         self._registry = registry
         self._metrics = metrics
-        metrics.fleet.watch_lanes(lambda: _lanes(registry))
-        metrics.process.watch_open(lambda: front.open)
-        front.run_beside(metrics.process.watch_loop)
+        metrics.fleet.watch_deployments(lambda: _deployments(registry))
+        metrics.process.watch_open(lambda: dispatcher.open)
+        dispatcher.run_beside(metrics.process.watch_loop)
 
     async def health(self, request: web.Request) -> web.StreamResponse:
         """GET /health: the process is alive."""
@@ -55,9 +55,9 @@ class Service:
         """
         endpoints = {endpoint.name: endpoint.ready for endpoint in self._registry.endpoints}
         status = "ready"
-        if self._front.draining:
+        if self._dispatcher.draining:
             status = "draining"
-        elif self._front.stopping:
+        elif self._dispatcher.stopping:
             status = "stopping"
         elif not any(endpoints.values()):
             status = "no endpoint can serve"
@@ -65,7 +65,7 @@ class Service:
             "status": status,
             "endpoints": endpoints,
             "state": self._database.up,
-            "limits": self._meter.up,
+            "limits": self._rate_limiter.up,
         }
         return json_response(body, 200 if status == "ready" else 503)
 
@@ -96,16 +96,16 @@ class Service:
         exchange.caller = "metrics"
 
 
-def _lanes(registry: Registry) -> Iterator[LaneState]:
+def _deployments(registry: Registry) -> Iterator[DeploymentGauges]:
     """Every model at an endpoint that was asked for and may be a label."""
     now = time.monotonic()
     for endpoint in registry.endpoints:
-        for model, target in endpoint.targets.items():
+        for model, deployment in endpoint.deployments.items():
             if registry.known_model(model):
-                yield LaneState(
+                yield DeploymentGauges(
                     endpoint.name,
                     model,
-                    target.limit,
-                    target.breaker.state(now).value,
-                    None if endpoint.catalogue.in_memory(model) is None else target.loaded,
+                    deployment.limit,
+                    deployment.breaker.state(now).value,
+                    None if endpoint.catalogue.in_memory(model) is None else deployment.loaded,
                 )

@@ -8,10 +8,10 @@ from router.core.exchange import Exchange, Sink
 from router.dialects.paging import listing, page_of, parse_include, parse_page
 from router.errors import InvalidRequest, NotFound
 from router.http.body import is_true, starting_after
-from router.http.front import Front, json_response
+from router.http.dispatcher import RequestDispatcher, json_response
 from router.sessions.runs import Runs
 from router.sessions.turns import Turns
-from router.state.responses import Responses, StoredResponse
+from router.state.responses import ResponseStore, StoredResponse
 
 __all__ = ["StoredApi"]
 
@@ -19,8 +19,10 @@ __all__ = ["StoredApi"]
 class StoredApi:
     """Handlers under ``/v1/responses/{id}``."""
 
-    def __init__(self, front: Front, responses: Responses, runs: Runs, turns: Turns) -> None:
-        self._front = front
+    def __init__(
+        self, dispatcher: RequestDispatcher, responses: ResponseStore, runs: Runs, turns: Turns
+    ) -> None:
+        self._dispatcher = dispatcher
         self._responses = responses
         self._runs = runs
         self._turns = turns
@@ -44,12 +46,12 @@ class StoredApi:
             await self._turns.follow(exchange, stored.id, after, sink)
 
         exchange.stream = True
-        return await self._front.run(request, exchange, follow)
+        return await self._dispatcher.run(request, exchange, follow)
 
     async def delete(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """DELETE /responses/{id}. A run that goes on is cancelled before."""
         stored = await self._get(request, exchange)
-        await self._front.see_through(exchange, self._delete(exchange, stored))
+        await self._dispatcher.see_through(exchange, self._delete(exchange, stored))
         return json_response({"id": stored.id, "object": "response", "deleted": True})
 
     async def cancel(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -60,7 +62,7 @@ class StoredApi:
                 "This response cannot be cancelled because it was not created with background=true."
             )
         # Half cancelled it would be found, and ended as failed.
-        await self._front.see_through(exchange, self._runs.cancel(exchange.caller, stored.id))
+        await self._dispatcher.see_through(exchange, self._runs.cancel(exchange.caller, stored.id))
         stored = await self._get(request, exchange)
         body = stored.public()
         return web.Response(body=body, headers={"Content-Type": "application/json"})

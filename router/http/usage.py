@@ -15,17 +15,17 @@ from typing import Any, Final
 from aiohttp import web
 
 from router.core.exchange import Exchange
-from router.core.key import ANYBODY, Budget, Key, Limits
+from router.core.key import ANYBODY, Budget, Key, KeyLimits
 from router.core.usage_record import NANO
 from router.dialects.checks import bad_value
 from router.errors import InvalidRequest, LimitsUnavailable, Overloaded
 from router.http.body import only
-from router.http.front import Handler, json_response
+from router.http.dispatcher import Handler, json_response
 from router.state.database import Database
 from router.telemetry.log import get_logger
 from router.usage.period import moment, month_start
-from router.usage.rate_limiter import Meter, Standing
-from router.usage.report import BUCKETS, COLUMNS, FILTERS, Bucket, Report, usage
+from router.usage.rate_limiter import RateLimiter, Standing
+from router.usage.report import BUCKETS, COLUMNS, FILTERS, Bucket, UsageReport, usage
 
 __all__ = ["UsageApi"]
 
@@ -42,11 +42,13 @@ _NOT_STORED: Final = {"Cache-Control": "no-store"}
 
 
 class UsageApi:
-    """Handlers of ``GET /admin/usage`` and ``GET /v1/usage``; ``meter`` knows how budgets stand."""
+    """Handlers of ``GET /admin/usage`` and ``GET /v1/usage``; ``rate_limiter`` knows how budgets
+    stand.
+    """
 
-    def __init__(self, database: Database, meter: Meter | None = None) -> None:
+    def __init__(self, database: Database, rate_limiter: RateLimiter | None = None) -> None:
         self._database = database
-        self._meter = meter
+        self._rate_limiter = rate_limiter
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -120,7 +122,7 @@ class UsageApi:
         bucket: Bucket | None,
         filters: Mapping[str, str],
         limit: int,
-    ) -> Report:
+    ) -> UsageReport:
         async with self._in_turn():
             return await usage(
                 self._database,
@@ -151,9 +153,9 @@ class UsageApi:
 
     async def _budgets(self, key: Key) -> list[dict[str, Any]]:
         """How they stand; what the key itself has, with nothing known, where nobody can tell."""
-        if self._meter is not None:
+        if self._rate_limiter is not None:
             try:
-                return [_standing(one) for one in await self._meter.standing(key)]
+                return [_standing(one) for one in await self._rate_limiter.standing(key)]
             except LimitsUnavailable as error:
                 _log.warning("usage without budgets", error=error.message)
         return [_budget(key.name, budget) for budget in key.budgets]
@@ -194,7 +196,7 @@ def _amount(budget: Budget, amount: int) -> float | int:
     return amount / NANO if budget.unit == "usd" else amount
 
 
-def _limits(limits: Limits) -> dict[str, int | None]:
+def _limits(limits: KeyLimits) -> dict[str, int | None]:
     return {
         "requests_per_minute": limits.requests_per_minute,
         "tokens_per_minute": limits.tokens_per_minute,

@@ -8,10 +8,10 @@ import orjson
 
 from router.core.exchange import Exchange, Sink
 from router.core.upstream import UpstreamRequest
+from router.endpoints.deployment import Deployment
 from router.endpoints.plan import Plan, reached
 from router.endpoints.registry import Registry
 from router.endpoints.selector import Selector
-from router.endpoints.target import Target
 from router.errors import UpstreamError, UpstreamRejected
 from router.pipeline.delivery import answer_headers
 from router.response.tokens import prompt_share
@@ -27,47 +27,47 @@ async def count_tokens(
 ) -> None:
     """Ask an endpoint that can count; estimate, and say so, where none can."""
     group = await registry.group(exchange.model or "", exchange.key)
-    targets = reached(group, exchange.key)
+    deployments = reached(group, exchange.key)
     requests = {
-        target: request
-        for target in targets
-        if (request := target.endpoint.adapter.count_tokens(exchange, target.model))
+        deployment: request
+        for deployment in deployments
+        if (request := deployment.endpoint.adapter.count_tokens(exchange, deployment.model))
     }
     count = None
     if requests:
         plan = Plan(group, tuple(requests), exchange.caller, key=exchange.key)
         plan.probes = False
         count = await _counted(selector, plan, exchange, requests)
-    notes: dict[str, str] = {}
+    response_headers: dict[str, str] = {}
     if count is None:
-        count = _estimated(targets, exchange)
-        notes["X-Pointsman-Estimated"] = "true"
+        count = _estimated(deployments, exchange)
+        response_headers["X-Pointsman-Estimated"] = "true"
     body = {"object": "response.input_tokens", "input_tokens": count}
-    sink.finish(200, orjson.dumps(body), answer_headers(exchange, notes))
+    sink.finish(200, orjson.dumps(body), answer_headers(exchange, response_headers))
 
 
-def _estimated(targets: Sequence[Target], exchange: Exchange) -> int:
+def _estimated(deployments: Sequence[Deployment], exchange: Exchange) -> int:
     """An estimate by what the model has reported before, where most of that is known."""
-    best = max(targets, key=lambda target: target.prompts.reports)
+    best = max(deployments, key=lambda deployment: deployment.prompts.reports)
     return best.prompts.estimate(prompt_share(exchange.body))
 
 
 async def _counted(
-    selector: Selector, plan: Plan, exchange: Exchange, requests: dict[Target, UpstreamRequest]
+    selector: Selector, plan: Plan, exchange: Exchange, requests: dict[Deployment, UpstreamRequest]
 ) -> int | None:
     """What one endpoint counted, or None; raises UpstreamRejected for a bad request."""
     reservation = await selector.reserve(plan)
-    target = reservation.target
-    exchange.endpoint = target.endpoint.name
+    deployment = reservation.deployment
+    exchange.endpoint = deployment.endpoint.name
     exchange.attempts += 1
     try:
-        answer = await target.endpoint.transport.send(requests[target])
+        answer = await deployment.endpoint.transport.send(requests[deployment])
         try:
             return _input_tokens(await answer.body())
         finally:
             answer.close()
     except UpstreamRejected as error:
-        error.message = target.endpoint.redacted(error.message)
+        error.message = deployment.endpoint.redacted(error.message)
         raise
     except UpstreamError as error:
         _log.warning("token count failed", endpoint=exchange.endpoint, error=error.logged)

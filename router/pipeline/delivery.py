@@ -17,31 +17,31 @@ from typing import Final
 
 from router.core.exchange import ClientGone, Exchange, Sink
 from router.core.response_headers import client_headers
-from router.core.upstream import Adapter, Call
+from router.core.upstream import Adapter, UpstreamCall
 from router.errors import RouterError
-from router.response.builder import Draft
-from router.response.decoder import Reader
+from router.response.builder import ResponseBuilder
+from router.response.decoder import StreamDecoder
 from router.response.frame import Frame
 
-__all__ = ["Delivery", "Job", "answer_headers"]
+__all__ = ["Delivery", "DeliveryJob", "answer_headers"]
 
 _MAX_HELD: Final = 256
 """So many events without any output are held back; it is usually two."""
 
 
 @dataclass(slots=True)
-class Job:
+class DeliveryJob:
     """What an operation wants from whichever endpoint is chosen.
 
     ``prepare`` makes the call for an adapter, a model, its context in tokens (None: not known) and
-    a draft; ``draft`` is the response under
+    a response builder; ``builder`` is the response under
     construction, None for operations without one; ``fail`` ends a stream that no reader has begun.
     ``strict``: what an endpoint's dialect cannot carry is refused.
     """
 
-    prepare: Callable[[Adapter, str, int | None, Draft | None], Call]
-    fail: Callable[[RouterError, Draft | None], list[Frame]]
-    draft: Draft | None = None
+    prepare: Callable[[Adapter, str, int | None, ResponseBuilder | None], UpstreamCall]
+    fail: Callable[[RouterError, ResponseBuilder | None], list[Frame]]
+    builder: ResponseBuilder | None = None
     strict: bool = False
 
 
@@ -52,7 +52,7 @@ class Delivery:
         self,
         exchange: Exchange,
         sink: Sink,
-        job: Job,
+        job: DeliveryJob,
         open_after: float,
         first_output: Callable[[], None],
     ) -> None:
@@ -61,7 +61,7 @@ class Delivery:
         self._job = job
         self._first_output = first_output
         self._held: list[Frame] = []
-        self.notes: dict[str, str] = {}
+        self.response_headers: dict[str, str] = {}
         """Headers that the current attempt adds to the answer."""
         self._timer: asyncio.TimerHandle | None = None
         if exchange.stream:
@@ -73,10 +73,10 @@ class Delivery:
         """Whether output has reached the client: nothing can be taken back."""
         return self._exchange.first_output is not None
 
-    def push(self, frames: list[Frame], reader: Reader) -> None:
+    def push(self, frames: list[Frame], decoder: StreamDecoder) -> None:
         """Deliver what a reader made, or hold it while there is no output yet."""
         if not self.has_output:
-            if not (reader.has_output or reader.ended):
+            if not (decoder.has_output or decoder.ended):
                 self._hold(frames)
                 return
             frames = [*self._held, *frames]
@@ -90,23 +90,23 @@ class Delivery:
 
     def _hold(self, frames: list[Frame]) -> None:
         """Keep what is no output back, as long as it may be kept back."""
-        draft = self._job.draft
+        builder = self._job.builder
         self._held.extend(frames)
         if len(self._held) > _MAX_HELD:
             self._open_early()
-        # Without a draft it carries the id of this attempt, which may not be the last.
-        if self._sink.opened and (draft is not None or len(self._held) > _MAX_HELD):
+        # Without a response builder it carries the id of this attempt, which may not be the last.
+        if self._sink.opened and (builder is not None or len(self._held) > _MAX_HELD):
             held, self._held = self._held, []
-            if draft is not None:
-                draft.delivered = True
+            if builder is not None:
+                builder.delivered = True
             self._sink.feed(held)
 
     def rewind(self) -> None:
         """Forget what an attempt made that has not been delivered."""
         self._held.clear()
-        self.notes = {}
-        if self._job.draft is not None:
-            self._job.draft.rewind()
+        self.response_headers = {}
+        if self._job.builder is not None:
+            self._job.builder.rewind()
 
     def end_with(self, frames: list[Frame]) -> None:
         """End a stream that has begun with these events, after what was still held."""
@@ -123,10 +123,10 @@ class Delivery:
     def _open_early(self) -> None:
         if self._sink.opened:
             return
-        draft = self._job.draft
+        builder = self._job.builder
         frames: list[Frame] = []
-        if draft is not None:
-            frames, self._held = self._held or draft.open(), []
+        if builder is not None:
+            frames, self._held = self._held or builder.open(), []
         self._open()
         if frames:
             with contextlib.suppress(ClientGone):  # whoever feeds it next is told again
@@ -134,15 +134,15 @@ class Delivery:
 
     def _open(self) -> None:
         self.close()
-        if self._job.draft is not None:
-            self._job.draft.delivered = True
+        if self._job.builder is not None:
+            self._job.builder.delivered = True
         exchange = self._exchange
-        self._sink.open(answer_headers(exchange, self.notes))
+        self._sink.open(answer_headers(exchange, self.response_headers))
 
 
-def answer_headers(exchange: Exchange, notes: dict[str, str]) -> dict[str, str]:
+def answer_headers(exchange: Exchange, response_headers: dict[str, str]) -> dict[str, str]:
     """The headers that say who served the answer, and how."""
-    headers = client_headers(exchange, notes)
+    headers = client_headers(exchange, response_headers)
     headers["X-Pointsman-Attempts"] = str(exchange.attempts)
     if exchange.endpoint is not None:
         headers["X-Pointsman-Endpoint"] = exchange.endpoint

@@ -16,15 +16,15 @@ from email.utils import parsedate_to_datetime
 from math import ceil
 from typing import Any, Final, Protocol
 
-from router.balance.budget import Budget
+from router.balance.budget import RetryBudget
 from router.balance.capability import Abilities, length_param, needs
-from router.balance.lessons import lesson
+from router.balance.inference import inferred_abilities
 from router.core.exchange import Exchange, Operation
 from router.endpoints.fallbacks import Fallbacks
 from router.endpoints.loads import Loads
 from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Plan
 from router.endpoints.registry import Registry
-from router.endpoints.selector import Reservation, Selector
+from router.endpoints.selector import Selector, SlotReservation
 from router.errors import (
     InvalidRequest,
     ModelLoadFailed,
@@ -70,9 +70,9 @@ class Work(Protocol):
         """Whether output has reached the client: nothing can be taken back."""
         ...
 
-    def attempt(self, reservation: Reservation) -> Coroutine[Any, Any, None]:
-        """Have the exchange answered by this target; raises UpstreamError, or InvalidRequest or
-        NotSupported where the target's dialect cannot carry it.
+    def attempt(self, reservation: SlotReservation) -> Coroutine[Any, Any, None]:
+        """Have the exchange answered by this deployment; raises UpstreamError, or InvalidRequest or
+        NotSupported where the deployment's dialect cannot carry it.
         """
         ...
 
@@ -82,7 +82,7 @@ class Work(Protocol):
 
 
 class Failover:
-    """Tries targets until one of them answers."""
+    """Tries deployments until one of them answers."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Failover:
         self._loads = loads
         self._images = images
         self._metrics = metrics
-        self._budget = Budget(0.0, 0.0)
+        self._budget = RetryBudget(0.0, 0.0)
         self._max_attempts = 1
         self._fallbacks = Fallbacks({})
 
@@ -147,13 +147,13 @@ class Failover:
                     error=error.logged,
                 )
             self._metrics.fleet.fallbacks.labels(configured_by, fallback).inc()
-            model = exchange.notes[FALLBACK] = exchange.served_model = fallback
+            model = exchange.response_headers[FALLBACK] = exchange.served_model = fallback
             work.rewind(model)
         try:
             await self._with(model, exchange, work, desperate=True)
         except (ModelNotFound, InvalidRequest, NotSupported):
             # The last model is none for this request, which its client cannot know.
-            del exchange.notes[FALLBACK]
+            del exchange.response_headers[FALLBACK]
             exchange.served_model = None
             raise failure from None
 
@@ -166,11 +166,11 @@ class Failover:
         attempts = 0
         while True:
             reservation = await self._reserve(plan, failure)
-            if reservation.waited:
-                exchange.waited += reservation.waited
-                self._metrics.fleet.queue_waited(reservation.waited)
+            if reservation.queue_seconds:
+                exchange.queue_seconds += reservation.queue_seconds
+                self._metrics.fleet.queue_waited(reservation.queue_seconds)
             try:
-                if not reservation.target.loaded:
+                if not reservation.deployment.loaded:
                     await self._load(reservation, exchange)
                 attempts += 1
                 await work.attempt(reservation)
@@ -189,7 +189,7 @@ class Failover:
                 # Its dialect cannot carry the request: another one may. Nobody was asked.
                 attempts -= 1
                 failure = failure or error
-                plan.drop(reservation.target)
+                plan.drop(reservation.deployment)
                 if not plan.left:
                     raise failure from None
             finally:
@@ -202,39 +202,39 @@ class Failover:
         Where they cannot be had, only the candidates that take URLs are left, and the error is
         returned; it is raised where there are none.
         """
-        needing = [one for one in plan.targets if not one.endpoint.adapter.takes_urls(exchange)]
+        needing = [one for one in plan.deployments if not one.endpoint.adapter.takes_urls(exchange)]
         if not needing:
             return None
         try:
             await self._images.fetch(exchange)
         except InvalidRequest as error:
-            for target in needing:
-                plan.drop(target)
-            if not plan.targets:
+            for deployment in needing:
+                plan.drop(deployment)
+            if not plan.deployments:
                 raise
             return error
         return None
 
-    def _waits(self, reservation: Reservation) -> bool:
+    def _waits(self, reservation: SlotReservation) -> bool:
         """Whether a request waits for the model that its endpoint is loading already: at most for
         ``timeouts.load`` in all, should the endpoint begin again and again.
         """
-        target, plan = reservation.target, reservation.plan
+        deployment, plan = reservation.deployment, reservation.plan
         now = time.monotonic()
         if plan.loaded_by is None:
-            plan.loaded_by = now + target.endpoint.settings.timeouts.load
-        self._loads.found_loading(target)
+            plan.loaded_by = now + deployment.endpoint.settings.timeouts.load
+        self._loads.found_loading(deployment)
         return now < plan.loaded_by
 
-    async def _load(self, reservation: Reservation, exchange: Exchange) -> None:
+    async def _load(self, reservation: SlotReservation, exchange: Exchange) -> None:
         began = time.monotonic()
         try:
-            await self._loads.ensure(reservation.target)
+            await self._loads.ensure(reservation.deployment)
         finally:
-            exchange.waited += time.monotonic() - began
+            exchange.queue_seconds += time.monotonic() - began
         self._selector.begin_again(reservation)
 
-    async def _reserve(self, plan: Plan, failure: RouterError | None) -> Reservation:
+    async def _reserve(self, plan: Plan, failure: RouterError | None) -> SlotReservation:
         try:
             return await self._selector.reserve(plan)
         except (Overloaded, UpstreamRateLimited):
@@ -266,12 +266,12 @@ class Failover:
             plan.tried.clear()
         return True
 
-    def judge(self, reservation: Reservation, exchange: Exchange, error: UpstreamError) -> bool:
+    def judge(self, reservation: SlotReservation, exchange: Exchange, error: UpstreamError) -> bool:
         """Tell the endpoint's health what happened; whether a refusal taught something."""
-        target = reservation.target
-        endpoint = target.endpoint
+        deployment = reservation.deployment
+        endpoint = deployment.endpoint
         error.message = endpoint.redacted(error.message)
-        reservation.plan.tried.append(target)
+        reservation.plan.tried.append(deployment)
         learned = False
         now = time.monotonic()
         if isinstance(error, UpstreamRejected):
@@ -279,12 +279,12 @@ class Failover:
         elif isinstance(error, ModelLoadFailed):
             pass  # it has been left alone by whoever loads
         elif isinstance(error, UpstreamLoading):
-            self._loads.found_loading(target)
+            self._loads.found_loading(deployment)
         elif isinstance(error, UpstreamTooLong) and _is_well(reservation, error, now):
             error.elsewhere = not error.begun  # else it may have been lost here
         elif isinstance(error, UpstreamRateLimited):
             pause = _pause(error)
-            target.cool_down(pause, now)
+            deployment.cool_down(pause, now)
             # The client is told what will be done, however the endpoint put it.
             error.headers["Retry-After"] = str(ceil(pause))
         elif not _connected(error):
@@ -300,44 +300,46 @@ class Failover:
             "attempt failed",
             request_id=exchange.id,
             endpoint=endpoint.name,
-            model=target.model,
+            model=deployment.model,
             attempt=exchange.attempts,
             error=error.logged,
         )
         return learned
 
-    def _learn(self, reservation: Reservation, exchange: Exchange, error: UpstreamRejected) -> bool:
+    def _learn(
+        self, reservation: SlotReservation, exchange: Exchange, error: UpstreamRejected
+    ) -> bool:
         """A refusal is an answer; it may say what the model cannot do at this endpoint."""
         self._selector.refused(reservation)
         if error.code == LACKS_CONTEXT and error.param is None:
             error.param = length_param(exchange.body)
-        taught = _taught(exchange, error)
+        taught = _inferred(exchange, error)
         if taught is None:
             return False
-        target = reservation.target
-        context = target.context
-        target.learn(taught, time.monotonic())
-        reservation.plan.corrected = target.context != context
+        deployment = reservation.deployment
+        context = deployment.context
+        deployment.learn(taught, time.monotonic())
+        reservation.plan.corrected = deployment.context != context
         self._registry.catalogue_changed()
         _log.info(
             "learned what a model cannot do",
-            endpoint=target.endpoint.name,
-            model=target.model,
+            endpoint=deployment.endpoint.name,
+            model=deployment.model,
             lacks=str(taught.lacks.name),
             context=taught.context,
         )
         return True
 
 
-def _is_well(reservation: Reservation, error: UpstreamTooLong, now: float) -> bool:
+def _is_well(reservation: SlotReservation, error: UpstreamTooLong, now: float) -> bool:
     """Whether the endpoint has answered not long ago, this request or another one."""
     lately = now - _LATELY * (now - reservation.since)
-    return error.begun or reservation.target.heard > lately
+    return error.begun or reservation.deployment.heard > lately
 
 
-def _taught(exchange: Exchange, error: UpstreamRejected) -> Abilities | None:
+def _inferred(exchange: Exchange, error: UpstreamRejected) -> Abilities | None:
     """What a refusal teaches, if the request needed what was refused."""
-    taught = lesson(error.code, error.param, error.message)
+    taught = inferred_abilities(error.code, error.param, error.message)
     if taught is not None and taught.lacks and not needs(exchange.body, taught.lacks):
         return None
     return taught
@@ -367,7 +369,7 @@ def _was_sent(error: UpstreamError) -> bool:
 def _falls_back(exchange: Exchange, error: RouterError) -> bool:
     """Whether another model may do better: it is not the request that is at fault."""
     if isinstance(error, UpstreamRejected):
-        return error.code == LACKS_CONTEXT or _taught(exchange, error) is not None
+        return error.code == LACKS_CONTEXT or _inferred(exchange, error) is not None
     if isinstance(error, UpstreamError | Overloaded | ModelNotFound | NotSupported):
         return True
     return isinstance(error, InvalidRequest) and error.code in (LACKS_FEATURE, LACKS_CONTEXT)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-from router.balance.lane import GRADES
+from router.balance.deployment_state import GRADES
+from router.endpoints.deployment import Slot
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.loads import Loads
 from router.endpoints.prober import Prober
 from router.endpoints.registry import Connect, Prepared, Registry
 from router.endpoints.selector import Selector
-from router.endpoints.target import Slot
-from router.fetch.guard import Guard
+from router.fetch.guard import FetchGuard
 from router.fetch.images import Images
 from router.pipeline.failover import Failover
 from router.pipeline.hedging import Hedging
@@ -36,7 +36,7 @@ class Fleet:
             self.registry, settings.balance, self._slots_changed, time.monotonic
         )
         self.loads = Loads()
-        self._images = Images(Guard(settings.fetch))
+        self._images = Images(FetchGuard(settings.fetch))
         self.failover = Failover(self.registry, self.selector, self.loads, self._images, metrics)
         self.hedging = Hedging(self.selector, self.failover.judge, metrics)
         self._configure(settings)
@@ -91,5 +91,7 @@ class Fleet:
             self._metrics.fleet.watch_endpoint(
                 endpoint.name,
                 lambda: host.up,
-                lambda reason: sum(GRADES[lane.grade] == reason for lane in host.lanes),
+                lambda reason: sum(
+                    GRADES[deployment.grade] == reason for deployment in host.deployments
+                ),
             )

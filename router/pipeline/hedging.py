@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from router.balance.budget import Budget
+from router.balance.budget import RetryBudget
 from router.core.exchange import GENERATING, Exchange
-from router.endpoints.selector import Reservation, Selector
+from router.endpoints.selector import Selector, SlotReservation
 from router.errors import RouterError, UpstreamError
 from router.pipeline.attempt import Attempt
 from router.response.frame import Frame
@@ -21,14 +21,14 @@ from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
 from router.telemetry.tasks import Tasks
 
-__all__ = ["Hedging", "Opening"]
+__all__ = ["Hedging", "PendingAttempt"]
 
 _log = get_logger("router.pipeline.hedging")
 
 _RUN_BY_THE_CLIENT: Final = frozenset({"function", "custom"})
 
 
-class Opening:
+class PendingAttempt:
     """The beginning of an attempt, until its first output: ``frames`` are those of the batch that
     brought it, ``error`` why there is none. What comes before goes to ``hold``.
     """
@@ -44,14 +44,14 @@ class Opening:
     async def run(self) -> None:
         """Send the request and read until there is output; an error is kept."""
         try:
-            reader = await self.attempt.send()
+            decoder = await self.attempt.send()
             while True:
                 frames = await self.attempt.read()
-                if reader.has_output or reader.ended:
+                if decoder.has_output or decoder.ended:
                     self.frames = frames
                     return
-                if reader.error is not None:
-                    raise reader.error
+                if decoder.error is not None:
+                    raise decoder.error
                 self._hold(frames)
         except Exception as exc:
             self.error = exc
@@ -71,14 +71,14 @@ class Hedging:
     def __init__(
         self,
         selector: Selector,
-        judge: Callable[[Reservation, Exchange, UpstreamError], object],
+        judge: Callable[[SlotReservation, Exchange, UpstreamError], object],
         metrics: Metrics,
     ) -> None:
         self._selector = selector
         self._judge = judge
         self._metrics = metrics
         self._tasks = Tasks()
-        self._budget = Budget(0.0, 0.0)
+        self._budget = RetryBudget(0.0, 0.0)
         self._on = False
 
     def configure(self, share: float) -> None:
@@ -87,19 +87,19 @@ class Hedging:
         self._budget.ratio = share
         self._budget.reserve = 1.0 if self._on else 0.0
 
-    def delay(self, exchange: Exchange, reservation: Reservation) -> float | None:
+    def delay(self, exchange: Exchange, reservation: SlotReservation) -> float | None:
         """After how many seconds without output a second endpoint is asked; None: never."""
         if not self._on:
             return None
         if not exchange.attempts:
             self._budget.deposit(time.monotonic())
-        if exchange.operation not in GENERATING or len(reservation.plan.targets) < 2:
+        if exchange.operation not in GENERATING or len(reservation.plan.deployments) < 2:
             return None
         if reservation.probe:
             return None  # it has a limit already, and is to find out whether the endpoint is back
         if any(_runs_elsewhere(tool) for tool in exchange.body.get("tools") or ()):
             return None
-        return reservation.target.late.value
+        return reservation.deployment.late.value
 
     async def race(
         self,
@@ -107,17 +107,17 @@ class Hedging:
         first: Attempt,
         delay: float,
         hold: Callable[[list[Frame]], None],
-        another: Callable[[Reservation], Opening],
-    ) -> Opening:
+        another: Callable[[SlotReservation], PendingAttempt],
+    ) -> PendingAttempt:
         """The opening to go on with: the first that has output, or else the last that failed.
 
         ``another`` makes a second one after ``delay`` seconds. Whichever it is that is gone on
         with has the reservation that ``first`` had; what the other one held is given back.
         """
         mine = first.reservation
-        running = [self._begin(Opening(first, hold))]
-        second: Opening | None = None
-        chosen: Opening | None = None
+        running = [self._begin(PendingAttempt(first, hold))]
+        second: PendingAttempt | None = None
+        chosen: PendingAttempt | None = None
         try:
             await asyncio.wait({running[0].task}, timeout=delay)
             if not running[0].task.done() and (slot := self._second(mine)) is not None:
@@ -128,77 +128,81 @@ class Hedging:
                 self._lose(ahead, exchange, mine, running[0])
             chosen = ahead
         finally:
-            for opening in running:
-                if opening is not chosen:
-                    self._lose(opening, exchange, mine, chosen)
+            for pending in running:
+                if pending is not chosen:
+                    self._lose(pending, exchange, mine, chosen)
         if second is not None:
             self._count(second, won=chosen is second)
         return chosen
 
-    def _begin(self, opening: Opening) -> Opening:
-        opening.task = self._tasks.spawn(opening.run(), "a hedged attempt")
-        return opening
+    def _begin(self, pending: PendingAttempt) -> PendingAttempt:
+        pending.task = self._tasks.spawn(pending.run(), "a hedged attempt")
+        return pending
 
-    def _second(self, first: Reservation) -> Reservation | None:
+    def _second(self, first: SlotReservation) -> SlotReservation | None:
         """A slot at another endpoint that can begin at once, if there is one and it may be."""
         plan = first.plan
-        plan.tried.append(first.target)
+        plan.tried.append(first.deployment)
         try:
             second = self._selector.try_reserve(plan)
         finally:
-            plan.tried.remove(first.target)
+            plan.tried.remove(first.deployment)
         if second is not None and not self._budget.withdraw(time.monotonic()):
             self._selector.release(second)
             return None
         return second
 
     def _lose(
-        self, opening: Opening, exchange: Exchange, mine: Reservation, other: Opening | None
+        self,
+        pending: PendingAttempt,
+        exchange: Exchange,
+        mine: SlotReservation,
+        other: PendingAttempt | None,
     ) -> None:
         """End an attempt beside which ``other`` goes on; None: the client has left.
 
         ``mine`` is given back by who took it.
         """
-        opening.stop()
-        attempt = opening.attempt
+        pending.stop()
+        attempt = pending.attempt
         if attempt.reservation is mine:
             if other is None:
                 return
             _swap(attempt, other.attempt)
-        error = opening.error
+        error = pending.error
         if isinstance(error, UpstreamError):
             self._judge(attempt.reservation, exchange, error)
         elif error is not None and not isinstance(error, RouterError):
             _log.error("hedged attempt broke", request_id=exchange.id, exc_info=error)
         elif error is None and other is not None:
-            name = attempt.reservation.target.endpoint.name
+            name = attempt.reservation.deployment.endpoint.name
             self._metrics.fleet.attempts.labels(name, "cancelled").inc()
             _remember_late(attempt)
         self._selector.release(attempt.reservation)
 
-    def _count(self, second: Opening, *, won: bool) -> None:
+    def _count(self, second: PendingAttempt, *, won: bool) -> None:
         result = "won" if won else "lost"
         self._metrics.fleet.hedges.labels("failed" if second.error is not None else result).inc()
 
 
-async def _next(openings: list[Opening]) -> Opening:
+async def _next(openings: list[PendingAttempt]) -> PendingAttempt:
     """The next one that has output, or has failed."""
-    tasks = [opening.task for opening in openings]
+    tasks = [pending.task for pending in openings]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    return next(opening for opening in openings if opening.task.done())
+    return next(pending for pending in openings if pending.task.done())
 
 
 def _remember_late(attempt: Attempt) -> None:
     """What was given up had taken this long at least: else only those that were quick would tell
     what is usual.
     """
-    target = attempt.reservation.target
+    deployment = attempt.reservation.deployment
     now = time.monotonic()
     seconds = now - attempt.sent
-    usual = target.late.value
+    usual = deployment.late.value
     if usual is not None and seconds > usual:
-        target.late.observe(seconds)
-        target.first_token.observe(seconds, now)
+        deployment.late.observe(seconds)
+        deployment.first_token.observe(seconds, now)
 
 
 def _swap(one: Attempt, other: Attempt) -> None:

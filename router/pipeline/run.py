@@ -18,24 +18,24 @@ from typing import Any, Final
 import orjson
 
 from router.core.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
-from router.core.new_response import new_draft
-from router.core.persist import keep, keep_whole
-from router.core.upstream import DIRECT, REASONING_DROPPED, Adapter, Call, cannot_compact
+from router.core.new_response import new_builder
+from router.core.persist import persist, persist_whole
+from router.core.upstream import DIRECT, REASONING_DROPPED, Adapter, UpstreamCall, cannot_compact
 from router.core.usage_record import Kind
 from router.dialects.responses.decode_stream import ENDPOINT_ERRORS
-from router.endpoints.selector import Reservation
+from router.endpoints.selector import SlotReservation
 from router.errors import RouterError, UpstreamModelMissing, UpstreamTimeout
 from router.pipeline.attempt import Attempt
 from router.pipeline.counting import count_tokens
-from router.pipeline.delivery import Delivery, Job, answer_headers
+from router.pipeline.delivery import Delivery, DeliveryJob, answer_headers
 from router.pipeline.fleet import Fleet
-from router.pipeline.hedging import Opening
-from router.response.builder import Draft
-from router.response.decoder import Reader
+from router.pipeline.hedging import PendingAttempt
+from router.response.builder import ResponseBuilder
+from router.response.decoder import StreamDecoder
 from router.response.frame import Frame
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
-from router.usage.recorder import Booking
+from router.usage.recorder import UsageRecorder
 
 __all__ = ["Pipeline"]
 
@@ -53,11 +53,11 @@ class Pipeline:
         open_after: float,
         metrics: Metrics,
         first_output: Callable[[Exchange], None],
-        booking: Booking,
+        recorder: UsageRecorder,
         *,
         strict: bool = False,
     ) -> None:
-        self._booking = booking
+        self._recorder = recorder
         self._registry = fleet.registry
         self._selector = fleet.selector
         self._failover = fleet.failover
@@ -84,44 +84,50 @@ class Pipeline:
             raise cannot_compact(exchange.model or "") from error
 
 
-def _response_job(exchange: Exchange) -> Job:
-    draft = exchange.draft or new_draft(exchange.body, muted=not exchange.stream)
+def _response_job(exchange: Exchange) -> DeliveryJob:
+    builder = exchange.builder or new_builder(exchange.body, muted=not exchange.stream)
     compact = exchange.operation is Operation.COMPACT
 
-    def prepare(adapter: Adapter, model: str, context: int | None, draft: Draft | None) -> Call:
-        assert draft is not None
+    def prepare(
+        adapter: Adapter, model: str, context: int | None, builder: ResponseBuilder | None
+    ) -> UpstreamCall:
+        assert builder is not None
         if compact:
-            return adapter.compact(exchange, model, draft)
-        return adapter.respond(exchange, model, draft, context)
+            return adapter.compact(exchange, model, builder)
+        return adapter.respond(exchange, model, builder, context)
 
-    return Job(prepare, _failed_response, draft)
-
-
-def _failed_response(error: RouterError, draft: Draft | None) -> list[Frame]:
-    assert draft is not None
-    failed = draft.finished("failed", [], None, error=error.response_error())
-    return [*draft.open(), draft.end(failed)]
+    return DeliveryJob(prepare, _failed_response, builder)
 
 
-def _direct_job(exchange: Exchange) -> Job:
+def _failed_response(error: RouterError, builder: ResponseBuilder | None) -> list[Frame]:
+    assert builder is not None
+    failed = builder.finished("failed", [], None, error=error.response_error())
+    return [*builder.open(), builder.end(failed)]
+
+
+def _direct_job(exchange: Exchange) -> DeliveryJob:
     make = DIRECT[exchange.operation]
 
-    def prepare(adapter: Adapter, model: str, context: int | None, draft: Draft | None) -> Call:
+    def prepare(
+        adapter: Adapter, model: str, context: int | None, builder: ResponseBuilder | None
+    ) -> UpstreamCall:
         return make(adapter, exchange, model, context)
 
-    return Job(prepare, lambda error, draft: [Frame("", orjson.dumps(error.envelope()))])
+    return DeliveryJob(prepare, lambda error, builder: [Frame("", orjson.dumps(error.envelope()))])
 
 
 class _Run:
     """One exchange's attempts, until one succeeds or none is left. Implements ``Work``."""
 
-    def __init__(self, pipeline: Pipeline, exchange: Exchange, sink: Sink, job: Job) -> None:
+    def __init__(
+        self, pipeline: Pipeline, exchange: Exchange, sink: Sink, job: DeliveryJob
+    ) -> None:
         self._selector = pipeline._selector
         self._failover = pipeline._failover
         self._hedging = pipeline._hedging
         self._metrics = pipeline._metrics
         self._tell_first_output = pipeline._first_output
-        self._booking = pipeline._booking
+        self._recorder = pipeline._recorder
         self._tried: str | None = None
         self._exchange = exchange
         self._sink = sink
@@ -131,8 +137,8 @@ class _Run:
         self._delivery = Delivery(exchange, sink, job, pipeline._open_after, self._first_output)
 
     @property
-    def _reader(self) -> Reader | None:
-        return self._attempt.reader if self._attempt is not None else None
+    def _decoder(self) -> StreamDecoder | None:
+        return self._attempt.decoder if self._attempt is not None else None
 
     async def go(self) -> None:
         """Run to the end. Raises RouterError only while the sink has not been opened."""
@@ -164,46 +170,46 @@ class _Run:
         """End a stream that has begun with the events that say why; raise before."""
         if not self._sink.opened:
             raise error
-        reader = self._reader
-        if reader is None or not reader.ended:
+        decoder = self._decoder
+        if decoder is None or not decoder.ended:
             self._exchange.outcome = Outcome.FAILED
             self._exchange.error_code = error.code
-        frames = reader.fail(error) if reader else self._job.fail(error, self._job.draft)
+        frames = decoder.fail(error) if decoder else self._job.fail(error, self._job.builder)
         if len(frames) > 1:
             self._sink.feed(frames[:-1])
         self._delivery.end_with([await self._keep(last) for last in frames[-1:]])
 
     def _abandon(self) -> None:
         """The client is gone: what there is of a response that was to be stored is kept."""
-        record, draft, reader = self._exchange.record, self._job.draft, self._reader
-        if record is None or draft is None:
+        record, builder, decoder = self._exchange.record, self._job.builder, self._decoder
+        if record is None or builder is None:
             return
-        if reader is None:
-            record.abandon(draft.snapshot("cancelled"), {})
+        if decoder is None:
+            record.abandon(builder.snapshot("cancelled"), {})
             return
-        reader.fail(_CLIENT_LEFT)
-        final = reader.final or draft.snapshot("cancelled")
-        record.abandon({**final, "status": "cancelled", "error": None}, reader.hidden)
+        decoder.fail(_CLIENT_LEFT)
+        final = decoder.final or builder.snapshot("cancelled")
+        record.abandon({**final, "status": "cancelled", "error": None}, decoder.encrypted_reasoning)
 
     async def _keep(self, last: Frame) -> Frame:
         """Store the response before ``last``, its terminal event, leaves; the event to send."""
-        draft = self._job.draft
-        if self._exchange.record is None or draft is None:
+        builder = self._job.builder
+        if self._exchange.record is None or builder is None:
             return last
-        return await keep(self._exchange, draft, *self._final(draft), last)
+        return await persist(self._exchange, builder, *self._final(builder), last)
 
     async def _keep_whole(self, body: bytes) -> bytes:
         """``_keep`` for an answer in one piece; raises RouterError where it is not stored."""
-        draft = self._job.draft
-        if self._exchange.record is None or draft is None:
+        builder = self._job.builder
+        if self._exchange.record is None or builder is None:
             return body
-        return await keep_whole(self._exchange, *self._final(draft), body)
+        return await persist_whole(self._exchange, *self._final(builder), body)
 
-    def _final(self, draft: Draft) -> tuple[dict[str, Any], Mapping[str, str]]:
-        reader = self._reader
-        if reader is None or reader.final is None:
-            return draft.final or draft.snapshot("failed"), {}
-        return reader.final, reader.hidden
+    def _final(self, builder: ResponseBuilder) -> tuple[dict[str, Any], Mapping[str, str]]:
+        decoder = self._decoder
+        if decoder is None or decoder.final is None:
+            return builder.final or builder.snapshot("failed"), {}
+        return decoder.final, decoder.encrypted_reasoning
 
     @property
     def has_output(self) -> bool:
@@ -214,19 +220,19 @@ class _Run:
         """See ``Work.rewind``."""
         self._attempt = None
         self._delivery.rewind()
-        if self._job.draft is not None:
-            self._job.draft.served_by(model)
+        if self._job.builder is not None:
+            self._job.builder.served_by(model)
 
-    def attempt(self, reservation: Reservation) -> Coroutine[Any, Any, None]:
+    def attempt(self, reservation: SlotReservation) -> Coroutine[Any, Any, None]:
         """See ``Work.attempt``."""
         patience = self._limit = None
         if reservation.probe:
-            patience = reservation.target.patience(stream=self._exchange.stream)
+            patience = reservation.deployment.patience(stream=self._exchange.stream)
         if patience is None:
             return self._try(reservation)
         return self._probe(reservation, patience)
 
-    async def _probe(self, reservation: Reservation, patience: float) -> None:
+    async def _probe(self, reservation: SlotReservation, patience: float) -> None:
         try:
             # Whether an endpoint is back is not found out at the expense of one client.
             async with asyncio.timeout(patience) as self._limit:
@@ -234,14 +240,14 @@ class _Run:
         except TimeoutError:
             if self._limit is None or not self._limit.expired():
                 raise
-            name = reservation.target.endpoint.name
+            name = reservation.deployment.endpoint.name
             raise UpstreamTimeout(
                 f"Endpoint '{name}' is not back yet: no output within {patience:g} s."
             ) from None
 
-    async def _try(self, reservation: Reservation) -> None:
+    async def _try(self, reservation: SlotReservation) -> None:
         exchange = self._exchange
-        attempt = self._attempt_at(reservation, self._job.draft, self._kind())
+        attempt = self._attempt_at(reservation, self._job.builder, self._kind())
         self._goes_on_with(attempt)
         try:
             if not exchange.stream:
@@ -254,20 +260,22 @@ class _Run:
         finally:
             if self._attempt is not None:
                 self._attempt.close()
-            if (reader := self._reader) is not None:
-                exchange.usage = reader.usage
+            if (decoder := self._decoder) is not None:
+                exchange.usage = decoder.usage
         result = "ok"
-        if reader is not None and reader.failure is not None:
+        if decoder is not None and decoder.failure is not None:
             exchange.outcome = Outcome.FAILED
-            exchange.error_code = reader.failure
-            if reader.failure in ENDPOINT_ERRORS:
+            exchange.error_code = decoder.failure
+            if decoder.failure in ENDPOINT_ERRORS:
                 result = "upstream_error"
                 if reservation.good:  # its output was well until then
                     self._selector.failed(reservation)
-        self._metrics.fleet.attempts.labels(reservation.target.endpoint.name, result).inc()
+        self._metrics.fleet.attempts.labels(reservation.deployment.endpoint.name, result).inc()
 
-    def _attempt_at(self, reservation: Reservation, draft: Draft | None, kind: Kind) -> Attempt:
-        return Attempt(self._exchange, self._job, reservation, draft, self._booking, kind)
+    def _attempt_at(
+        self, reservation: SlotReservation, builder: ResponseBuilder | None, kind: Kind
+    ) -> Attempt:
+        return Attempt(self._exchange, self._job, reservation, builder, self._recorder, kind)
 
     def _kind(self) -> Kind:
         """Why the next attempt is made."""
@@ -279,19 +287,19 @@ class _Run:
 
     def _goes_on_with(self, attempt: Attempt) -> None:
         """It is this attempt's answer that the client gets."""
-        endpoint = attempt.reservation.target.endpoint
+        endpoint = attempt.reservation.deployment.endpoint
         self._exchange.endpoint = endpoint.name
         self._exchange.account = endpoint.account
         self._attempt = attempt
         # A stream may be opened before the endpoint says anything.
-        self._delivery.notes = attempt.notes
+        self._delivery.response_headers = attempt.response_headers
 
     def _first_output(self) -> None:
         """The endpoint has begun to answer; its first output is about to leave."""
         self._has_begun()
         attempt = self._attempt
-        if attempt is not None and attempt.reader is not None:
-            failure = attempt.reader.failure
+        if attempt is not None and attempt.decoder is not None:
+            failure = attempt.decoder.failure
             if failure in ENDPOINT_ERRORS:
                 self._selector.failed(attempt.reservation)
             elif failure is not None:
@@ -306,9 +314,9 @@ class _Run:
             self._limit.reschedule(None)
 
     def _take_notes(self, attempt: Attempt) -> None:
-        self._exchange.partial = bool(attempt.notes)
-        if dropped := attempt.notes.get(REASONING_DROPPED):
-            name = attempt.reservation.target.endpoint.name
+        self._exchange.partial = bool(attempt.response_headers)
+        if dropped := attempt.response_headers.get(REASONING_DROPPED):
+            name = attempt.reservation.deployment.endpoint.name
             self._metrics.reasoning_dropped.labels(name).inc(int(dropped))
 
     async def _hedged(self, attempt: Attempt, delay: float) -> None:
@@ -318,17 +326,17 @@ class _Run:
 
         def hold(frames: list[Frame]) -> None:
             if frames:
-                assert attempt.reader is not None
+                assert attempt.decoder is not None
                 with contextlib.suppress(ClientGone):  # whoever feeds it next is told again
-                    self._delivery.push(frames, attempt.reader)
+                    self._delivery.push(frames, attempt.decoder)
 
-        def another(reservation: Reservation) -> Opening:
-            draft = job.draft
-            if draft is not None:
+        def another(reservation: SlotReservation) -> PendingAttempt:
+            builder = job.builder
+            if builder is not None:
                 # Both go on from here, whoever has output first and whenever the head leaves.
-                hold(draft.open())
-                draft = copy(draft)
-            return Opening(self._attempt_at(reservation, draft, Kind.HEDGE), held.extend)
+                hold(builder.open())
+                builder = copy(builder)
+            return PendingAttempt(self._attempt_at(reservation, builder, Kind.HEDGE), held.extend)
 
         chosen = await self._hedging.race(self._exchange, attempt, delay, hold, another)
         frames = chosen.frames
@@ -340,15 +348,15 @@ class _Run:
         await self._stream(chosen.attempt, frames)
 
     def _take_over(self, second: Attempt) -> None:
-        """Go on with the second of two attempts, and with its draft."""
+        """Go on with the second of two attempts, and with its response builder."""
         job = self._job
-        if job.draft is None or second.draft is None:
+        if job.builder is None or second.builder is None:
             self._delivery.rewind()
         else:
-            second.draft.delivered = job.draft.delivered
-            job.draft = second.draft
-            if self._exchange.draft is not None:
-                self._exchange.draft = second.draft
+            second.builder.delivered = job.builder.delivered
+            job.builder = second.builder
+            if self._exchange.builder is not None:
+                self._exchange.builder = second.builder
         self._goes_on_with(second)
 
     async def _whole(self, attempt: Attempt) -> None:
@@ -358,34 +366,35 @@ class _Run:
         self._has_begun()
         self._selector.answered(attempt.reservation, None)
         body = await self._keep_whole(body)
-        self._sink.finish(200, body, answer_headers(self._exchange, self._delivery.notes))
+        headers = answer_headers(self._exchange, self._delivery.response_headers)
+        self._sink.finish(200, body, headers)
         await attempt.settle()
 
     async def _stream(self, attempt: Attempt, frames: list[Frame] | None = None) -> None:
         """Deliver what an attempt reads, after the ``frames`` it has read."""
-        reader = attempt.reader
-        assert reader is not None
+        decoder = attempt.decoder
+        assert decoder is not None
         self._take_notes(attempt)
         if frames is not None:
-            await self._deliver(frames, reader)
-        while not reader.ended:
-            await self._deliver(await attempt.read(), reader)
+            await self._deliver(frames, decoder)
+        while not decoder.ended:
+            await self._deliver(await attempt.read(), decoder)
             if self._sink.paused:
                 await self._sink.resumed()
-        self._exchange.usage = reader.usage
+        self._exchange.usage = decoder.usage
         self._sink.end()
         await attempt.settle()
 
-    async def _deliver(self, frames: list[Frame], reader: Reader) -> None:
+    async def _deliver(self, frames: list[Frame], decoder: StreamDecoder) -> None:
         """Push a batch; its frames are not kept beyond it."""
-        if reader.ended and self._attempt is not None:
-            self._attempt.book()
+        if decoder.ended and self._attempt is not None:
+            self._attempt.record()
         if frames:
-            if reader.ended and self._exchange.record is not None:
+            if decoder.ended and self._exchange.record is not None:
                 if len(frames) > 1:
-                    self._delivery.push(frames[:-1], reader)
+                    self._delivery.push(frames[:-1], decoder)
                 self._has_begun()
                 frames = [await self._keep(frames[-1])]
-            self._delivery.push(frames, reader)
-        if reader.error is not None:
-            raise reader.error
+            self._delivery.push(frames, decoder)
+        if decoder.error is not None:
+            raise decoder.error

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from router.core.exchange import Exchange, Operation
-from router.core.new_response import new_draft
-from router.core.upstream import Call, LoadRequest, redacted
+from router.core.new_response import new_builder
+from router.core.upstream import LoadRequest, UpstreamCall, redacted
 from router.endpoints.beside import hint, is_a_slip
 from router.endpoints.catalogue import Catalogue
 from router.endpoints.listing import Listing, list_models
@@ -30,15 +30,15 @@ from router.errors import (
     UpstreamRejected,
     UpstreamUnavailable,
 )
-from router.probing.configuration import EndpointReport, ModelReport
+from router.probing.configuration import ProbedEndpoint, ProbedModel
 from router.probing.ollama import context_in_memory, findings_of
 from router.probing.questions import PLAIN, QUESTIONS, Finding
-from router.response.decoder import Reader, upstream_message
+from router.response.decoder import StreamDecoder, upstream_message
 from router.settings.schema import EndpointSettings
 from router.upstream.adapters import connect, make_adapter
 from router.upstream.http1 import HttpTransport
 
-__all__ = ["MAX_MODELS", "Limits", "probe_endpoint"]
+__all__ = ["MAX_MODELS", "ProbeLimits", "probe_endpoint"]
 
 MAX_MODELS: Final = 20
 """So many models of an endpoint are asked, unless they are named."""
@@ -51,7 +51,7 @@ _TIME_IS_UP: Final = "the time for the whole probe is up"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProbeLimits:
     """``seconds`` for each request; at ``until``, in the loop's time, everything is over."""
 
     seconds: float
@@ -61,11 +61,11 @@ class Limits:
 async def probe_endpoint(
     endpoint: EndpointSettings,
     wanted: Sequence[str],
-    limits: Limits,
+    limits: ProbeLimits,
     *,
     deep: bool = False,
     told: Callable[[str], None],
-) -> EndpointReport:
+) -> ProbedEndpoint:
     """Ask about the models ``wanted``, by the clients' or the endpoint's names; by default about
     those that are configured or listed. ``told`` hears of each before it is asked about.
     """
@@ -80,7 +80,7 @@ class _Probe:
     """One endpoint."""
 
     def __init__(
-        self, endpoint: EndpointSettings, transport: HttpTransport, limits: Limits, deep: bool
+        self, endpoint: EndpointSettings, transport: HttpTransport, limits: ProbeLimits, deep: bool
     ) -> None:
         self._endpoint = endpoint
         # What is configured by now must not change the questions.
@@ -90,30 +90,30 @@ class _Probe:
         self._deep = deep or endpoint.dialect != "ollama"
         self._loop = asyncio.get_running_loop()
 
-    async def run(self, wanted: Sequence[str], told: Callable[[str], None]) -> EndpointReport:
+    async def run(self, wanted: Sequence[str], told: Callable[[str], None]) -> ProbedEndpoint:
         """Ask about every model, unless nobody is there or the time is up."""
         listing = await list_models(self._adapter, self._transport, _LIST_SECONDS)
         names, problem, note = _chosen(self._endpoint, listing, wanted)
         if is_a_slip(listing):
             note = "; ".join(filter(None, [note, await hint(self._endpoint, connect)]))
         contexts = {model.name: model.context_length for model in listing.models}
-        reports: list[ModelReport] = []
+        reports: list[ProbedModel] = []
         for model in names:
             if not problem and self._time_is_up:
                 problem = _TIME_IS_UP
             if problem:
-                reports.append(ModelReport(model, problem="not asked"))
+                reports.append(ProbedModel(model, problem="not asked"))
                 continue
             told(model)
             try:
                 reports.append(await self._about(model, contexts.get(model)))
             except UpstreamUnavailable as error:
                 problem = self._words(error)
-                reports.append(ModelReport(model, problem="not asked"))
+                reports.append(ProbedModel(model, problem="not asked"))
         name, url = self._endpoint.name, self._endpoint.url
-        return EndpointReport(name, url, tuple(reports), problem, note)
+        return ProbedEndpoint(name, url, tuple(reports), problem, note)
 
-    async def _about(self, model: str, context: int | None) -> ModelReport:
+    async def _about(self, model: str, context: int | None) -> ProbedModel:
         """Everything about one model; raises UpstreamUnavailable when nobody is there."""
         findings: dict[str, Finding] = {}
         problem = ""
@@ -126,7 +126,7 @@ class _Probe:
         for field, finding in answers.items():
             if finding.value is not None or field not in findings:
                 findings[field] = finding
-        return ModelReport(model, findings, unasked or problem)
+        return ProbedModel(model, findings, unasked or problem)
 
     async def _asked(self, model: str) -> tuple[dict[str, Finding], str]:
         """What the model's answers show, and why not all of it could be asked."""
@@ -183,7 +183,7 @@ class _Probe:
         call = self._call(model, ask, stream=False)
         answer = await self._transport.send(call.request)
         try:
-            body = call.reader.whole(await answer.body())
+            body = call.decoder.whole(await answer.body())
         finally:
             answer.close()
         response: dict[str, Any] = orjson.loads(body)
@@ -191,7 +191,7 @@ class _Probe:
             raise UpstreamFailure(upstream_message(response.get("error")))
         return response
 
-    async def _streamed(self, model: str) -> Reader:
+    async def _streamed(self, model: str) -> StreamDecoder:
         """What has read a whole stream. Raises UpstreamRejected where its token counts are what
         is refused, and other RouterErrors.
         """
@@ -203,17 +203,17 @@ class _Probe:
                 raise
             raise UpstreamFailure(f"streams are refused: {error.message}") from error
         try:
-            reader = call.reader
-            while not reader.ended:
+            decoder = call.decoder
+            while not decoder.ended:
                 data = await answer.read()
-                reader.feed(data) if data else reader.finish()
-                if reader.error is not None:
-                    raise reader.error
-            return reader
+                decoder.feed(data) if data else decoder.finish()
+                if decoder.error is not None:
+                    raise decoder.error
+            return decoder
         finally:
             answer.close()
 
-    def _call(self, model: str, ask: Mapping[str, Any], *, stream: bool) -> Call:
+    def _call(self, model: str, ask: Mapping[str, Any], *, stream: bool) -> UpstreamCall:
         exchange = Exchange(
             id="probe",
             operation=Operation.RESPONSES,
@@ -226,7 +226,7 @@ class _Probe:
         exchange.body = {"model": model, **ask}
         exchange.model = model
         exchange.stream = stream
-        return self._adapter.respond(exchange, model, new_draft(exchange.body, muted=not stream))
+        return self._adapter.respond(exchange, model, new_builder(exchange.body, muted=not stream))
 
     @property
     def _time_is_up(self) -> bool:
@@ -259,8 +259,8 @@ def _chosen(
     return names[:MAX_MODELS], "", note
 
 
-def _counted(reader: Reader) -> Finding:
-    if reader.usage is None or reader.usage.get("estimated"):
+def _counted(decoder: StreamDecoder) -> Finding:
+    if decoder.usage is None or decoder.usage.get("estimated"):
         return Finding(False, "ignored: the stream has no token counts")
     return Finding(True)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from router.probing.questions import Finding
 
-__all__ = ["EndpointReport", "ModelReport", "block"]
+__all__ = ["ProbedEndpoint", "ProbedModel", "block"]
 
 _MAX_COMMENT: Final = 200
 _FIELDS: Final = (
@@ -24,7 +24,7 @@ _FIELDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class ModelReport:
+class ProbedModel:
     """What was found about one model, by field; ``problem`` is why it could not be asked."""
 
     model: str
@@ -33,7 +33,7 @@ class ModelReport:
 
 
 @dataclass(frozen=True, slots=True)
-class EndpointReport:
+class ProbedEndpoint:
     """What was found about the models of an endpoint.
 
     ``problem`` is why it, or some of it, could not be asked; ``note`` what was left out on
@@ -42,7 +42,7 @@ class EndpointReport:
 
     name: str
     url: str
-    models: tuple[ModelReport, ...] = ()
+    models: tuple[ProbedModel, ...] = ()
     problem: str = ""
     note: str = ""
 
@@ -52,14 +52,14 @@ class EndpointReport:
         return not self.problem and not any(model.problem for model in self.models)
 
 
-def block(report: EndpointReport) -> str:
+def block(report: ProbedEndpoint) -> str:
     """The lines of ``capabilities``, indented as an entry of ``endpoints`` is, with a last line
     end. What is not known stands in comments; every comment is one line that no terminal obeys.
     """
     return "".join(f"{line}\n" for line in _lines(report))
 
 
-def _lines(report: EndpointReport) -> Iterator[str]:
+def _lines(report: ProbedEndpoint) -> Iterator[str]:
     yield f"    # {_printable(report.name)}  {_printable(report.url)}"
     for said in (report.problem, report.note):
         if said:
@@ -70,7 +70,7 @@ def _lines(report: EndpointReport) -> Iterator[str]:
         yield from _model_lines(model)
 
 
-def _model_lines(report: ModelReport) -> Iterator[str]:
+def _model_lines(report: ProbedModel) -> Iterator[str]:
     name = _quoted(glob.escape(report.model))
     known = _is_known(report)
     if report.problem or not known:
@@ -88,7 +88,7 @@ def _model_lines(report: ModelReport) -> Iterator[str]:
             yield f"        {field_}: {_scalar(finding.value)}{comment}"
 
 
-def _is_known(report: ModelReport) -> bool:
+def _is_known(report: ProbedModel) -> bool:
     return any(finding.value is not None for finding in report.findings.values())
 
 

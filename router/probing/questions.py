@@ -14,7 +14,7 @@ import orjson
 
 from router.response.tokens import from_response
 
-__all__ = ["PLAIN", "QUESTIONS", "Finding", "Question"]
+__all__ = ["PLAIN", "QUESTIONS", "Finding", "ProbeQuestion"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ProbeQuestion:
     """``ask`` has the fields of a Responses request but for its model; ``judge`` looks at the
     final response to it, which did not fail, and finds whether the model has ``field``.
     """
@@ -149,17 +149,17 @@ PLAIN: Final[Mapping[str, Any]] = {"input": "Say yes.", "max_output_tokens": _FE
 """What any model can be asked."""
 
 QUESTIONS: Final = (
-    Question("tools", _CALL, _shows_a_call),
-    Question("tool_choice", {**_CALL, "tool_choice": "required"}, _shows_a_forced_call),
-    Question(
+    ProbeQuestion("tools", _CALL, _shows_a_call),
+    ProbeQuestion("tool_choice", {**_CALL, "tool_choice": "required"}, _shows_a_forced_call),
+    ProbeQuestion(
         "json_schema",
         {"input": "Are you there?", "text": {"format": _OK}, "max_output_tokens": _SOME},
         _follows_the_schema,
     ),
-    Question(
+    ProbeQuestion(
         "vision",
         {"input": [{"role": "user", "content": _LOOK}], "max_output_tokens": _SOME},
         _names_the_color,
     ),
-    Question("reasoning", {**PLAIN, "reasoning": {"effort": "low"}}, _shows_reasoning),
+    ProbeQuestion("reasoning", {**PLAIN, "reasoning": {"effort": "low"}}, _shows_reasoning),
 )

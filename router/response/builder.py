@@ -1,8 +1,8 @@
 """The response under construction, shared by every attempt at answering it.
 
-A draft knows what never changes between two snapshots of a response (id, creation time, the echo
-of the request) and what must go on when another endpoint takes over: the sequence number, and
-whether ``response.created`` has already gone out.
+A response builder knows what never changes between two snapshots of a response (id, creation time,
+the echo of the request) and what must go on when another endpoint takes over: the sequence number,
+and whether ``response.created`` has already gone out.
 
 The first events of a response, before any output::
 
@@ -10,7 +10,7 @@ The first events of a response, before any output::
     background   0 response.created   1 response.queued        2 response.in_progress
 
 Those of a background run are made by ``queue`` when it is accepted, and the rest when it is run,
-perhaps a second time: that draft is told how many events have ``begun`` it.
+perhaps a second time: that response builder is told how many events have ``first_sequence`` it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any, Final
 import orjson
 
 from router.response.frame import Frame
-from router.response.states import State, advance
+from router.response.states import StreamState, advance
 
-__all__ = ["Draft", "IdFactory", "output_text"]
+__all__ = ["IdFactory", "ResponseBuilder", "output_text"]
 
 _TERMINAL = {
     "completed": "response.completed",
@@ -61,13 +61,13 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-class Draft:
+class ResponseBuilder:
     """One response, from its first event to its last.
 
-    ``echo`` holds the fields that repeat the request (``dialects.responses.echo``),
-    ``created_at`` is in unix seconds, ``now`` the clock for ``completed_at``. ``muted`` is for an
-    answer in one piece: the states are kept, but no event is written. ``born`` and ``begun`` are
-    for a response that was begun before: its id and creation time, and how many events it has.
+    ``echo`` holds the fields that repeat the request (``dialects.responses.echo``), ``created_at``
+    is in unix seconds, ``now`` the clock for ``completed_at``. ``muted`` is for an answer in one
+    piece: the states are kept, but no event is written. ``created`` and ``first_sequence`` are for
+    a response that was begun before: its id and creation time, and how many events it has.
     """
 
     __slots__ = (
@@ -95,28 +95,30 @@ class Draft:
         new_id: IdFactory,
         now: Callable[[], int],
         muted: bool = False,
-        born: tuple[str, int] | None = None,
-        begun: int = 0,
+        created: tuple[str, int] | None = None,
+        first_sequence: int = 0,
     ) -> None:
-        self.id, self._born = born or (new_id("resp_"), now())
+        self.id, self._born = created or (new_id("resp_"), now())
         self.created_at = self._born
         self.echo = echo
-        self._promised = {name: echo[name] for name in _CONSTANT if name in echo} if begun else {}
+        self._promised = (
+            {name: echo[name] for name in _CONSTANT if name in echo} if first_sequence else {}
+        )
         self.shown: dict[str, Any] = dict(self._promised)
         self.new_id = new_id
         self.now = now
         self.muted = muted
         self.final: dict[str, Any] | None = None
-        self._begun = begun
-        self._first_output = 3 if begun and echo["background"] else 2
-        self.sequence = begun
-        self.state = State.NEW if begun < self._first_output else State.OPENED
-        self.delivered = self.state is State.OPENED
+        self._begun = first_sequence
+        self._first_output = 3 if first_sequence and echo["background"] else 2
+        self.sequence = first_sequence
+        self.state = StreamState.NEW if first_sequence < self._first_output else StreamState.OPENED
+        self.delivered = self.state is StreamState.OPENED
 
     @property
     def dated(self) -> bool:
         """Whether the client knows the creation time: an endpoint's own can not replace it."""
-        return self._begun > 0 or self.state is not State.NEW
+        return self._begun > 0 or self.state is not StreamState.NEW
 
     def snapshot(self, status: str, **changes: Any) -> dict[str, Any]:
         """The Response object in this status; ``changes`` are the fields that differ."""
@@ -172,9 +174,9 @@ class Draft:
         ``snapshot`` is the Response object they carry, where an endpoint has sent one. Its
         constant fields are kept in ``shown``: every later snapshot has to repeat them.
         """
-        if self.state is not State.NEW:
+        if self.state is not StreamState.NEW:
             return []
-        self.advance(State.OPENED)
+        self.advance(StreamState.OPENED)
         if self.muted:
             return []
         opening = snapshot or self.snapshot("in_progress")
@@ -189,7 +191,7 @@ class Draft:
 
     def end(self, response: dict[str, Any]) -> Frame:
         """The terminal event for this final Response object."""
-        self.advance(State.ENDED)
+        self.advance(StreamState.ENDED)
         self.final = response
         return self.event(_TERMINAL[response["status"]], {"response": response})
 
@@ -199,7 +201,7 @@ class Draft:
         self.final = response
         return self.event(_TERMINAL[response["status"]], {"response": response})
 
-    def advance(self, state: State) -> None:
+    def advance(self, state: StreamState) -> None:
         """Go to another state of the table; raise IllegalTransition."""
         self.state = advance(self.state, state)
 
@@ -214,11 +216,11 @@ class Draft:
         What has been delivered stays. That can only be the two opening events: past the first
         output no other attempt is made.
         """
-        if self.delivered and self.state is not State.NEW:
+        if self.delivered and self.state is not StreamState.NEW:
             self.sequence = self._first_output
-            self.state = State.OPENED
+            self.state = StreamState.OPENED
         else:
             self.sequence = self._begun
-            self.state = State.NEW
+            self.state = StreamState.NEW
             self.created_at = self._born
             self.shown = dict(self._promised)

@@ -17,7 +17,7 @@ from router.response.upstream_errors import rejection, reported
 
 __all__ = [
     "MAX_DEPTH",
-    "Reader",
+    "StreamDecoder",
     "arguments_text",
     "check_reported",
     "load_object",
@@ -33,7 +33,7 @@ _MAX_MESSAGE: Final = 2000
 _NO_WORDS: Final = "The endpoint reported an error."
 
 
-class Reader(Protocol):
+class StreamDecoder(Protocol):
     """Turns one endpoint's answer into the events, or the body, that the client gets."""
 
     error: UpstreamError | None
@@ -44,11 +44,11 @@ class Reader(Protocol):
     """A Responses ``usage`` object, once the endpoint has reported one."""
     final: dict[str, Any] | None
     """The final Response object, once there is one; None for ever where the answer is none."""
-    hidden: dict[str, str]
+    encrypted_reasoning: dict[str, str]
     """Encrypted reasoning, sealed, by item id: what is kept but not shown to this client."""
 
     @property
-    def said(self) -> int:
+    def output_chars(self) -> int:
         """How many characters of output there have been: for an estimate of what it cost."""
         ...
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.response.texts import (
     ArgumentsText,
@@ -38,8 +38,8 @@ class ItemWriter(TextWriter):
 
     __slots__ = ()
 
-    def __init__(self, draft: Draft, index: int, out: list[Frame]) -> None:
-        super().__init__(draft, index, out, draft.new_id(self.id_prefix))
+    def __init__(self, builder: ResponseBuilder, index: int, out: list[Frame]) -> None:
+        super().__init__(builder, index, out, builder.new_id(self.id_prefix))
 
     def open(self) -> None:
         """Announce the item, and its part where it has one."""
@@ -104,8 +104,8 @@ class TextItem(_MessageItem, OutputText):
 
     __slots__ = ("logprobs",)
 
-    def __init__(self, draft: Draft, index: int, out: list[Frame]) -> None:
-        super().__init__(draft, index, out)
+    def __init__(self, builder: ResponseBuilder, index: int, out: list[Frame]) -> None:
+        super().__init__(builder, index, out)
         self.logprobs: list[Item] = []
 
     def delta_with_logprobs(self, text: str, logprobs: list[Item]) -> None:
@@ -155,8 +155,10 @@ class CallItem(ItemWriter, ArgumentsText):
 
     __slots__ = ("call_id", "name")
 
-    def __init__(self, draft: Draft, index: int, out: list[Frame], call_id: str, name: str) -> None:
-        super().__init__(draft, index, out)
+    def __init__(
+        self, builder: ResponseBuilder, index: int, out: list[Frame], call_id: str, name: str
+    ) -> None:
+        super().__init__(builder, index, out)
         self.call_id = call_id
         self.name = name
 
@@ -200,8 +202,10 @@ class CustomCallItem(CallItem, InputText):
 
     __slots__ = ("_arguments",)
 
-    def __init__(self, draft: Draft, index: int, out: list[Frame], call_id: str, name: str) -> None:
-        super().__init__(draft, index, out, call_id, name)
+    def __init__(
+        self, builder: ResponseBuilder, index: int, out: list[Frame], call_id: str, name: str
+    ) -> None:
+        super().__init__(builder, index, out, call_id, name)
         self._arguments: list[str] = []
 
     @property

@@ -19,11 +19,11 @@ import orjson
 
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.response import tokens
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.decoder import arguments_text, load_object
 from router.response.frame import Frame
 from router.response.output import OutputBuilder
-from router.response.states import State
+from router.response.states import StreamState
 
 __all__ = ["MachineOptions", "ResponseMachine", "ThinkSplitter"]
 
@@ -134,18 +134,18 @@ class MachineOptions:
 class ResponseMachine:
     """The state machine behind every translated answer; see ``router.response.states``."""
 
-    def __init__(self, draft: Draft, options: MachineOptions | None = None) -> None:
+    def __init__(self, builder: ResponseBuilder, options: MachineOptions | None = None) -> None:
         options = options or MachineOptions()
-        self.draft = draft
+        self.builder = builder
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
-        self.hidden: dict[str, str] = {}
+        self.encrypted_reasoning: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
         self.finish_reason: str | None = None
         self.wants_logprobs = options.logprobs
         self._options = options
-        self._output = OutputBuilder(draft, options.custom_tools)
+        self._output = OutputBuilder(builder, options.custom_tools)
         self._think = ThinkSplitter()
         self._held_logprobs: list[dict[str, Any]] = []
         self._forced: list[str] = []
@@ -156,13 +156,13 @@ class ResponseMachine:
         raise NotImplementedError
 
     @property
-    def said(self) -> int:
-        """See ``Reader.said``."""
-        return tokens.said_chars(self._output.partial()) + sum(map(len, self._forced))
+    def output_chars(self) -> int:
+        """See ``StreamDecoder.output_chars``."""
+        return tokens.output_chars(self._output.partial()) + sum(map(len, self._forced))
 
     @property
     def has_output(self) -> bool:
-        """See ``Reader.has_output``."""
+        """See ``StreamDecoder.has_output``."""
         return self._output.started
 
     def reasoning(self, text: str) -> None:
@@ -216,19 +216,19 @@ class ResponseMachine:
         if usage is None:
             usage = tokens.estimated_usage(tokens.prompt_chars(self._options.request), items)
             self.usage = usage
-        final = self.draft.finished(status, items, usage, incomplete_details=details)
-        self._output.out.append(self.draft.end(final))
+        final = self.builder.finished(status, items, usage, incomplete_details=details)
+        self._output.out.append(self.builder.end(final))
         self.final = final
         return final
 
     def finish(self) -> list[Frame]:
-        """See ``Reader.finish``."""
+        """See ``StreamDecoder.finish``."""
         if self.final is None and self.error is None and not self.salvage_into():
             self.error = UpstreamFailure("The endpoint's stream ended before the answer did.")
         return self.take()
 
     def salvage(self) -> list[Frame]:
-        """See ``Reader.salvage``."""
+        """See ``StreamDecoder.salvage``."""
         self.salvage_into()
         return self.take()
 
@@ -244,31 +244,31 @@ class ResponseMachine:
 
     @property
     def ended(self) -> bool:
-        """See ``Reader.ended``."""
+        """See ``StreamDecoder.ended``."""
         return self.final is not None
 
     def whole_as_stream(self, body: bytes) -> list[Frame]:
-        """See ``Reader.whole_as_stream``."""
+        """See ``StreamDecoder.whole_as_stream``."""
         self.whole(body)
         return self.take()
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Reader.whole``."""
+        """See ``StreamDecoder.whole``."""
         raise NotImplementedError
 
     def assembled(self) -> bytes:
-        """See ``Reader.assembled``."""
+        """See ``StreamDecoder.assembled``."""
         return orjson.dumps(self.final)
 
     def fail(self, error: RouterError) -> list[Frame]:
-        """See ``Reader.fail``: ``response.failed`` with the output so far."""
-        if self.draft.state is State.ENDED:
+        """See ``StreamDecoder.fail``: ``response.failed`` with the output so far."""
+        if self.builder.state is StreamState.ENDED:
             return []
-        frames = [*self.take(), *self.draft.open()]
-        self.final = self.draft.finished(
+        frames = [*self.take(), *self.builder.open()]
+        self.final = self.builder.finished(
             "failed", self._output.partial(), self.usage, error=error.response_error()
         )
-        return [*frames, self.draft.end(self.final)]
+        return [*frames, self.builder.end(self.final)]
 
     def take(self) -> list[Frame]:
         """The frames made since the last call."""
@@ -277,12 +277,12 @@ class ResponseMachine:
         return frames
 
     def _say(self, kind: str, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
-        if self.draft.state is State.NEW:
+        if self.builder.state is StreamState.NEW:
             self._open()
         self._output.say(kind, text, logprobs)
 
     def _open(self) -> None:
-        self._output.out.extend(self.draft.open())
+        self._output.out.extend(self.builder.open())
 
     def _without_thinking(
         self, piece: str, logprobs: list[dict[str, Any]] | None

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from router.errors import UpstreamFailure
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.response.items import (
     CallItem,
@@ -24,7 +24,7 @@ from router.response.items import (
     RefusalItem,
     TextItem,
 )
-from router.response.states import State
+from router.response.states import StreamState
 
 __all__ = ["MAX_WAITING_CHARS", "OutputBuilder"]
 
@@ -67,8 +67,10 @@ class OutputBuilder:
     ``custom_tools`` names the tools whose calls are written as ``custom_tool_call`` items.
     """
 
-    def __init__(self, draft: Draft, custom_tools: frozenset[str] = frozenset()) -> None:
-        self.draft = draft
+    def __init__(
+        self, builder: ResponseBuilder, custom_tools: frozenset[str] = frozenset()
+    ) -> None:
+        self.builder = builder
         self.out: list[Frame] = []
         self.items: list[dict[str, Any]] = []
         self._custom_tools = custom_tools
@@ -90,7 +92,7 @@ class OutputBuilder:
             if not self._make_room():
                 self._wait_text(kind, text, logprobs)
                 return
-            self._begin(kind, _MESSAGES[kind](self.draft, len(self.items), self.out))
+            self._begin(kind, _MESSAGES[kind](self.builder, len(self.items), self.out))
         item = self._open
         if logprobs and isinstance(item, TextItem):
             item.delta_with_logprobs(text, logprobs)
@@ -172,20 +174,20 @@ class OutputBuilder:
         return True
 
     def _begin(self, kind: str, item: ItemWriter, key: int = -1) -> None:
-        self.draft.advance(State.ITEM)
+        self.builder.advance(StreamState.ITEM)
         self._open, self._open_kind, self._open_key = item, kind, key
         item.open()
 
     def _begin_waiting(self, waiting: _Waiting) -> None:
         self._waiting_chars -= waiting.cost
         if waiting.kind != "call":
-            item: ItemWriter = _MESSAGES[waiting.kind](self.draft, len(self.items), self.out)
+            item: ItemWriter = _MESSAGES[waiting.kind](self.builder, len(self.items), self.out)
         else:
             if not waiting.name:
                 raise UpstreamFailure("The endpoint sent a tool call without a name.")
             make = CustomCallItem if waiting.name in self._custom_tools else CallItem
-            call_id = waiting.call_id or self.draft.new_id("call_")
-            item = make(self.draft, len(self.items), self.out, call_id, waiting.name)
+            call_id = waiting.call_id or self.builder.new_id("call_")
+            item = make(self.builder, len(self.items), self.out, call_id, waiting.name)
         self._begin(waiting.kind, item, waiting.key)
         text = "".join(waiting.fragments)
         if waiting.logprobs and isinstance(item, TextItem):
@@ -199,7 +201,7 @@ class OutputBuilder:
             if self._open_kind == "call":
                 self._closed_keys.add(self._open_key)
             self._open, self._open_kind, self._open_key = None, "", -1
-            self.draft.advance(State.BETWEEN)
+            self.builder.advance(StreamState.BETWEEN)
 
     def _wait_text(self, kind: str, text: str, logprobs: list[dict[str, Any]] | None) -> None:
         last = self._waiting[-1] if self._waiting else None

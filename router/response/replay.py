@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.response.pieces import pieces, tokens_of, with_logprobs
 from router.response.retold import retold
-from router.response.states import State
+from router.response.states import StreamState
 from router.response.texts import (
     ArgumentsText,
     InputText,
@@ -54,53 +54,55 @@ _HAVE_STATUS: Final = frozenset({"message", "function_call"})
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """``frames`` are the events, none with a muted draft; ``final`` is the Response object,
-    ``hidden`` the encrypted reasoning beside it by item id.
+    """``frames`` are the events, none with a muted response builder; ``final`` is the Response
+    object, ``encrypted_reasoning`` the encrypted reasoning beside it by item id.
     """
 
     frames: list[Frame]
     final: dict[str, Any]
-    hidden: dict[str, str]
+    encrypted_reasoning: dict[str, str]
 
 
-def replay(draft: Draft, answer: Mapping[str, Any]) -> Replay:
-    """Tell a completed answer as the answer to this draft's request.
+def replay(builder: ResponseBuilder, answer: Mapping[str, Any]) -> Replay:
+    """Tell a completed answer as the answer to this response builder's request.
 
     ``answer`` is ``{"model", "output", "usage", "fields", "hidden"}``: of a finished Response,
-    ``fields`` its other fields, ``hidden`` encrypted reasoning by item id. Items get new ids,
-    ``call_id`` stays. What says who asked, when and to what end is the draft's own; so is what the
-    client has been told, where the draft was opened before. Nothing in ``answer`` is changed, but
-    the final object shares values with it.
+    ``fields`` its other fields, ``encrypted_reasoning`` encrypted reasoning by item id. Items get
+    new ids, ``call_id`` stays. What says who asked, when and to what end is the response builder's
+    own; so is what the client has been told, where the response builder was opened before. Nothing
+    in ``answer`` is changed, but the final object shares values with it.
     """
-    told = draft.dated
-    draft.served_by(answer["model"])
-    fields = retold(draft, answer["fields"], told=told)
-    fields["model"] = draft.echo["model"]
-    output, hidden = _renewed(draft, answer)
-    if draft.muted:
-        frames = draft.open()
+    told = builder.dated
+    builder.served_by(answer["model"])
+    fields = retold(builder, answer["fields"], told=told)
+    fields["model"] = builder.echo["model"]
+    output, encrypted_reasoning = _renewed(builder, answer)
+    if builder.muted:
+        frames = builder.open()
     else:
-        frames = draft.open(draft.snapshot("in_progress", **fields))
+        frames = builder.open(builder.snapshot("in_progress", **fields))
         for index, item in enumerate(output):
-            draft.advance(State.ITEM)
-            _tell(draft, index, item, frames)
-            draft.advance(State.BETWEEN)
-    final = draft.finished("completed", output, answer["usage"], **fields)
-    last = draft.end(final)
-    return Replay([] if draft.muted else [*frames, last], final, hidden)
+            builder.advance(StreamState.ITEM)
+            _tell(builder, index, item, frames)
+            builder.advance(StreamState.BETWEEN)
+    final = builder.finished("completed", output, answer["usage"], **fields)
+    last = builder.end(final)
+    return Replay([] if builder.muted else [*frames, last], final, encrypted_reasoning)
 
 
-def _renewed(draft: Draft, answer: Mapping[str, Any]) -> tuple[list[Item], dict[str, str]]:
+def _renewed(
+    builder: ResponseBuilder, answer: Mapping[str, Any]
+) -> tuple[list[Item], dict[str, str]]:
     """The items as they end, with new ids, and what is hidden by these."""
-    output, hidden = [], {}
+    output, encrypted_reasoning = [], {}
     for old in answer["output"]:
         known = old.get("id")
-        item = {**old, "id": draft.new_id(_prefix(old.get("type"), known))}
+        item = {**old, "id": builder.new_id(_prefix(old.get("type"), known))}
         if isinstance(known, str) and known in answer["hidden"]:
-            hidden[item["id"]] = answer["hidden"][known]
+            encrypted_reasoning[item["id"]] = answer["hidden"][known]
         _complete(item)
         output.append(item)
-    return output, hidden
+    return output, encrypted_reasoning
 
 
 def _prefix(kind: Any, known: Any) -> str:
@@ -129,19 +131,19 @@ def _complete_part(part: Item) -> Item:
     return {**part, **lists}
 
 
-def _tell(draft: Draft, index: int, item: Item, out: list[Frame]) -> None:
+def _tell(builder: ResponseBuilder, index: int, item: Item, out: list[Frame]) -> None:
     """The events of one item. What is of no kind known here just comes and is done."""
     added = {"output_index": index, "item": _begun(item)}
-    out.append(draft.event("response.output_item.added", added))
+    out.append(builder.event("response.output_item.added", added))
     for name in _LISTS.get(item.get("type"), ()):
         for place, part in enumerate(item.get(name) or ()):
-            _tell_part(draft, index, out, item["id"], place, part)
+            _tell_part(builder, index, out, item["id"], place, part)
     field, make = _CALLS.get(item.get("type"), _NO_CALL)
     if isinstance(item.get(field), str) and isinstance(item.get("name"), str):
-        call = make(draft, index, out, item["id"])
+        call = make(builder, index, out, item["id"])
         _tell_pieces(call.delta, item[field])
         call.close_text(item)
-    out.append(draft.event("response.output_item.done", {"output_index": index, "item": item}))
+    out.append(builder.event("response.output_item.done", {"output_index": index, "item": item}))
 
 
 def _begun(item: Item) -> Item:
@@ -160,15 +162,17 @@ def _begun(item: Item) -> Item:
     return begun
 
 
-def _tell_part(draft: Draft, index: int, out: list[Frame], id: str, place: int, part: Item) -> None:
+def _tell_part(
+    builder: ResponseBuilder, index: int, out: list[Frame], id: str, place: int, part: Item
+) -> None:
     make = _PARTS.get(part.get("type", ""))
     text = part.get(make.field) if make is not None else None
     if make is None or not isinstance(text, str):
         at = {"item_id": id, "output_index": index, "content_index": place, "part": part}
-        out.append(draft.event("response.content_part.added", at))
-        out.append(draft.event("response.content_part.done", at))
+        out.append(builder.event("response.content_part.added", at))
+        out.append(builder.event("response.content_part.done", at))
         return
-    writer = make(draft, index, out, id, place)
+    writer = make(builder, index, out, id, place)
     begun = {**part, writer.field: ""}
     if isinstance(writer, OutputText):
         writer.open_part({**begun, "annotations": [], "logprobs": []})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 
 __all__ = ["OUTCOME", "retold"]
 
@@ -48,15 +48,15 @@ _NOT_RETOLD: Final = _OWN.union(OUTCOME)
 _MAY_CHANGE: Final = "service_tier"
 
 
-def retold(draft: Draft, fields: Mapping[str, Any], *, told: bool) -> dict[str, Any]:
-    """Those of another Response's ``fields`` that this draft's may have, too: neither what each
-    has for itself nor the outcome.
+def retold(builder: ResponseBuilder, fields: Mapping[str, Any], *, told: bool) -> dict[str, Any]:
+    """Those of another Response's ``fields`` that this response builder's may have, too: neither
+    what each has for itself nor the outcome.
 
-    ``told``: the client has seen what the draft says of itself, so that it must stay.
+    ``told``: the client has seen what the response builder says of itself, so that it must stay.
     """
     kept = {name: value for name, value in fields.items() if name not in _NOT_RETOLD}
     if told:
-        for name in draft.echo:
+        for name in builder.echo:
             if name != _MAY_CHANGE:
                 kept.pop(name, None)
     return kept

@@ -16,10 +16,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-__all__ = ["LEGAL", "IllegalTransition", "State", "advance"]
+__all__ = ["LEGAL", "IllegalTransition", "StreamState", "advance"]
 
 
-class State(Enum):
+class StreamState(Enum):
     """Where a stream stands; see the module's table."""
 
     NEW = "new"
@@ -29,12 +29,12 @@ class State(Enum):
     ENDED = "ended"
 
 
-LEGAL: Final[dict[State, frozenset[State]]] = {
-    State.NEW: frozenset({State.OPENED}),
-    State.OPENED: frozenset({State.ITEM, State.ENDED}),
-    State.ITEM: frozenset({State.BETWEEN, State.ENDED}),
-    State.BETWEEN: frozenset({State.ITEM, State.ENDED}),
-    State.ENDED: frozenset(),
+LEGAL: Final[dict[StreamState, frozenset[StreamState]]] = {
+    StreamState.NEW: frozenset({StreamState.OPENED}),
+    StreamState.OPENED: frozenset({StreamState.ITEM, StreamState.ENDED}),
+    StreamState.ITEM: frozenset({StreamState.BETWEEN, StreamState.ENDED}),
+    StreamState.BETWEEN: frozenset({StreamState.ITEM, StreamState.ENDED}),
+    StreamState.ENDED: frozenset(),
 }
 
 
@@ -42,7 +42,7 @@ class IllegalTransition(RuntimeError):
     """The machine was driven where the table has no way: a bug of the router's own."""
 
 
-def advance(now: State, wanted: State) -> State:
+def advance(now: StreamState, wanted: StreamState) -> StreamState:
     """Return ``wanted`` when the table allows it from ``now``; raise IllegalTransition."""
     if wanted not in LEGAL[now]:
         raise IllegalTransition(f"{now.value} -> {wanted.value}")

@@ -14,11 +14,11 @@ from typing import Any, Final
 import orjson
 
 from router.errors import RouterError
-from router.response.builder import Draft, output_text
+from router.response.builder import ResponseBuilder, output_text
 from router.response.frame import Frame
 from router.response.partial import DELTAS, PartialOutput
 from router.response.retold import OUTCOME, retold
-from router.response.states import State
+from router.response.states import StreamState
 
 __all__ = ["TERMINAL", "ChatFollower", "ResponseFollower"]
 
@@ -38,33 +38,33 @@ _ID: Final = re.compile(rb'"id"\s*:\s*"[^"\\]{8,}"')
 
 
 class ResponseFollower:
-    """Makes a leader's events those of ``draft``, whose sequence number and state follow.
+    """Makes a leader's events those of ``builder``, whose sequence number and state follow.
 
-    ``frames`` wants all of the leader's events from the first on, of a run in the foreground.
-    Where the draft was opened before, the leader's own opening is left out. ``final`` is the final
-    Response object once there is one.
+    ``frames`` wants all of the leader's events from the first on, of a run in the foreground. Where
+    the response builder was opened before, the leader's own opening is left out. ``final`` is the
+    final Response object once there is one.
     """
 
-    def __init__(self, draft: Draft) -> None:
-        self.draft = draft
+    def __init__(self, builder: ResponseBuilder) -> None:
+        self.builder = builder
         self.final: dict[str, Any] | None = None
-        self._told = draft.dated
+        self._told = builder.dated
         self._opening: dict[str, Any] = {}
         self._done: list[Frame] = []
         self._open: list[Frame] = []
 
     def frames(self, batch: Sequence[Frame]) -> list[Frame]:
         """The leader's frames as this client's."""
-        draft = self.draft
+        builder = self.builder
         mine: list[Frame] = []
         for frame in batch:
             kind = frame.type
             if kind in _OPENING:
                 self._begin(frame, mine)
             elif kind in TERMINAL:
-                mine.append(draft.end(self._end(frame.json()["response"])))
+                mine.append(builder.end(self._end(frame.json()["response"])))
             elif kind in _NEVER_NAMED:
-                draft.sequence += 1
+                builder.sequence += 1
                 self._open.append(frame)
                 mine.append(frame)
             else:
@@ -74,12 +74,12 @@ class ResponseFollower:
 
     def whole(self, final: Mapping[str, Any]) -> dict[str, Any]:
         """The leader's final Response object as this client's."""
-        draft = self.draft
-        draft.served_by(final["model"])
-        if draft.state is State.NEW:
-            draft.advance(State.OPENED)
+        builder = self.builder
+        builder.served_by(final["model"])
+        if builder.state is StreamState.NEW:
+            builder.advance(StreamState.OPENED)
         mine = self._end(final)
-        draft.end(mine)
+        builder.end(mine)
         return mine
 
     def fail(self, error: RouterError) -> list[Frame]:
@@ -87,12 +87,12 @@ class ResponseFollower:
 
         None where it has ended.
         """
-        draft = self.draft
-        if draft.state is State.ENDED:
+        builder = self.builder
+        if builder.state is StreamState.ENDED:
             return []
-        frames = draft.open()
+        frames = builder.open()
         output = self._output()
-        self.final = draft.snapshot(
+        self.final = builder.snapshot(
             **{
                 **self._opening,
                 "status": "failed",
@@ -101,25 +101,25 @@ class ResponseFollower:
                 "output_text": output_text(output),
             }
         )
-        return [*frames, draft.end(self.final)]
+        return [*frames, builder.end(self.final)]
 
     def _begin(self, frame: Frame, mine: list[Frame]) -> None:
         if self._told:
             return
-        draft = self.draft
+        builder = self.builder
         response = frame.json()["response"]
-        if draft.state is State.NEW:
-            draft.served_by(response["model"])
-            draft.advance(State.OPENED)
-            self._opening = retold(draft, response, told=False)
-            draft.show(self._opening)
-        opening = draft.snapshot(**{**self._opening, "status": response["status"]})
-        mine.append(draft.event(frame.type, {"response": opening}))
+        if builder.state is StreamState.NEW:
+            builder.served_by(response["model"])
+            builder.advance(StreamState.OPENED)
+            self._opening = retold(builder, response, told=False)
+            builder.show(self._opening)
+        opening = builder.snapshot(**{**self._opening, "status": response["status"]})
+        mine.append(builder.event(frame.type, {"response": opening}))
 
     def _end(self, response: Mapping[str, Any]) -> dict[str, Any]:
         outcome = {name: response[name] for name in OUTCOME if name in response}
-        fields = {**retold(self.draft, response, told=self._told), **outcome}
-        self.final = self.draft.snapshot(**{**fields, **self.draft.shown})
+        fields = {**retold(self.builder, response, told=self._told), **outcome}
+        self.final = self.builder.snapshot(**{**fields, **self.builder.shown})
         return self.final
 
     def _keep(self, frame: Frame) -> None:
@@ -132,11 +132,11 @@ class ResponseFollower:
 
     def _named(self, frame: Frame) -> Frame:
         """An event between the lifecycle's; one may name the response."""
-        draft = self.draft
-        draft.sequence += 1
+        builder = self.builder
+        builder.sequence += 1
         if b'"response_id"' not in frame.data or "response_id" not in frame.json():
             return frame
-        return Frame.of({**frame.json(), "response_id": draft.id})
+        return Frame.of({**frame.json(), "response_id": builder.id})
 
     def _output(self) -> list[dict[str, Any]]:
         partial = PartialOutput()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import orjson
 
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 
 __all__ = [
@@ -43,15 +43,17 @@ class TextWriter:
         "_delta_start",
         "_delta_type",
         "_out",
-        "draft",
+        "builder",
         "id",
         "index",
         "pieces",
         "place",
     )
 
-    def __init__(self, draft: Draft, index: int, out: list[Frame], id: str, place: int = 0) -> None:
-        self.draft = draft
+    def __init__(
+        self, builder: ResponseBuilder, index: int, out: list[Frame], id: str, place: int = 0
+    ) -> None:
+        self.builder = builder
         self.id = id
         self.index = index
         self.place = place
@@ -67,9 +69,9 @@ class TextWriter:
 
     def delta(self, text: str) -> None:
         """Stream a piece. The frame is put together from prepared bytes: this is the hot path."""
-        draft = self.draft
-        sequence = draft.sequence
-        draft.sequence = sequence + 1
+        builder = self.builder
+        sequence = builder.sequence
+        builder.sequence = sequence + 1
         self.pieces.append(text)
         data = b"%b%d%b%b%b" % (
             self._delta_start,
@@ -86,7 +88,7 @@ class TextWriter:
         return "".join(self.pieces)
 
     def _emit(self, kind: str, fields: dict[str, Any]) -> None:
-        self._out.append(self.draft.event(kind, fields))
+        self._out.append(self.builder.event(kind, fields))
 
     def _inside(self, kind: str, **fields: Any) -> None:
         place = {self.place_name: self.place} if self.place_name else {}

@@ -16,11 +16,11 @@ __all__ = [
     "from_response",
     "is_text",
     "longest_prompt_chars",
+    "output_chars",
     "prompt_chars",
     "prompt_share",
     "prompts",
     "response_usage",
-    "said_chars",
 ]
 
 _CHARS_PER_TOKEN: Final = 4
@@ -132,12 +132,12 @@ def estimate_tokens(chars: int) -> int:
 
 def estimated_usage(input_chars: int, items: list[dict[str, Any]]) -> dict[str, Any]:
     """What an answer without usage is taken to have cost, marked ``estimated``."""
-    usage = response_usage(estimate_tokens(input_chars), estimate_tokens(said_chars(items)))
+    usage = response_usage(estimate_tokens(input_chars), estimate_tokens(output_chars(items)))
     usage["estimated"] = True
     return usage
 
 
-def said_chars(items: Sequence[Any]) -> int:
+def output_chars(items: Sequence[Any]) -> int:
     """The characters of text in output items, which may be whatever an endpoint sent."""
     chars = 0
     for item in map(_object, items):

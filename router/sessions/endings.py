@@ -11,7 +11,7 @@ from router.errors import RouterError
 from router.response.frame import Frame
 from router.response.partial import DELTAS, PartialOutput
 from router.state.database import Database
-from router.state.responses import Responses
+from router.state.responses import ResponseStore
 from router.state.runs import RunRow, RunStore
 from router.telemetry.log import get_logger
 
@@ -36,7 +36,7 @@ class Endings:
     def __init__(self, db: Database, store: RunStore, me: str, counted: Counted) -> None:
         self._db = db
         self._store = store
-        self._responses = Responses(db)
+        self._responses = ResponseStore(db)
         self._me = me
         self._counted = counted
 

@@ -14,7 +14,7 @@ from router.errors import Conflict, RouterError, StateUnavailable
 from router.response.frame import Frame
 from router.state.database import Database
 from router.state.runs import LogRow, RunStore
-from router.state.statement import Step
+from router.state.statement import StatementStep
 from router.telemetry.tasks import Tasks
 
 __all__ = ["TERMINAL", "RunLog", "RunLost"]
@@ -134,7 +134,7 @@ class RunLog:
         await self._flushed.wait()
         self._check()
 
-    async def complete(self, steps: Sequence[Step], last: Frame | None) -> None:
+    async def complete(self, steps: Sequence[StatementStep], last: Frame | None) -> None:
         """Log ``last``, the terminal event, and run ``steps`` with it in one transaction.
 
         Everything before it has to be fed already. The pipeline may feed ``last`` afterwards.
@@ -242,7 +242,7 @@ class RunLog:
                 self._publish(row)
             self._flushed.set()
 
-    async def _written(self, steps: Sequence[Step]) -> bool:
+    async def _written(self, steps: Sequence[StatementStep]) -> bool:
         """Whether the guards held; tries again while the database is away.
 
         The steps stay the same: an attempt that seemed to fail may have been written.

@@ -11,17 +11,17 @@ import orjson
 
 from router.core.exchange import ClientGone, Exchange, Operation, Outcome, internal_error
 from router.core.key import Key
-from router.core.new_response import new_draft
-from router.core.plugin_set import Generation, Generations, proceed
+from router.core.new_response import new_builder
+from router.core.plugin_set import PluginSet, PluginSets, proceed
 from router.core.worker import Worker, most_values, takes_long
 from router.dialects.responses.stored_items import ids_of
 from router.errors import RouterError, StateUnavailable
-from router.response.states import State
+from router.response.states import StreamState
 from router.sessions.event_log import RunLog
 from router.sessions.record import RunRecord
-from router.sessions.resolve import Own, Resolver, with_history
+from router.sessions.resolve import HistoryResolver, RequestItems, with_history
 from router.sessions.runs import Claimed
-from router.state.responses import Responses
+from router.state.responses import ResponseStore
 from router.telemetry.log import get_logger
 
 __all__ = ["Executor"]
@@ -37,15 +37,15 @@ class Executor:
 
     def __init__(
         self,
-        generations: Generations,
-        responses: Responses,
-        resolver: Resolver,
+        plugin_sets: PluginSets,
+        responses: ResponseStore,
+        resolver: HistoryResolver,
         key_named: Callable[[str], Awaitable[Key | None]],
         worker: Worker,
     ) -> None:
         self._worker = worker
         self._key_named = key_named
-        self._generations = generations
+        self._plugin_sets = plugin_sets
         self._responses = responses
         self._resolver = resolver
 
@@ -55,45 +55,51 @@ class Executor:
         Raises RunLost when the run is somebody else's by now, StateUnavailable when what it
         refers to could not be read.
         """
-        generation = self._generations.enter()
+        plugin_set = self._plugin_sets.enter()
         try:
-            await self._execute(generation, claimed, log)
+            await self._execute(plugin_set, claimed, log)
         finally:
-            generation.leave()
+            plugin_set.leave()
 
-    async def _execute(self, generation: Generation, claimed: Claimed, log: RunLog) -> None:
+    async def _execute(self, plugin_set: PluginSet, claimed: Claimed, log: RunLog) -> None:
         raw = claimed.request
         large = takes_long(len(raw), most_values(raw))
         load = partial(orjson.loads, raw)
         request = await self._worker.run(load) if large else load()
         exchange = _exchange(claimed, request, self._worker)
         exchange.large = large
-        exchange.generation = generation
+        exchange.plugin_set = plugin_set
         exchange.key = await self._key_named(claimed.owner)
         items = exchange.body["input"]
-        own = Own(lambda: items, request["hidden"], request["orders"])
-        exchange.draft = new_draft(
-            exchange.body, born=(claimed.id, request["born"]), begun=claimed.last_event + 1
+        request_items = RequestItems(lambda: items, request["hidden"], request["orders"])
+        exchange.builder = new_builder(
+            exchange.body,
+            created=(claimed.id, request["born"]),
+            first_sequence=claimed.last_event + 1,
         )
-        generation.chain.started(exchange)
+        plugin_set.chain.started(exchange)
         outcome = Outcome.CANCELLED
         try:
-            outcome = await self._outcome(exchange, own, log)
+            outcome = await self._outcome(exchange, request_items, log)
         finally:
             exchange.outcome = outcome
             exchange.finished = time.monotonic()
-            generation.chain.ended(exchange)
+            plugin_set.chain.ended(exchange)
 
-    async def _outcome(self, exchange: Exchange, own: Own, log: RunLog) -> Outcome:
-        record = exchange.record = RunRecord(self._responses, exchange, own, None, log)
+    async def _outcome(
+        self, exchange: Exchange, request_items: RequestItems, log: RunLog
+    ) -> Outcome:
+        record = exchange.record = RunRecord(self._responses, exchange, request_items, None, log)
         turn = None
         try:
             turn = record.turn = await self._resolver.turn(exchange, _TURN_SECONDS)
             history = await self._resolver.history(exchange)
             if turn is not None:
                 # Ids that were free when the run was submitted: others had their turns since.
-                own.rename(ids_of(history))
-            exchange.body = await exchange.compute(with_history, exchange.body, history, own)
+                request_items.rename(ids_of(history))
+            exchange.body = await exchange.compute(
+                with_history, exchange.body, history, request_items
+            )
             await proceed(exchange, log)
         except (ClientGone, StateUnavailable):
             raise  # without its history nothing has begun: it is recovered, and queued again
@@ -113,12 +119,12 @@ class Executor:
 async def _fail(exchange: Exchange, error: RouterError, log: RunLog) -> None:
     """End a run that failed outside of the pipeline, which ends its own."""
     exchange.error_code = error.code
-    draft, record = exchange.draft, exchange.record
-    if draft is None or record is None or draft.state is State.ENDED:
+    builder, record = exchange.builder, exchange.record
+    if builder is None or record is None or builder.state is StreamState.ENDED:
         return
-    log.feed(draft.open())
-    failed = draft.finished("failed", [], None, error=error.response_error())
-    last = draft.end(failed)
+    log.feed(builder.open())
+    failed = builder.finished("failed", [], None, error=error.response_error())
+    last = builder.end(failed)
     await record.finish(failed, {}, last)
     log.feed([last])
     log.end()

@@ -14,10 +14,10 @@ from router.core.exchange import Exchange, Outcome
 from router.errors import Conflict, InternalError, RouterError, StateUnavailable
 from router.response.frame import Frame
 from router.sessions.event_log import RunLog, RunLost
-from router.sessions.resolve import Own, conversation_id
+from router.sessions.resolve import RequestItems, conversation_id
 from router.state.database import Database
-from router.state.responses import Responses, StoredResponse
-from router.state.statement import Step
+from router.state.responses import ResponseStore, StoredResponse
+from router.state.statement import StatementStep
 from router.state.turn_lock import Turn
 
 __all__ = ["DEGRADED", "RunRecord", "TurnRecord"]
@@ -29,27 +29,31 @@ _IN_CONVERSATION: Final = frozenset({"completed", "incomplete"})
 """Answers that become part of their conversation; a failed one leaves no trace there."""
 
 
-class _Record:
+class _StoredRecord:
     """What both kinds know of their exchange."""
 
     def __init__(
-        self, responses: Responses, exchange: Exchange, own: Own, turn: Turn | None
+        self,
+        responses: ResponseStore,
+        exchange: Exchange,
+        request_items: RequestItems,
+        turn: Turn | None,
     ) -> None:
         self._responses = responses
         self._exchange = exchange
-        self._own = own
+        self._request_items = request_items
         self.turn = turn
 
     def _stored(
-        self, response: dict[str, Any], hidden: Mapping[str, str], *, resumable: bool
+        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], *, resumable: bool
     ) -> StoredResponse:
         exchange = self._exchange
         body = exchange.body
         return StoredResponse.of(
             response,
             owner=exchange.caller,
-            own_items=self._own.items,
-            hidden={**self._own.hidden, **hidden},
+            request_items=self._request_items.items,
+            encrypted_reasoning={**self._request_items.encrypted_reasoning, **encrypted_reasoning},
             parent=body.get("previous_response_id"),
             conversation=conversation_id(body),
             account=exchange.account,
@@ -57,15 +61,19 @@ class _Record:
             resumable=resumable,
         )
 
-    def _turn_steps(self, response: dict[str, Any], hidden: Mapping[str, str]) -> tuple[Step, ...]:
+    def _turn_steps(
+        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]
+    ) -> tuple[StatementStep, ...]:
         if self.turn is None or response["status"] not in _IN_CONVERSATION:
             return ()
-        items = [*self._own.items, *response["output"]]
-        return self.turn.steps(items, {**self._own.hidden, **hidden})
+        items = [*self._request_items.items, *response["output"]]
+        return self.turn.steps(
+            items, {**self._request_items.encrypted_reasoning, **encrypted_reasoning}
+        )
 
 
-class TurnRecord(_Record):
-    """Implements ``router.core.exchange.Record`` for an answer that the client waits for.
+class TurnRecord(_StoredRecord):
+    """Implements ``router.core.exchange.ExchangeRecord`` for an answer that the client waits for.
 
     ``store``: the response is kept, and not only its conversation. ``degrade``: it may be served
     without being kept when the database is down.
@@ -74,33 +82,33 @@ class TurnRecord(_Record):
     def __init__(
         self,
         database: Database,
-        responses: Responses,
+        responses: ResponseStore,
         exchange: Exchange,
-        own: Own,
+        request_items: RequestItems,
         turn: Turn | None,
         *,
         store: bool,
         degrade: bool,
     ) -> None:
-        super().__init__(responses, exchange, own, turn)
+        super().__init__(responses, exchange, request_items, turn)
         self._database = database
         self._store = store
         self._degrade = degrade
         self._begun = False
 
     async def finish(
-        self, response: dict[str, Any], hidden: Mapping[str, str], last: Frame | None
+        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], last: Frame | None
     ) -> bool:
-        """See ``Record.finish``."""
+        """See ``ExchangeRecord.finish``."""
         self._begun = True
-        steps = await self._exchange.compute(self._steps, response, hidden)
+        steps = await self._exchange.compute(self._steps, response, encrypted_reasoning)
         if not steps:
             return True
         try:
             written = await self._written(steps)
         except StateUnavailable:
             if self._degrade and self.turn is None:
-                self._exchange.notes.update(DEGRADED)
+                self._exchange.response_headers.update(DEGRADED)
                 return False
             raise
         if not written:
@@ -110,14 +118,16 @@ class TurnRecord(_Record):
             )
         return True
 
-    def _steps(self, response: dict[str, Any], hidden: Mapping[str, str]) -> tuple[Step, ...]:
-        steps = self._turn_steps(response, hidden)
+    def _steps(
+        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]
+    ) -> tuple[StatementStep, ...]:
+        steps = self._turn_steps(response, encrypted_reasoning)
         if self._store:
-            stored = self._stored(response, hidden, resumable=False)
+            stored = self._stored(response, encrypted_reasoning, resumable=False)
             steps = (*steps, *self._responses.added(stored))
         return steps
 
-    async def _written(self, steps: Sequence[Step]) -> bool:
+    async def _written(self, steps: Sequence[StatementStep]) -> bool:
         """Commit them. A router that stops waits for it: the client is to hear how it ended."""
         answer = self._database.submit(*steps)
         try:
@@ -128,35 +138,35 @@ class TurnRecord(_Record):
                 raise
         return await answer
 
-    def abandon(self, response: dict[str, Any], hidden: Mapping[str, str]) -> None:
-        """See ``Record.abandon``."""
+    def abandon(self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]) -> None:
+        """See ``ExchangeRecord.abandon``."""
         if self._begun or not self._store:
             return
         self._begun = True
-        stored = self._stored(response, hidden, resumable=False)
+        stored = self._stored(response, encrypted_reasoning, resumable=False)
         self._database.submit(*self._responses.added(stored))
 
 
-class RunRecord(_Record):
-    """Implements ``router.core.exchange.Record`` for a run."""
+class RunRecord(_StoredRecord):
+    """Implements ``router.core.exchange.ExchangeRecord`` for a run."""
 
     def __init__(
         self,
-        responses: Responses,
+        responses: ResponseStore,
         exchange: Exchange,
-        own: Own,
+        request_items: RequestItems,
         turn: Turn | None,
         log: RunLog,
     ) -> None:
-        super().__init__(responses, exchange, own, turn)
+        super().__init__(responses, exchange, request_items, turn)
         self._log = log
 
     async def finish(
-        self, response: dict[str, Any], hidden: Mapping[str, str], last: Frame | None
+        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], last: Frame | None
     ) -> bool:
-        """See ``Record.finish``."""
+        """See ``ExchangeRecord.finish``."""
         try:
-            await self._complete(response, hidden, last)
+            await self._complete(response, encrypted_reasoning, last)
         except (Conflict, InternalError) as error:
             # Nobody may store this answer, or not in this conversation: that there was one we may.
             await self._complete_as_failed(response, error)
@@ -166,14 +176,16 @@ class RunRecord(_Record):
         return True
 
     async def _complete(
-        self, response: dict[str, Any], hidden: Mapping[str, str], last: Frame | None
+        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], last: Frame | None
     ) -> None:
-        steps = await self._exchange.compute(self._steps, response, hidden)
+        steps = await self._exchange.compute(self._steps, response, encrypted_reasoning)
         await self._log.complete(steps, last)
 
-    def _steps(self, response: dict[str, Any], hidden: Mapping[str, str]) -> tuple[Step, ...]:
-        stored = self._stored(response, hidden, resumable=True)
-        return (*self._turn_steps(response, hidden), *self._responses.finished(stored))
+    def _steps(
+        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]
+    ) -> tuple[StatementStep, ...]:
+        stored = self._stored(response, encrypted_reasoning, resumable=True)
+        return (*self._turn_steps(response, encrypted_reasoning), *self._responses.finished(stored))
 
     async def _complete_as_failed(self, response: dict[str, Any], error: RouterError) -> None:
         exchange = self._exchange
@@ -187,8 +199,8 @@ class RunRecord(_Record):
             "output": [],
             "output_text": "",
         }
-        last = exchange.draft.end_otherwise(failed) if exchange.draft is not None else None
+        last = exchange.builder.end_otherwise(failed) if exchange.builder is not None else None
         await self._complete(failed, {}, last)
 
-    def abandon(self, response: dict[str, Any], hidden: Mapping[str, str]) -> None:
-        """See ``Record.abandon``: who ended the run has already written what there is."""
+    def abandon(self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]) -> None:
+        """See ``ExchangeRecord.abandon``: who ended the run has already written what there is."""

@@ -17,17 +17,17 @@ from router.dialects.history import consistent
 from router.dialects.responses.input_items import check_items, is_sound, item_type
 from router.dialects.responses.stored_items import stored_items
 from router.errors import InvalidRequest, NotFound
-from router.state.conversations import Conversations
-from router.state.responses import Responses
+from router.state.conversations import ConversationStore
+from router.state.responses import ResponseStore
 from router.state.turn_lock import Turn, TurnLock
 
-__all__ = ["Own", "Resolver", "conversation_id", "refers", "with_history"]
+__all__ = ["HistoryResolver", "RequestItems", "conversation_id", "refers", "with_history"]
 
 _FINISHED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 
 
 @dataclass(slots=True)
-class Own:
+class RequestItems:
     """A request's own items as they are kept, and encrypted reasoning that belongs to them.
 
     ``make`` is called when the items are first asked for: usually that is when the answer is
@@ -36,7 +36,7 @@ class Own:
     """
 
     make: Callable[[], list[dict[str, Any]]]
-    hidden: dict[str, str] = field(default_factory=dict)
+    encrypted_reasoning: dict[str, str] = field(default_factory=dict)
     orders: list[dict[str, Any]] = field(default_factory=list)
     _items: list[dict[str, Any]] | None = None
 
@@ -49,49 +49,53 @@ class Own:
 
     def upstream(self) -> list[dict[str, Any]]:
         """The items as an endpoint gets them, with what is hidden from the client."""
-        return [*(_revealed(item, self.hidden) for item in self.items), *self.orders]
+        return [*(_revealed(item, self.encrypted_reasoning) for item in self.items), *self.orders]
 
     def rename(self, taken: Container[str]) -> None:
         """Give another id to each item whose id is ``taken``."""
         for i, item in enumerate(self.items):
             if item["id"] in taken:
                 [renamed] = stored_items([item], new_id, taken)
-                if (blob := self.hidden.get(item["id"])) is not None:
-                    self.hidden[renamed["id"]] = blob
+                if (blob := self.encrypted_reasoning.get(item["id"])) is not None:
+                    self.encrypted_reasoning[renamed["id"]] = blob
                 self.items[i] = renamed
 
 
-class Resolver:
+class HistoryResolver:
     """Looks up what requests refer to. Everything is looked up by owner."""
 
     def __init__(
         self,
-        responses: Responses,
-        conversations: Conversations,
+        responses: ResponseStore,
+        conversations: ConversationStore,
         lock: TurnLock,
     ) -> None:
         self._responses = responses
         self._conversations = conversations
         self._lock = lock
 
-    async def own(self, exchange: Exchange, taken: Container[str] = ()) -> Own:
+    async def request_items(self, exchange: Exchange, taken: Container[str] = ()) -> RequestItems:
         """The request's own items; references among them are replaced by what they name.
 
         ``taken`` are ids that they may not have. Raises NotFound for a reference to nothing,
         StateUnavailable.
         """
         given = exchange.body.get("input") or []
-        hidden: dict[str, str] = {}
+        encrypted_reasoning: dict[str, str] = {}
         if isinstance(given, list):
             wanted = {item["id"] for item in given if _looks_up(item)}
             if wanted:
                 found = await self._responses.find_items(exchange.caller, sorted(wanted))
-                given = [_found(item, i, found, hidden) for i, item in enumerate(given)]
+                given = [
+                    _found(item, i, found, encrypted_reasoning) for i, item in enumerate(given)
+                ]
                 check_items(given, "input")  # what an endpoint once made may be anything
-        own = Own(partial(stored_items, given, new_id), hidden, _orders(given))
+        request_items = RequestItems(
+            partial(stored_items, given, new_id), encrypted_reasoning, _orders(given)
+        )
         if taken:
-            own.rename(taken)
-        return own
+            request_items.rename(taken)
+        return request_items
 
     async def check(self, exchange: Exchange) -> None:
         """Raise InvalidRequest or NotFound for a history that is not there."""
@@ -113,7 +117,7 @@ class Resolver:
     async def _history(self, exchange: Exchange) -> list[dict[str, Any]]:
         body = exchange.body
         if previous := body.get("previous_response_id"):
-            chain = await self._responses.chain(exchange.caller, previous)
+            chain = await self._responses.history(exchange.caller, previous)
             _check_previous(previous, chain.status if chain else None)
             return chain.items if chain else []
         if conversation := conversation_id(body):
@@ -152,9 +156,11 @@ def refers(body: Mapping[str, Any]) -> bool:
     return isinstance(items, list) and any(map(_looks_up, items))
 
 
-def with_history(body: dict[str, Any], history: list[dict[str, Any]], own: Own) -> dict[str, Any]:
+def with_history(
+    body: dict[str, Any], history: list[dict[str, Any]], request_items: RequestItems
+) -> dict[str, Any]:
     """The body whose input is everything that the model is to see."""
-    new = own.upstream()
+    new = request_items.upstream()
     return {**body, "input": [*consistent(history, new), *new]}
 
 
@@ -178,7 +184,7 @@ def _found(
     item: dict[str, Any],
     index: int,
     found: Mapping[str, dict[str, Any]],
-    hidden: dict[str, str],
+    encrypted_reasoning: dict[str, str],
 ) -> dict[str, Any]:
     if not _looks_up(item):
         return item
@@ -190,13 +196,13 @@ def _found(
         return item
     blob = known.get("encrypted_content")
     if known.get("type") == "reasoning" and isinstance(blob, str):
-        hidden[ident] = blob
+        encrypted_reasoning[ident] = blob
         known = {k: v for k, v in known.items() if k != "encrypted_content"}
     return known
 
 
-def _revealed(item: dict[str, Any], hidden: Mapping[str, str]) -> dict[str, Any]:
-    blob = hidden.get(item.get("id", ""))
+def _revealed(item: dict[str, Any], encrypted_reasoning: Mapping[str, str]) -> dict[str, Any]:
+    blob = encrypted_reasoning.get(item.get("id", ""))
     return item if blob is None else {**item, "encrypted_content": blob}
 
 

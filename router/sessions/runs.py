@@ -23,11 +23,11 @@ from router.sessions.endings import Counted, Endings
 from router.sessions.event_log import RunLog
 from router.sessions.live_run import AtOnce, Claimed, Execute, Live
 from router.sessions.tail import Tail
-from router.settings.schema import State
+from router.settings.schema import StateSettings
 from router.state.database import Database
-from router.state.presence import Presence
-from router.state.runs import Candidate, RunRow, RunStore
-from router.state.statement import Step
+from router.state.heartbeat import Heartbeat
+from router.state.runs import ClaimableRun, RunRow, RunStore
+from router.state.statement import StatementStep
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 
@@ -55,8 +55,8 @@ class Runs:
     def __init__(
         self,
         db: Database,
-        presence: Presence,
-        settings: State,
+        heartbeat: Heartbeat,
+        settings: StateSettings,
         execute: Execute,
         counted: Counted,
         *,
@@ -64,14 +64,14 @@ class Runs:
         poll: float = 1.0,
     ) -> None:
         self._db = db
-        self._presence = presence
+        self._heartbeat = heartbeat
         self._execute = execute
         self._at_once = at_once
         self._poll = poll
         self._max_runs = settings.max_runs
         self._max_queued = settings.max_queued_runs
         self._store = RunStore(db)
-        self._endings = Endings(db, self._store, presence.id, counted)
+        self._endings = Endings(db, self._store, heartbeat.id, counted)
         self._live: dict[str, Live] = {}
         self._ending: Counter[str] = Counter()
         self._served: dict[str, int] = {}
@@ -93,7 +93,7 @@ class Runs:
         return self._queued
 
     def start(self) -> None:
-        """Begin to claim and to recover, with a presence that has been started."""
+        """Begin to claim and to recover, with a heartbeat that has been started."""
         self._loops.spawn(self._schedule(), "claim runs")
         self._loops.spawn(self._watch(), "recover runs")
 
@@ -146,7 +146,7 @@ class Runs:
         conversation: str | None,
         request: bytes,
         opening: Sequence[Frame],
-        steps: Sequence[Step],
+        steps: Sequence[StatementStep],
         *,
         at_once: bool,
     ) -> bool:
@@ -163,9 +163,9 @@ class Runs:
                 "Too many background responses are queued; try again later.",
                 headers={"Retry-After": "5"},
             )
-        if at_once and not self._presence.alive:
+        if at_once and not self._heartbeat.alive:
             raise StateUnavailable("The router has lost touch with its database; try again.")
-        holder = self._presence.id if at_once else None
+        holder = self._heartbeat.id if at_once else None
         data = b"".join([frame.encode() for frame in opening])
         added = self._store.added(
             id, owner, conversation, request, data, len(opening), holder=holder
@@ -321,7 +321,7 @@ class Runs:
     async def _claim(self) -> bool:
         """Claim for the owners with the fewest running runs, in turn; whether there were any."""
         free = self._max_runs - sum([live.counts for live in self._live.values()])
-        if free <= 0 or self._draining or not self._presence.alive:
+        if free <= 0 or self._draining or not self._heartbeat.alive:
             return False
         found = await self._store.candidates(_MAX_OWNERS)
         found = [run for run in found if await self._has_room(run)]
@@ -333,17 +333,17 @@ class Runs:
         self._queued = max(0, self._queued - sum(answers))
         return any(answers)
 
-    async def _has_room(self, run: Candidate) -> bool:
+    async def _has_room(self, run: ClaimableRun) -> bool:
         if not run.busy or self._at_once is None:
             return True
         most = await self._at_once(run.owner)
         return most is None or run.busy < most
 
-    def _submitted(self, run: Candidate) -> tuple[Live, asyncio.Future[bool]]:
+    def _submitted(self, run: ClaimableRun) -> tuple[Live, asyncio.Future[bool]]:
         fence = run.fence + 1
         self._served[run.owner] = max(self._served.values(), default=0) + 1
         live = self._enter(run.id, run.owner, fence, run.last_event, counts=True)
-        claim = self._store.claimed(run.id, run.fence, self._presence.id)
+        claim = self._store.claimed(run.id, run.fence, self._heartbeat.id)
         return live, self._db.submit(*claim)
 
     async def _begun(self, live: Live, claim: asyncio.Future[bool]) -> bool:
@@ -368,14 +368,14 @@ class Runs:
     async def _look_after(self) -> None:
         """Stop what is no longer ours, and take over what is nobody's."""
         mine = [live.log for live in self._live.values() if live.task is not None]
-        me = self._presence.id
+        me = self._heartbeat.id
         held = await self._store.held(me)
         fences = {run.id: run.fence for run, _ in held if run.holder == me}
         for log in mine:
             if fences.get(log.id) != log.fence and not (log.completing or log.over):
                 log.lose("the run was taken over")
         self._queued = await self._store.queued(self._max_queued)
-        settled = self._presence.settled
+        settled = self._heartbeat.settled
         orphans = iter([run for run, known in held if run.holder == me or settled or not known])
         workers = Tasks()
         for number in range(min(_RECOVERERS, len(held))):

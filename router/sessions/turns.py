@@ -12,17 +12,17 @@ from typing import Any, Final
 import orjson
 
 from router.core.exchange import Exchange, Outcome, Sink
-from router.core.new_response import new_draft
+from router.core.new_response import new_builder
 from router.core.plugin_set import proceed
 from router.dialects.responses.stored_items import ids_of
 from router.errors import StateUnavailable
 from router.sessions.record import DEGRADED, TurnRecord
-from router.sessions.resolve import Resolver, conversation_id, refers, with_history
+from router.sessions.resolve import HistoryResolver, conversation_id, refers, with_history
 from router.sessions.runs import Runs
-from router.settings.schema import State
+from router.settings.schema import StateSettings
 from router.state.database import Database
 from router.state.health import unavailable
-from router.state.responses import Responses, StoredResponse
+from router.state.responses import ResponseStore, StoredResponse
 
 __all__ = ["Turns", "is_durable"]
 
@@ -39,10 +39,10 @@ class Turns:
     def __init__(
         self,
         database: Database,
-        responses: Responses,
-        resolver: Resolver,
+        responses: ResponseStore,
+        resolver: HistoryResolver,
         runs: Runs,
-        settings: State,
+        settings: StateSettings,
     ) -> None:
         self._database = database
         self._responses = responses
@@ -65,16 +65,20 @@ class Turns:
         try:
             history = await self._resolver.history(exchange)
             # Of a chain nothing is listed together; in a conversation no two ids are the same.
-            own = await self._resolver.own(exchange, ids_of(history) if turn else ())
+            request_items = await self._resolver.request_items(
+                exchange, ids_of(history) if turn else ()
+            )
             if looks_up:
                 exchange.large = exchange.large or len(history) > _LONG_HISTORY
-                exchange.body = await exchange.compute(with_history, exchange.body, history, own)
+                exchange.body = await exchange.compute(
+                    with_history, exchange.body, history, request_items
+                )
             if store or turn is not None:
                 exchange.record = TurnRecord(
                     self._database,
                     self._responses,
                     exchange,
-                    own,
+                    request_items,
                     turn,
                     store=store,
                     degrade=self._degrade,
@@ -87,9 +91,9 @@ class Turns:
     async def resolve(self, exchange: Exchange, sink: Sink) -> None:
         """Pass on a request that only looks at its history (counting tokens, compacting)."""
         if refers(exchange.body):
-            own = await self._resolver.own(exchange)
+            request_items = await self._resolver.request_items(exchange)
             history = await self._resolver.history(exchange)
-            exchange.body = with_history(exchange.body, history, own)
+            exchange.body = with_history(exchange.body, history, request_items)
         await proceed(exchange, sink)
 
     def _stores(self, exchange: Exchange, looks_up: bool) -> bool:
@@ -101,27 +105,27 @@ class Turns:
         if looks_up or not self._degrade:
             raise unavailable()
         exchange.body = {**body, "store": False}
-        exchange.notes.update(DEGRADED)
+        exchange.response_headers.update(DEGRADED)
         return False
 
     async def _start_run(self, exchange: Exchange, sink: Sink) -> None:
         if not self._database.up:
             raise unavailable()
-        own = await self._resolver.own(exchange)
+        request_items = await self._resolver.request_items(exchange)
         await self._resolver.check(exchange)
-        await exchange.generation.chain.accept(exchange)
-        body = {**exchange.body, "input": own.items}
+        await exchange.plugin_set.chain.accept(exchange)
+        body = {**exchange.body, "input": request_items.items}
         if options := body.get("stream_options"):
             body["stream_options"] = {k: v for k, v in options.items() if k != "durable"}
         background = bool(body.get("background"))
-        draft = new_draft(body)
-        opening = draft.queue() if background else draft.open()
-        response = draft.snapshot("queued" if background else "in_progress")
+        builder = new_builder(body)
+        opening = builder.queue() if background else builder.open()
+        response = builder.snapshot("queued" if background else "in_progress")
         stored = StoredResponse.of(
             response,
             owner=exchange.caller,
-            own_items=own.items,
-            hidden=own.hidden,
+            request_items=request_items.items,
+            encrypted_reasoning=request_items.encrypted_reasoning,
             parent=body.get("previous_response_id"),
             conversation=conversation_id(body),
             account=None,
@@ -131,12 +135,12 @@ class Turns:
         request = {
             "id": exchange.id,
             "body": body,
-            "hidden": own.hidden,
-            "orders": own.orders,
-            "born": draft.created_at,
+            "hidden": request_items.encrypted_reasoning,
+            "orders": request_items.orders,
+            "born": builder.created_at,
         }
         await self._runs.submit(
-            draft.id,
+            builder.id,
             exchange.caller,
             conversation_id(body),
             orjson.dumps(request),
@@ -145,9 +149,9 @@ class Turns:
             at_once=not background,
         )
         if exchange.stream:
-            await self.follow(exchange, draft.id, -1, sink)
+            await self.follow(exchange, builder.id, -1, sink)
         else:
-            sink.finish(200, orjson.dumps(response), exchange.notes)
+            sink.finish(200, orjson.dumps(response), exchange.response_headers)
 
     async def follow(self, exchange: Exchange, ident: str, after: int, sink: Sink) -> None:
         """Send a run's events past ``after``, those to come included."""
@@ -157,7 +161,7 @@ class Turns:
                 ident,
                 after,
                 sink,
-                exchange.notes,
+                exchange.response_headers,
                 stopping=lambda: exchange.abort is not None,
             )
         except StateUnavailable as error:

@@ -26,12 +26,12 @@ from router.settings.values import (
 )
 
 __all__ = [
-    "Accounts",
+    "AccountsSettings",
     "ApiKey",
     "BudgetSettings",
     "KeySpec",
     "LimitSettings",
-    "LimitsStore",
+    "LimitsStoreSettings",
     "Period",
     "PriceSettings",
     "TagSettings",
@@ -192,7 +192,7 @@ class PriceSettings(Section):
         return self
 
 
-class LimitsStore(Section):
+class LimitsStoreSettings(Section):
     """Where limits and budgets are counted: ``memory://`` for one router, ``redis://…`` for
     several that share them. While Redis is away requests pass uncounted (``fail_open``) or are
     refused (``fail_closed``).
@@ -202,7 +202,7 @@ class LimitsStore(Section):
     on_down: Literal["fail_open", "fail_closed"] = "fail_closed"
 
 
-class Accounts(Section):
+class AccountsSettings(Section):
     """The usage ledger, what things cost, and where limits are counted.
 
     Rows of the ledger are kept for ``retention_days``; when they are ``hourly_after_days`` old,
@@ -222,7 +222,7 @@ class Accounts(Section):
     report_unpriced: Literal["public", "all"] = "public"
     prices: dict[Text, PriceSettings] = Field(default_factory=dict)
     tags: dict[Name, TagSettings] = Field(default_factory=dict)
-    limits: LimitsStore = LimitsStore()
+    limits: LimitsStoreSettings = LimitsStoreSettings()
 
     @model_validator(mode="after")
     def _rolled_up_in_order(self) -> Self:

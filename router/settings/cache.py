@@ -10,10 +10,10 @@ from pydantic import BeforeValidator, SecretStr, field_validator
 from router.settings.section import Section
 from router.settings.values import CacheUrl, Count, Seconds, SecondsOrZero, Share, Text, wrong
 
-__all__ = ["Cache", "EndpointEmbedder", "SelfCheckSettings", "Semantic"]
+__all__ = ["CacheSettings", "EmbedderSettings", "SelfCheckSettings", "SemanticSettings"]
 
 
-class EndpointEmbedder(Section):
+class EmbedderSettings(Section):
     """An endpoint, by its name, and the model there that makes embeddings."""
 
     endpoint: Text
@@ -30,7 +30,7 @@ class SelfCheckSettings(Section):
     limit: Share = 0.05
 
 
-class Semantic(Section):
+class SemanticSettings(Section):
     """The semantic tier: questions that say the same in other words.
 
     ``threshold`` is the least similarity of two questions. ``embedder`` is ``local`` or an
@@ -39,16 +39,16 @@ class Semantic(Section):
 
     enabled: bool = False
     threshold: Share = 0.66
-    embedder: Literal["local"] | EndpointEmbedder = "local"
+    embedder: Literal["local"] | EmbedderSettings = "local"
     sampled: bool = False
     self_check: SelfCheckSettings = SelfCheckSettings()
 
     @field_validator("embedder", mode="before")
     @classmethod
     def _local_or_an_endpoint(cls, value: Any) -> Any:
-        if value == "local" or isinstance(value, EndpointEmbedder):
+        if value == "local" or isinstance(value, EmbedderSettings):
             return value
-        if isinstance(value, Mapping) and value.keys() == EndpointEmbedder.model_fields.keys():
+        if isinstance(value, Mapping) and value.keys() == EmbedderSettings.model_fields.keys():
             return value
         raise wrong('must be "local", or an endpoint and its model: {endpoint: NAME, model: NAME}')
 
@@ -58,7 +58,7 @@ def _off(value: Any) -> Any:
     return "off" if value is False else value
 
 
-class Cache(Section):
+class CacheSettings(Section):
     """Answers that are given again instead of being asked for again.
 
     ``mode``: ``on-request`` is for requests that ask for it, ``always`` for all that do not refuse.
@@ -74,4 +74,4 @@ class Cache(Section):
     max_bytes: Count = 256 * 1024 * 1024
     scope: Literal["key", "shared"] = "key"
     replay_rate: SecondsOrZero = 0.0
-    semantic: Semantic = Semantic()
+    semantic: SemanticSettings = SemanticSettings()

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["Document", "Mistake", "Place", "SettingsError"]
+__all__ = ["Mistake", "Place", "SettingsDocument", "SettingsError"]
 
 Place = tuple[str | int, ...]
 
@@ -61,7 +61,7 @@ class SettingsError(Exception):
 
 
 @dataclass
-class Document:
+class SettingsDocument:
     """YAML as plain data that remembers where each value stood."""
 
     source: str

@@ -21,12 +21,12 @@ from router.settings.values import (
     wrong,
 )
 
-__all__ = ["Capabilities", "Dialect", "EndpointSettings", "Timeouts", "Tls"]
+__all__ = ["CapabilitySettings", "Dialect", "EndpointSettings", "TimeoutSettings", "TlsSettings"]
 
 Dialect = Literal["responses", "chat", "ollama"]
 
 
-class Timeouts(Section):
+class TimeoutSettings(Section):
     """Deadlines of one attempt, in seconds.
 
     ``connect`` to an open connection, ``first_byte`` from there to the first byte of the answer,
@@ -41,14 +41,14 @@ class Timeouts(Section):
     load: Seconds = 300.0
 
 
-class Tls(Section):
+class TlsSettings(Section):
     """How the certificate of an https endpoint is checked; ``ca_file`` is PEM."""
 
     ca_file: Path | None = None
     verify: bool = True
 
 
-class Capabilities(Section):
+class CapabilitySettings(Section):
     """What a model can do at an endpoint; what is left out is assumed, until a refusal tells.
 
     ``context_length`` is in tokens, input and output. ``tools`` are function tools,
@@ -96,10 +96,10 @@ class EndpointSettings(Section):
     max_in_flight: Count = 32
     weight: Positive = 1.0
     priority: Count = 1
-    timeouts: Timeouts = Timeouts()
-    tls: Tls = Tls()
+    timeouts: TimeoutSettings = TimeoutSettings()
+    tls: TlsSettings = TlsSettings()
     context_length: Count | None = None
-    capabilities: dict[Text, Capabilities] = Field(default_factory=dict)
+    capabilities: dict[Text, CapabilitySettings] = Field(default_factory=dict)
     num_ctx: Count | None = None
     keep_alive: KeepAlive | None = None
     chat_completions: Literal["auto", "native", "translated"] = "auto"

@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 from router.settings.section import Section
 from router.settings.values import Positive, Seconds, Text, not_empty, wrong
 
-__all__ = ["Fetch"]
+__all__ = ["FetchSettings"]
 
 _HOST: Final = re.compile(
     r"(?:(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?"
@@ -23,7 +23,7 @@ def _host(value: str) -> str:
     return value.lower()
 
 
-class Fetch(Section):
+class FetchSettings(Section):
     """What the router fetches on a client's word: images by URL, for endpoints that take none.
 
     Without ``hosts`` from any host whose addresses are public. With them from these only, wherever

@@ -23,7 +23,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from router.settings.document import Document, Mistake, Place, SettingsError
+from router.settings.document import Mistake, Place, SettingsDocument, SettingsError
 from router.settings.schema import Settings
 from router.settings.values import UNIQUE_IN_ENDPOINTS, UNIQUE_IN_KEYS, repetitions
 from router.settings.words import in_words
@@ -59,7 +59,7 @@ def parse_settings(text: str, *, source: str, environ: Mapping[str, str]) -> Set
 
     Raises ``SettingsError`` with every mistake found.
     """
-    document = Document(source, environ)
+    document = SettingsDocument(source, environ)
     document.read(text)
     if not isinstance(document.data, dict):
         document.report((), "must be a mapping with the keys " + ", ".join(Settings.model_fields))
@@ -71,7 +71,7 @@ def parse_settings(text: str, *, source: str, environ: Mapping[str, str]) -> Set
     return settings
 
 
-def _override(document: Document, environ: Mapping[str, str]) -> None:
+def _override(document: SettingsDocument, environ: Mapping[str, str]) -> None:
     """Lay the ``POINTSMAN_`` variables over the file's data."""
     known = dict(_variables(Settings, ()))
     for name, text in sorted(environ.items()):
@@ -88,8 +88,8 @@ def _override(document: Document, environ: Mapping[str, str]) -> None:
             document.mistakes.append(Mistake("", None, message, name))
 
 
-def _list_of(name: str, text: str, place: Place, document: Document) -> Any:
-    given = Document(name, None)
+def _list_of(name: str, text: str, place: Place, document: SettingsDocument) -> Any:
+    given = SettingsDocument(name, None)
     try:
         given.read(text, place)
     except SettingsError as exc:
@@ -128,7 +128,7 @@ def _put(data: dict[str, Any], place: Place, value: Any) -> None:
     target[last] = value
 
 
-def _validate(document: Document) -> Settings | None:
+def _validate(document: SettingsDocument) -> Settings | None:
     try:
         settings = Settings.model_validate(document.data)
     except ValidationError as exc:
@@ -180,7 +180,7 @@ def _fields_at(place: Place) -> list[str]:
     return list(model.model_fields)
 
 
-def _check_ca_files(settings: Settings, document: Document) -> None:
+def _check_ca_files(settings: Settings, document: SettingsDocument) -> None:
     for index, endpoint in enumerate(settings.endpoints):
         if endpoint.tls.ca_file is None:
             continue

@@ -9,10 +9,10 @@ from pydantic import model_validator
 from router.settings.section import Section
 from router.settings.values import Secret, fail_at
 
-__all__ = ["Metrics"]
+__all__ = ["MetricsSettings"]
 
 
-class Metrics(Section):
+class MetricsSettings(Section):
     """Who may read /metrics: everybody, whoever has a client's key (``require_key``), or whoever
     has ``key``, which opens nothing else.
     """

@@ -35,14 +35,20 @@ from pydantic import (
     model_validator,
 )
 
-from router.settings.accounts import Accounts, ApiKey, unknown_endpoints
-from router.settings.cache import Cache
-from router.settings.endpoints import Capabilities, Dialect, EndpointSettings, Timeouts, Tls
+from router.settings.accounts import AccountsSettings, ApiKey, unknown_endpoints
+from router.settings.cache import CacheSettings
+from router.settings.endpoints import (
+    CapabilitySettings,
+    Dialect,
+    EndpointSettings,
+    TimeoutSettings,
+    TlsSettings,
+)
 from router.settings.fallbacks import Fallback
-from router.settings.fetch import Fetch
-from router.settings.metrics import Metrics
+from router.settings.fetch import FetchSettings
+from router.settings.metrics import MetricsSettings
 from router.settings.section import Section
-from router.settings.tracing import Tracing
+from router.settings.tracing import TracingSettings
 from router.settings.values import (
     UNIQUE_IN_ENDPOINTS,
     UNIQUE_IN_KEYS,
@@ -66,29 +72,29 @@ from router.settings.values import (
 )
 
 __all__ = [
-    "Admin",
+    "AdminSettings",
     "ApiKey",
-    "Auth",
-    "Balance",
+    "AuthSettings",
+    "BalanceSettings",
     "BreakerSettings",
-    "Capabilities",
+    "CapabilitySettings",
     "Dialect",
     "EndpointSettings",
-    "Logging",
-    "Metrics",
+    "LoggingSettings",
+    "MetricsSettings",
     "PolicyName",
-    "RetryBudget",
-    "Server",
+    "RetryBudgetSettings",
+    "ServerSettings",
     "Settings",
-    "State",
-    "Timeouts",
-    "Tls",
+    "StateSettings",
+    "TimeoutSettings",
+    "TlsSettings",
 ]
 
 PolicyName = Literal["least-loaded", "fastest", "round-robin", "weighted", "priority"]
 
 
-class Server(Section):
+class ServerSettings(Section):
     """Where Pointsman listens. Port 0 takes a free one; sizes are in MiB. A request with a field
     that its endpoint cannot be sent is, by ``unsupported``, served and the field named in a header
     (``lenient``), or refused (``strict``). A stream is opened with its first output, or after
@@ -122,8 +128,8 @@ class Server(Section):
             return self.host.lower() == "localhost"
 
 
-class Auth(Section):
-    """Who may use Pointsman; without keys everyone who reaches it, see ``Server``."""
+class AuthSettings(Section):
+    """Who may use Pointsman; without keys everyone who reaches it, see ``ServerSettings``."""
 
     keys: tuple[ApiKey, ...] = ()
 
@@ -154,7 +160,7 @@ class BreakerSettings(Section):
     slow_start: SecondsOrZero = 10.0
 
 
-class RetryBudget(Section):
+class RetryBudgetSettings(Section):
     """What a sick fleet may be asked beside what clients ask: for each request ``ratio`` of a
     retry, on top of a ``reserve`` that fills up again within a minute.
     """
@@ -163,7 +169,7 @@ class RetryBudget(Section):
     reserve: CountOrZero = 100
 
 
-class Balance(Section):
+class BalanceSettings(Section):
     """How requests are spread. ``queue_size`` 0 means that nobody waits for a free slot.
 
     ``affinity`` is how much more of its capacity may be in use at the endpoint that a conversation
@@ -175,7 +181,7 @@ class Balance(Section):
     policy: PolicyName = "least-loaded"
     affinity: Share = 0.25
     max_attempts: Count = 3
-    retry_budget: RetryBudget = RetryBudget()
+    retry_budget: RetryBudgetSettings = RetryBudgetSettings()
     queue_size: CountOrZero = 256
     queue_timeout: SecondsOrZero = 30.0
     health_interval: Seconds = 10.0
@@ -183,7 +189,7 @@ class Balance(Section):
     hedge: Share = 0.0
 
 
-class State(Section):
+class StateSettings(Section):
     """Where responses, conversations and prompts are stored, and how background runs are limited.
 
     ``url`` is ``sqlite:///FILE`` (relative to the working directory; ``sqlite:////FILE`` is
@@ -207,7 +213,7 @@ class State(Section):
     max_queued_runs: Count = 10_000
 
 
-class Logging(Section):
+class LoggingSettings(Section):
     """``auto`` is console on a terminal and JSON elsewhere; ``access`` is a line per request."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -215,7 +221,7 @@ class Logging(Section):
     access: bool = True
 
 
-class Admin(Section):
+class AdminSettings(Section):
     """The key to the admin routes; without one they are closed."""
 
     key: Secret | None = None
@@ -228,18 +234,18 @@ class Settings(Section):
     try when it cannot be served.
     """
 
-    server: Server = Server()
-    auth: Auth = Field(default=Auth(), validate_default=True)
+    server: ServerSettings = ServerSettings()
+    auth: AuthSettings = Field(default=AuthSettings(), validate_default=True)
     endpoints: Annotated[tuple[EndpointSettings, ...], AfterValidator(not_empty)]
-    balance: Balance = Balance()
-    state: State = State()
-    cache: Cache = Cache()
-    fetch: Fetch = Fetch()
-    accounts: Accounts = Accounts()
-    logging: Logging = Logging()
-    metrics: Metrics = Metrics()
-    tracing: Tracing = Tracing()
-    admin: Admin = Admin()
+    balance: BalanceSettings = BalanceSettings()
+    state: StateSettings = StateSettings()
+    cache: CacheSettings = CacheSettings()
+    fetch: FetchSettings = FetchSettings()
+    accounts: AccountsSettings = AccountsSettings()
+    logging: LoggingSettings = LoggingSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
+    admin: AdminSettings = AdminSettings()
     fallbacks: dict[Text, Fallback] = Field(default_factory=dict)
     plugins: tuple[PluginName, ...] = ()
 
@@ -256,7 +262,7 @@ class Settings(Section):
 
     @field_validator("auth", mode="after")
     @classmethod
-    def _open_to_known_hosts_only(cls, value: Auth, info: ValidationInfo) -> Auth:
+    def _open_to_known_hosts_only(cls, value: AuthSettings, info: ValidationInfo) -> AuthSettings:
         server = info.data.get("server")
         if server is None or value.keys or server.on_loopback:
             return value
@@ -270,7 +276,9 @@ class Settings(Section):
 
     @field_validator("metrics", "admin", mode="after")
     @classmethod
-    def _is_nobody_elses_key(cls, value: Metrics | Admin, info: ValidationInfo) -> Metrics | Admin:
+    def _is_nobody_elses_key(
+        cls, value: MetricsSettings | AdminSettings, info: ValidationInfo
+    ) -> MetricsSettings | AdminSettings:
         auth, metrics = info.data.get("auth"), info.data.get("metrics")
         if auth is not None and value.key is not None and value.key in [k.key for k in auth.keys]:
             fail_at("Settings", [(("key",), "is the same as a client's key")])
@@ -289,7 +297,7 @@ class Settings(Section):
 
     @field_validator("cache", mode="after")
     @classmethod
-    def _embedder_is_an_endpoint(cls, value: Cache, info: ValidationInfo) -> Cache:
+    def _embedder_is_an_endpoint(cls, value: CacheSettings, info: ValidationInfo) -> CacheSettings:
         embedder, endpoints = value.semantic.embedder, info.data.get("endpoints")
         if endpoints is None or isinstance(embedder, str):
             return value

@@ -5,10 +5,10 @@ from __future__ import annotations
 from router.settings.section import Section
 from router.settings.values import BaseUrl, Share
 
-__all__ = ["Tracing"]
+__all__ = ["TracingSettings"]
 
 
-class Tracing(Section):
+class TracingSettings(Section):
     """Spans of requests and of their attempts, sent by OTLP over HTTP; needs the extra ``otel``.
 
     ``endpoint`` is the base URL of a collector, such as ``http://collector:4318``; left out, the

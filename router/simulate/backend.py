@@ -14,7 +14,7 @@ import orjson
 from aiohttp import web
 
 from router.simulate import brain
-from router.simulate.dialogue import Plan, Question
+from router.simulate.dialogue import SimulatedAnswer, SimulatedRequest
 from router.simulate.fields import BadRequest, Fields, parse_object
 from router.simulate.memory import ClientLeft, Memory
 from router.simulate.sample import SchemaError
@@ -97,7 +97,7 @@ async def read_fields(request: web.Request) -> Fields:
         raise BadRequest("The body did not arrive in time.", status=408) from None
 
 
-def answer(question: Question) -> Plan:
+def answer(question: SimulatedRequest) -> SimulatedAnswer:
     """Ask the brain; a schema that it cannot fill is the caller's error."""
     try:
         return brain.answer(question)

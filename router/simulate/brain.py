@@ -16,12 +16,12 @@ import orjson
 
 from router.simulate.calls import choose_calls, hints_of, results_since_question
 from router.simulate.dialogue import (
-    Call,
     Finish,
+    FunctionCall,
     Message,
-    Plan,
-    Question,
-    Usage,
+    SimulatedAnswer,
+    SimulatedRequest,
+    TokenUsage,
     count_tokens,
     input_tokens,
     pieces,
@@ -49,7 +49,7 @@ _STEPS: Final = (
 _EFFORTS: Final[Mapping[str, int]] = {"none": 0, "minimal": 0, "low": 1, "medium": 2}
 
 
-def answer(question: Question) -> Plan:
+def answer(question: SimulatedRequest) -> SimulatedAnswer:
     """Decide the whole answer.
 
     Raises SchemaError where a JSON Schema of the request (a function's parameters or the
@@ -79,7 +79,7 @@ def _quote(text: str) -> str:
     return f"“{short}”"
 
 
-def _text(question: Question, asked: str) -> str:
+def _text(question: SimulatedRequest, asked: str) -> str:
     options = question.options
     results = results_since_question(question.messages)
     if options.schema is not None:
@@ -91,7 +91,7 @@ def _text(question: Question, asked: str) -> str:
     return said
 
 
-def _say(question: Question, asked: str) -> str:
+def _say(question: SimulatedRequest, asked: str) -> str:
     if exact := _EXACTLY.search(asked):
         wanted = exact[1].strip()
         quoted = len(wanted) > 2 and wanted[0] == wanted[-1] and wanted[0] in "\"'`"
@@ -134,7 +134,7 @@ def _seen(messages: tuple[Message, ...]) -> str:
     return f"I see {' and '.join(parts)}. " if parts else ""
 
 
-def _echo(question: Question, asked: str) -> str:
+def _echo(question: SimulatedRequest, asked: str) -> str:
     if not asked.strip():
         return f"I am {question.model}, a simulated model, and nothing was asked."
     verb = "asked" if asked.rstrip().endswith("?") else "said"
@@ -175,7 +175,9 @@ def _cut_at_stop(text: str, stop: tuple[str, ...]) -> str:
     return text[: min(ends)] if ends else text
 
 
-def _within_budget(question: Question, reasoning: str, text: str, calls: tuple[Call, ...]) -> Plan:
+def _within_budget(
+    question: SimulatedRequest, reasoning: str, text: str, calls: tuple[FunctionCall, ...]
+) -> SimulatedAnswer:
     """Keep what ``max_tokens`` allows; a call is kept whole or not at all."""
     limit = question.options.max_tokens
     left = limit if limit is not None else 1 << 62
@@ -184,7 +186,7 @@ def _within_budget(question: Question, reasoning: str, text: str, calls: tuple[C
     left -= len(kept_reasoning)
     kept_text = kept_text[:left]
     left -= len(kept_text)
-    kept_calls: list[Call] = []
+    kept_calls: list[FunctionCall] = []
     for call in calls:
         left -= _cost(call)
         if left < 0:
@@ -194,9 +196,11 @@ def _within_budget(question: Question, reasoning: str, text: str, calls: tuple[C
     if not whole or len(kept_calls) < len(calls):
         finish = "length"
     spent = len(kept_reasoning) + len(kept_text) + sum(_cost(call) for call in kept_calls)
-    usage = Usage(input_tokens(question.messages, question.tools), spent, len(kept_reasoning))
-    return Plan("".join(kept_reasoning), "".join(kept_text), tuple(kept_calls), finish, usage)
+    usage = TokenUsage(input_tokens(question.messages, question.tools), spent, len(kept_reasoning))
+    return SimulatedAnswer(
+        "".join(kept_reasoning), "".join(kept_text), tuple(kept_calls), finish, usage
+    )
 
 
-def _cost(call: Call) -> int:
+def _cost(call: FunctionCall) -> int:
     return count_tokens(call.name) + count_tokens(call.arguments)

@@ -8,7 +8,7 @@ from typing import Final
 
 import orjson
 
-from router.simulate.dialogue import Call, Message, Question, Tool
+from router.simulate.dialogue import FunctionCall, Message, SimulatedRequest, Tool
 from router.simulate.sample import Hints, sample
 
 __all__ = ["choose_calls", "hints_of", "results_since_question"]
@@ -30,7 +30,7 @@ _BETWEEN: Final = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 _NUMBER: Final = re.compile(r"(?<![\w.])-?\d{1,15}(?:\.\d{1,15})?(?!\w)")
 
 
-def choose_calls(question: Question, text: str) -> tuple[Call, ...]:
+def choose_calls(question: SimulatedRequest, text: str) -> tuple[FunctionCall, ...]:
     """The calls to make for ``text``, the latest question; none where text is the answer.
 
     A forced function is always called. Left to itself, the model calls what the question names
@@ -65,7 +65,7 @@ def hints_of(text: str, subject: str | None = None) -> Hints:
     return Hints(text, subject, tuple(number for number in numbers if math.isfinite(number)))
 
 
-def _called_for(question: Question, text: str) -> list[Tool]:
+def _called_for(question: SimulatedRequest, text: str) -> list[Tool]:
     options = question.options
     if options.forced is not None:
         return [tool for tool in question.tools if tool.name == options.forced]
@@ -101,7 +101,7 @@ def _subjects(text: str) -> list[str]:
     return list(dict.fromkeys(found))[:_MAX_CALLS]
 
 
-def _call(tool: Tool, text: str, subject: str) -> Call:
+def _call(tool: Tool, text: str, subject: str) -> FunctionCall:
     schema = {"type": "object", **tool.parameters}
     arguments = sample(schema, hints_of(text, subject))
-    return Call(tool.name, orjson.dumps(arguments).decode())
+    return FunctionCall(tool.name, orjson.dumps(arguments).decode())

@@ -23,14 +23,14 @@ from router.simulate.backend import (
     stream,
 )
 from router.simulate.dialogue import (
-    Call,
+    FunctionCall,
     Message,
     Options,
-    Plan,
-    Question,
     Role,
+    SimulatedAnswer,
+    SimulatedRequest,
+    TokenUsage,
     Tool,
-    Usage,
     pieces,
 )
 from router.simulate.fields import BadRequest, Fields
@@ -73,7 +73,9 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
 class _Completion:
     """A plan as a completion object or as the chunks that amount to it."""
 
-    def __init__(self, question: Question, plan: Plan, reasoning_field: str | None) -> None:
+    def __init__(
+        self, question: SimulatedRequest, plan: SimulatedAnswer, reasoning_field: str | None
+    ) -> None:
         self._plan = plan
         self._top = question.options.logprobs
         self._reasoning_field = reasoning_field
@@ -153,7 +155,7 @@ def _delta_choice(delta: dict[str, Any], finish: str | None) -> dict[str, Any]:
     return {"index": 0, "delta": delta, "finish_reason": finish}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,
@@ -168,7 +170,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _read_question(fields: Fields, model: str) -> Question:
+def _read_question(fields: Fields, model: str) -> SimulatedRequest:
     if (fields.integer("n", 1) or 1) > 1:
         raise fields.invalid("n", "1: a simulated model gives one answer")
     fields.number("temperature", 0, 2)
@@ -190,7 +192,7 @@ def _read_question(fields: Fields, model: str) -> Question:
     tools = tuple(_read_tool(tool) for tool in fields.objects("tools"))
     if forced is not None and forced not in {tool.name for tool in tools}:
         raise fields.invalid("tool_choice", f"the name of a tool on offer, not '{forced}'")
-    return Question(model, _read_messages(fields), tools, options)
+    return SimulatedRequest(model, _read_messages(fields), tools, options)
 
 
 def _read_tool(tool: Fields) -> Tool:
@@ -276,10 +278,10 @@ def _read_message(item: Fields, open_calls: Mapping[str, str]) -> Message:
     return Message(_ROLES[role], text, images, files, calls)
 
 
-def _read_call(call: Fields) -> Call:
+def _read_call(call: Fields) -> FunctionCall:
     function = call.need_object("function")
     arguments = function.string("arguments") or ""
-    return Call(function.need_string("name"), arguments, call.need_string("id"))
+    return FunctionCall(function.need_string("name"), arguments, call.need_string("id"))
 
 
 def _read_content(item: Fields) -> tuple[str, int, int]:

@@ -1,6 +1,7 @@
 """What a simulated model is asked, and what it decides to answer: plain values, no wire format.
 
-Every dialect reads its request into a ``Question`` and renders the ``Plan`` that comes back.
+Every dialect reads its request into a ``SimulatedRequest`` and renders the ``SimulatedAnswer`` that
+comes back.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from typing import Any, Final, Literal
 import orjson
 
 __all__ = [
-    "Call",
     "Finish",
+    "FunctionCall",
     "Message",
     "Options",
-    "Plan",
-    "Question",
     "Role",
+    "SimulatedAnswer",
+    "SimulatedRequest",
+    "TokenUsage",
     "Tool",
-    "Usage",
     "count_tokens",
     "input_tokens",
     "pieces",
@@ -36,7 +37,7 @@ _TOKENS_PER_IMAGE: Final = 85
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function call; ``arguments`` is a JSON object as text, ``id`` is empty in a plan."""
 
     name: str
@@ -52,7 +53,7 @@ class Message:
     text: str = ""
     images: int = 0
     files: int = 0
-    calls: tuple[Call, ...] = ()
+    calls: tuple[FunctionCall, ...] = ()
     call_id: str = ""
     name: str = ""
 
@@ -89,7 +90,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SimulatedRequest:
     """A request, whatever dialect it came in."""
 
     model: str
@@ -99,7 +100,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TokenUsage:
     """Token counts; ``output`` includes ``reasoning``."""
 
     input: int
@@ -113,14 +114,14 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SimulatedAnswer:
     """The whole answer: reasoning, then text or calls. Empty text means that there is none."""
 
     reasoning: str
     text: str
-    calls: tuple[Call, ...]
+    calls: tuple[FunctionCall, ...]
     finish: Finish
-    usage: Usage
+    usage: TokenUsage
 
 
 def pieces(text: str) -> list[str]:

@@ -24,12 +24,12 @@ from router.simulate.backend import (
 )
 from router.simulate.chat import read_function
 from router.simulate.dialogue import (
-    Call,
+    FunctionCall,
     Message,
     Options,
-    Plan,
-    Question,
     Role,
+    SimulatedAnswer,
+    SimulatedRequest,
     Tool,
     input_tokens,
     pieces,
@@ -215,7 +215,7 @@ def num_ctx(fields: Fields) -> int:
     return (options.integer("num_ctx", 1) if options else None) or 0
 
 
-def _check_context(fields: Fields, question: Question) -> None:
+def _check_context(fields: Fields, question: SimulatedRequest) -> None:
     """With ``truncate: false`` a prompt that does not fit is refused instead of being cut."""
     window = num_ctx(fields) or _CONTEXT
     asked = input_tokens(question.messages, question.tools)
@@ -223,13 +223,13 @@ def _check_context(fields: Fields, question: Question) -> None:
         raise BadRequest(f"prompt too long; exceeded max context length by {asked - window} tokens")
 
 
-def _read_question(fields: Fields, served: str) -> Question:
+def _read_question(fields: Fields, served: str) -> SimulatedRequest:
     options = fields.object("options") or Fields({}, "options")
     limit = options.integer("num_predict", -2)
     schema, json_mode = _read_format(fields)
     # A format constrains every token that is sampled: the model cannot leave it to call a tool.
     offered = () if schema is not None or json_mode else tuple(_read_tools(fields))
-    return Question(
+    return SimulatedRequest(
         served,
         tuple(_read_messages(fields)),
         offered,
@@ -302,20 +302,22 @@ def _check_image(item: Fields, image: Any) -> None:
         raise item.invalid("images", "base64 text without a data: prefix") from None
 
 
-def _read_call(call: Fields) -> Call:
+def _read_call(call: Fields) -> FunctionCall:
     function = call.need_object("function")
     arguments = function.object("arguments")
     written = orjson.dumps(arguments.raw if arguments else {}).decode()
-    return Call(function.need_string("name"), written, call.string("id") or "")
+    return FunctionCall(function.need_string("name"), written, call.string("id") or "")
 
 
-def _sure(question: Question, text: str) -> dict[str, Any]:
+def _sure(question: SimulatedRequest, text: str) -> dict[str, Any]:
     """How sure the model was of a text, where that was asked for."""
     top = question.options.logprobs
     return {} if top is None else {"logprobs": entries(text, top)}
 
 
-def _lines(name: str, question: Question, plan: Plan, loading: float) -> Iterator[dict[str, Any]]:
+def _lines(
+    name: str, question: SimulatedRequest, plan: SimulatedAnswer, loading: float
+) -> Iterator[dict[str, Any]]:
     for piece in pieces(plan.reasoning):
         yield _line(name, {"role": "assistant", "content": "", "thinking": piece})
     for piece in pieces(plan.text):
@@ -335,7 +337,9 @@ def _line(name: str, message: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _last_line(name: str, message: dict[str, Any], plan: Plan, loading: float) -> dict[str, Any]:
+def _last_line(
+    name: str, message: dict[str, Any], plan: SimulatedAnswer, loading: float
+) -> dict[str, Any]:
     load = int(loading * 1e9)
     prompt = plan.usage.input * _NANOSECONDS_PER_TOKEN
     generation = plan.usage.output * _NANOSECONDS_PER_TOKEN
@@ -352,7 +356,7 @@ def _last_line(name: str, message: dict[str, Any], plan: Plan, loading: float) -
     }
 
 
-def _tool_calls(plan: Plan) -> list[dict[str, Any]]:
+def _tool_calls(plan: SimulatedAnswer) -> list[dict[str, Any]]:
     return [
         {
             "id": new_id("call_")[:13],

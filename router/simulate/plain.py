@@ -14,7 +14,14 @@ from aiohttp import web
 
 from router.response.frame import encode_event
 from router.simulate.backend import BACKEND, answer, json_answer, new_id, read_fields, stream
-from router.simulate.dialogue import Message, Options, Plan, Question, count_tokens, pieces
+from router.simulate.dialogue import (
+    Message,
+    Options,
+    SimulatedAnswer,
+    SimulatedRequest,
+    count_tokens,
+    pieces,
+)
 from router.simulate.fields import BadRequest, Fields
 from router.simulate.logprobs import legacy
 from router.simulate.ollama import keep_alive, num_ctx, served_name
@@ -114,8 +121,11 @@ async def completions(request: web.Request) -> web.StreamResponse:
     limit = fields.integer("max_tokens", 0)
     most = _DEFAULT_TOKENS if limit is None else max(limit, 1)
     options = Options(max_tokens=most, stop=fields.strings("stop"))
-    plans = [answer(Question(model, (Message("user", text),), options=options)) for text in prompts]
-    told = _Told(model, prompts, plans, fields)
+    plans = [
+        answer(SimulatedRequest(model, (Message("user", text),), options=options))
+        for text in prompts
+    ]
+    told = _CompletionAnswer(model, prompts, plans, fields)
     await backend.load(request, model)
     if not fields.boolean("stream"):
         return json_answer(told.whole())
@@ -125,10 +135,12 @@ async def completions(request: web.Request) -> web.StreamResponse:
     return await stream(request, "text/event-stream; charset=utf-8", chain(chunks, (_DONE,)))
 
 
-class _Told:
+class _CompletionAnswer:
     """Plans as a completion object, or as the chunks that amount to it: ``n`` choices of each."""
 
-    def __init__(self, model: str, prompts: list[str], plans: list[Plan], fields: Fields) -> None:
+    def __init__(
+        self, model: str, prompts: list[str], plans: list[SimulatedAnswer], fields: Fields
+    ) -> None:
         self._head = {
             "id": new_id("cmpl-"),
             "object": "text_completion",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from router.simulate.chat import read_function, read_json_schema
-from router.simulate.dialogue import Call, Message, Options, Question, Role, Tool
+from router.simulate.dialogue import FunctionCall, Message, Options, Role, SimulatedRequest, Tool
 from router.simulate.fields import BadRequest, Fields
 
 __all__ = ["read_messages", "read_question", "read_tools"]
@@ -33,7 +33,7 @@ _HOSTED: Final = (
 _Choice = Literal["auto", "none", "required"]
 
 
-def read_question(fields: Fields, model: str) -> Question:
+def read_question(fields: Fields, model: str) -> SimulatedRequest:
     """The whole request; raises BadRequest, naming the field, where it cannot be answered."""
     tools = read_tools(fields)
     choice, forced, allowed = _read_tool_choice(fields)
@@ -53,7 +53,7 @@ def read_question(fields: Fields, model: str) -> Question:
         json_mode=json_mode,
         logprobs=_read_logprobs(fields),
     )
-    return Question(model, read_messages(fields), tools, options)
+    return SimulatedRequest(model, read_messages(fields), tools, options)
 
 
 def read_tools(fields: Fields) -> tuple[Tool, ...]:
@@ -95,7 +95,7 @@ def _read_item(item: Fields, called: Mapping[str, str]) -> Message | None:
             return _read_message(item)
         case "function_call":
             arguments = item.string("arguments") or ""
-            call = Call(item.need_string("name"), arguments, item.need_string("call_id"))
+            call = FunctionCall(item.need_string("name"), arguments, item.need_string("call_id"))
             return Message("assistant", calls=(call,))
         case "function_call_output":
             call_id = item.need_string("call_id")

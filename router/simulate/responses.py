@@ -14,7 +14,7 @@ from aiohttp import web
 
 from router.response.frame import encode_event
 from router.simulate.backend import BACKEND, answer, json_answer, new_id, read_fields, stream
-from router.simulate.dialogue import Plan, Question, input_tokens
+from router.simulate.dialogue import SimulatedAnswer, SimulatedRequest, input_tokens
 from router.simulate.events import response_events
 from router.simulate.fields import BadRequest, Fields
 from router.simulate.logprobs import entries
@@ -79,7 +79,7 @@ def _refuse_state(fields: Fields) -> None:
 class _Response:
     """The response object, as it begins and as it ends."""
 
-    def __init__(self, fields: Fields, question: Question) -> None:
+    def __init__(self, fields: Fields, question: SimulatedRequest) -> None:
         self._fields = fields
         self._top = question.options.logprobs
         self._echo = _echo(fields)
@@ -94,7 +94,7 @@ class _Response:
         """Before anything was produced."""
         return self._object("in_progress", [], None, "auto")
 
-    def finished(self, plan: Plan) -> dict[str, Any]:
+    def finished(self, plan: SimulatedAnswer) -> dict[str, Any]:
         """With the whole answer."""
         cut = plan.finish == "length"
         status = "incomplete" if cut else "completed"
@@ -123,7 +123,7 @@ class _Response:
             **self._echo,
         }
 
-    def _output(self, plan: Plan) -> list[dict[str, Any]]:
+    def _output(self, plan: SimulatedAnswer) -> list[dict[str, Any]]:
         output: list[dict[str, Any]] = []
         if plan.reasoning:
             output.append(self._reasoning(plan.reasoning))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from router.settings.schema import State
+from router.settings.schema import StateSettings
 from router.settings.words import install_extra
 from router.state.database import Database, StateError
 from router.state.sqlite import SqliteDatabase
@@ -15,7 +15,7 @@ SQLITE: Final = "sqlite:///"
 """What the URL of a SQLite database begins with."""
 
 
-def open_database(settings: State) -> Database:
+def open_database(settings: StateSettings) -> Database:
     """The database of ``state.url``, not started yet.
 
     Raises StateError where what it needs is not installed.

@@ -12,12 +12,12 @@ import orjson
 
 from router.dialects.paging import Page, unknown_after
 from router.state import conversation_sql as sql
-from router.state.chain import MAX_BYTES, too_long
 from router.state.database import Database
-from router.state.statement import Row, Step, Value
+from router.state.history import MAX_BYTES, too_long
+from router.state.statement import Row, StatementStep, Value
 from router.state.stored import is_id, item_key, key_of, with_hidden
 
-__all__ = ["BUSY", "MAX_ITEMS", "Conversation", "Conversations"]
+__all__ = ["BUSY", "MAX_ITEMS", "Conversation", "ConversationStore"]
 
 MAX_ITEMS: Final = 100_000
 """The most items of one conversation that a request carries."""
@@ -40,11 +40,11 @@ class Conversation:
     metadata: dict[str, str]
 
 
-class Conversations:
+class ConversationStore:
     """The tables of conversations and their items.
 
-    Everything is looked up by owner; a deleted conversation is not there. ``hidden`` is sealed
-    encrypted reasoning by item id, which only ``history`` and ``find_items`` put back.
+    Everything is looked up by owner; a deleted conversation is not there. ``encrypted_reasoning``
+    is sealed encrypted reasoning by item id, which only ``history`` and ``find_items`` put back.
     """
 
     def __init__(self, database: Database) -> None:
@@ -57,7 +57,7 @@ class Conversations:
         created_at: float,
         metadata: Mapping[str, str],
         items: Sequence[dict[str, Any]] = (),
-        hidden: Mapping[str, str] = _NONE,
+        encrypted_reasoning: Mapping[str, str] = _NONE,
     ) -> Conversation:
         """A new one under a fresh id; ``created_at`` has fractions, since lists go by it."""
         row: dict[str, Value] = {
@@ -68,11 +68,12 @@ class Conversations:
             "count": len(items),
         }
         first: list[Row] = [
-            {**item, "position": i} for i, item in enumerate(_rows(ident, items, hidden))
+            {**item, "position": i}
+            for i, item in enumerate(_rows(ident, items, encrypted_reasoning))
         ]
-        steps = [Step(sql.CREATE, (row,))]
+        steps = [StatementStep(sql.CREATE, (row,))]
         if first:
-            steps.append(Step(sql.FIRST_ITEMS, first))
+            steps.append(StatementStep(sql.FIRST_ITEMS, first))
         await self._database.write(*steps)
         return Conversation(ident, int(created_at), dict(metadata))
 
@@ -88,7 +89,9 @@ class Conversations:
     ) -> Conversation | None:
         """Replace its metadata; None where there is none."""
         row: Row = {"id": ident, "owner": owner, "metadata": orjson.dumps(metadata)}
-        if not is_id(ident) or not await self._database.write(Step(sql.UPDATE, (row,), guard=True)):
+        if not is_id(ident) or not await self._database.write(
+            StatementStep(sql.UPDATE, (row,), guard=True)
+        ):
             return None
         return await self.get(owner, ident)
 
@@ -96,7 +99,7 @@ class Conversations:
         """Delete it; its items stay until ``purge``. False where there is none."""
         if await self.get(owner, ident) is None:
             return False
-        await self._database.write(Step(sql.DELETE, ({"id": ident},)))
+        await self._database.write(StatementStep(sql.DELETE, ({"id": ident},)))
         return True
 
     async def page(self, owner: str, page: Page) -> tuple[list[Conversation], bool]:
@@ -121,7 +124,7 @@ class Conversations:
         owner: str,
         ident: str,
         items: Sequence[dict[str, Any]],
-        hidden: Mapping[str, str] = _NONE,
+        encrypted_reasoning: Mapping[str, str] = _NONE,
     ) -> bool:
         """Append these, in this order; False where there is no such conversation."""
         if not is_id(ident):
@@ -131,11 +134,11 @@ class Conversations:
         job = os.urandom(12).hex()
         rows = [
             {**row, "number": number, "count": len(items), "job": f"{job}.{number}"}
-            for number, row in enumerate(_rows(ident, items, hidden))
+            for number, row in enumerate(_rows(ident, items, encrypted_reasoning))
         ]
         room = {**rows[0], "owner": owner}
         return await self._database.write(
-            Step(sql.MAKE_ROOM, (room,), guard=True), Step(sql.ADD_ITEMS, rows)
+            StatementStep(sql.MAKE_ROOM, (room,), guard=True), StatementStep(sql.ADD_ITEMS, rows)
         )
 
     async def items(
@@ -176,7 +179,9 @@ class Conversations:
         if row is None:
             return False
         await self._database.write(
-            Step(sql.DELETE_ITEM, ({"id": ident, "position": row[0], "item": item_key(item)},))
+            StatementStep(
+                sql.DELETE_ITEM, ({"id": ident, "position": row[0], "item": item_key(item)},)
+            )
         )
         return True
 
@@ -220,7 +225,7 @@ class Conversations:
             return BUSY
         row = {"id": ident, "router": router, "turn": turn, "next": turn + 1}
         try:
-            taken = await self._database.write(Step(sql.BEGIN_TURN, (row,), guard=True))
+            taken = await self._database.write(StatementStep(sql.BEGIN_TURN, (row,), guard=True))
         except BaseException:
             if give_back is not None:
                 give_back(ident, turn + 1)
@@ -233,8 +238,8 @@ class Conversations:
         router: str,
         turn: int,
         items: Sequence[dict[str, Any]],
-        hidden: Mapping[str, str] = _NONE,
-    ) -> tuple[Step, ...]:
+        encrypted_reasoning: Mapping[str, str] = _NONE,
+    ) -> tuple[StatementStep, ...]:
         """Steps that append the turn's items and give it back; refused once it was taken over.
 
         A conversation that was deleted in the meantime is no obstacle.
@@ -247,18 +252,18 @@ class Conversations:
         }
         rows = [
             {**item, "number": number, "turn": turn}
-            for number, item in enumerate(_rows(ident, items, hidden))
+            for number, item in enumerate(_rows(ident, items, encrypted_reasoning))
         ]
         return (
-            Step(sql.HOLDS_TURN, (row,), guard=True),
-            *([Step(sql.TURN_ITEMS, rows)] if rows else []),
-            Step(sql.END_TURN, (row,)),
+            StatementStep(sql.HOLDS_TURN, (row,), guard=True),
+            *([StatementStep(sql.TURN_ITEMS, rows)] if rows else []),
+            StatementStep(sql.END_TURN, (row,)),
         )
 
     def release_turn(self, ident: str, router: str, turn: int) -> asyncio.Future[bool]:
         """Give the turn back without appending, if it is still this one; see ``submit``."""
         row: Row = {"id": ident, "router": router, "turn": turn}
-        return self._database.submit(Step(sql.RELEASE_TURN, (row,)))
+        return self._database.submit(StatementStep(sql.RELEASE_TURN, (row,)))
 
     async def purge(self, before: float, limit: int) -> int:
         """Remove what was deleted before ``before`` (unix seconds); returns how many.
@@ -270,8 +275,8 @@ class Conversations:
             for ident, positions in rows:
                 for start in range(0, positions, limit):
                     row: Row = {"id": ident, "start": start, "stop": start + limit}
-                    await self._database.write(Step(sql.DROP_ITEMS, (row,)))
-                await self._database.write(Step(sql.DROP, ({"id": ident},)))
+                    await self._database.write(StatementStep(sql.DROP_ITEMS, (row,)))
+                await self._database.write(StatementStep(sql.DROP, ({"id": ident},)))
             removed += len(rows)
         return removed
 
@@ -295,14 +300,14 @@ def _conversation(row: tuple[Any, ...]) -> Conversation:
 
 
 def _rows(
-    ident: str, items: Sequence[dict[str, Any]], hidden: Mapping[str, str]
+    ident: str, items: Sequence[dict[str, Any]], encrypted_reasoning: Mapping[str, str]
 ) -> list[dict[str, Value]]:
     return [
         {
             "id": ident,
             "item": key_of(item),
             "data": orjson.dumps(item),
-            "hidden": hidden.get(str(item.get("id"))),
+            "hidden": encrypted_reasoning.get(str(item.get("id"))),
         }
         for item in items
     ]

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Protocol
 
 from router.errors import InternalError
-from router.state.statement import Dialect, Statement, Step, Value
+from router.state.statement import Dialect, Statement, StatementStep, Value
 
 __all__ = ["Database", "StateError", "WriteRefused"]
 
@@ -47,7 +47,7 @@ class Database(Protocol):
         """
         ...
 
-    async def write(self, *steps: Step) -> bool:
+    async def write(self, *steps: StatementStep) -> bool:
         """Run these steps in one transaction; committed when it returns True.
 
         False when a guard did not hold: then nothing was written. Jobs that wait at the same
@@ -61,7 +61,7 @@ class Database(Protocol):
         """
         ...
 
-    def submit(self, *steps: Step) -> asyncio.Future[bool]:
+    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
         """``write`` without waiting: what nobody awaits is written all the same.
 
         An error is logged when nobody awaits the future.

@@ -12,7 +12,7 @@ import asyncpg
 from router.state.database import StateError
 from router.state.health import Fault, Unreachable
 
-__all__ = ["UNHOLDABLE", "Link", "without_password"]
+__all__ = ["UNHOLDABLE", "DatabaseLink", "without_password"]
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ UNHOLDABLE: Final[tuple[type[Exception], ...]] = (asyncpg.DataError, UnicodeEnco
 """Values that PostgreSQL has no place for: a text with a zero in it, a lone surrogate."""
 
 
-class Link:
+class DatabaseLink:
     """Connects when it is needed, and again when the connection was lost.
 
     ``lost`` is called whenever a connection ends.

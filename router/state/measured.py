@@ -7,7 +7,7 @@ import time
 from typing import Any, Literal, Protocol
 
 from router.state.database import Database
-from router.state.statement import Statement, Step, Value
+from router.state.statement import Statement, StatementStep, Value
 
 __all__ = ["MeasuredDatabase", "Operated"]
 
@@ -50,7 +50,7 @@ class MeasuredDatabase:
         finally:
             self._operated("read", time.monotonic() - began, ok=ok)
 
-    async def write(self, *steps: Step) -> bool:
+    async def write(self, *steps: StatementStep) -> bool:
         """See ``Database.write``."""
         began = time.monotonic()
         ok = False
@@ -61,7 +61,7 @@ class MeasuredDatabase:
         finally:
             self._operated("write", time.monotonic() - began, ok=ok)
 
-    def submit(self, *steps: Step) -> asyncio.Future[bool]:
+    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
         """See ``Database.submit``."""
         began = time.monotonic()
         answer = self._database.submit(*steps)

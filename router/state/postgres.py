@@ -13,11 +13,11 @@ from typing import Any, Final
 from router.errors import InternalError
 from router.state.database import StateError
 from router.state.health import Fault, Unreachable, unavailable
-from router.state.link import UNHOLDABLE, Link
+from router.state.link import UNHOLDABLE, DatabaseLink
 from router.state.migrate import migrate_postgresql
 from router.state.statement import Dialect, Statement, Value, postgresql_at_once
-from router.state.watch import PROBE_DOWN, PROBE_UP, Watch
-from router.state.writer import Job, Writer, WrittenDatabase, gathered
+from router.state.watch import PROBE_DOWN, PROBE_UP, DatabaseWatch
+from router.state.writer import WriteJob, Writer, WrittenDatabase, gathered
 
 __all__ = ["PostgresDatabase"]
 
@@ -63,15 +63,15 @@ class PostgresDatabase(WrittenDatabase):
             if not (self._patient and isinstance(exc, Unreachable)):
                 raise StateError(f"The PostgreSQL database cannot be used: {exc}.") from None
             self._health.lost(str(exc))
-        self._link = Link(self._url, self._settings, self._connection_lost)
-        self._idle: asyncio.LifoQueue[Link] = asyncio.LifoQueue()
+        self._link = DatabaseLink(self._url, self._settings, self._connection_lost)
+        self._idle: asyncio.LifoQueue[DatabaseLink] = asyncio.LifoQueue()
         self._readers = [
-            Link(self._url, self._settings, self._connection_lost) for _ in range(_READERS)
+            DatabaseLink(self._url, self._settings, self._connection_lost) for _ in range(_READERS)
         ]
         for link in self._readers:
             self._idle.put_nowait(link)
         self._writer = Writer(self._commit, self._health, self._timeout)
-        self._watch = Watch(self._probe, self._health)
+        self._watch = DatabaseWatch(self._probe, self._health)
         self._started = True
 
     async def close(self) -> None:
@@ -129,7 +129,7 @@ class PostgresDatabase(WrittenDatabase):
         finally:
             self._idle.put_nowait(link)
 
-    async def _free(self, timeout: float) -> Link:
+    async def _free(self, timeout: float) -> DatabaseLink:
         if not self._idle.empty():
             return self._idle.get_nowait()
         try:
@@ -140,7 +140,7 @@ class PostgresDatabase(WrittenDatabase):
 
     async def _migrate(self) -> None:
         # Not the writer's connection: jobs may wait to be written on that one already.
-        link = Link(self._url, self._settings, lambda: None)
+        link = DatabaseLink(self._url, self._settings, lambda: None)
         try:
             await link.run(migrate_postgresql, _START_SECONDS)
         finally:
@@ -155,7 +155,7 @@ class PostgresDatabase(WrittenDatabase):
                 raise Fault(str(exc)) from None
         await self._read(PROBE_DOWN if down else PROBE_UP, (), _PROBE_SECONDS)
 
-    async def _commit(self, jobs: Sequence[Job]) -> list[bool]:
+    async def _commit(self, jobs: Sequence[WriteJob]) -> list[bool]:
         async def commit(connection: Any) -> list[bool]:
             if len(jobs) == 1 and (single := _single(jobs[0])) is not None:
                 changed = await connection.execute(*single)
@@ -168,7 +168,7 @@ class PostgresDatabase(WrittenDatabase):
         return await self._link.run(commit, self._timeout)
 
 
-def _single(job: Job) -> tuple[Any, ...] | None:
+def _single(job: WriteJob) -> tuple[Any, ...] | None:
     """The SQL and values of a job that is one row, or a few that one statement can insert.
 
     It needs no transaction around it, and one round trip instead of four.
@@ -186,7 +186,7 @@ def _single(job: Job) -> tuple[Any, ...] | None:
     return postgresql_at_once(inserts), *values
 
 
-async def _write(jobs: Sequence[Job], connection: Any) -> list[bool]:
+async def _write(jobs: Sequence[WriteJob], connection: Any) -> list[bool]:
     answers: list[bool] = []
     for group in gathered(jobs):
         run = _together if group[0].shape else _alone
@@ -194,7 +194,7 @@ async def _write(jobs: Sequence[Job], connection: Any) -> list[bool]:
     return answers
 
 
-async def _together(jobs: list[Job], connection: Any) -> list[bool]:
+async def _together(jobs: list[WriteJob], connection: Any) -> list[bool]:
     """Jobs of the same shape, statement by statement."""
     answers = [True] * len(jobs)
     held = jobs
@@ -211,7 +211,7 @@ async def _together(jobs: list[Job], connection: Any) -> list[bool]:
     return answers
 
 
-async def _alone(jobs: list[Job], connection: Any) -> list[bool]:
+async def _alone(jobs: list[WriteJob], connection: Any) -> list[bool]:
     """One job, step by step."""
     [job] = jobs
     if job.guarded:

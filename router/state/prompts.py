@@ -9,10 +9,10 @@ from typing import Any, Final
 from router.dialects.paging import Page, unknown_after
 from router.errors import Conflict, InvalidRequest
 from router.state.database import Database
-from router.state.statement import Statement, Step, Value
+from router.state.statement import Statement, StatementStep, Value
 from router.state.stored import is_id
 
-__all__ = ["MAX_NAME", "Prompt", "Prompts"]
+__all__ = ["MAX_NAME", "Prompt", "PromptStore"]
 
 MAX_NAME: Final = 256
 """Characters of a prompt's name."""
@@ -97,7 +97,7 @@ class Prompt:
     body: bytes
 
 
-class Prompts:
+class PromptStore:
     """The tables of prompts and their versions; everything is looked up by owner."""
 
     def __init__(self, database: Database) -> None:
@@ -122,7 +122,9 @@ class Prompts:
             "body": body,
         }
         if not await self._database.write(
-            Step(_CREATE, (row,)), Step(_CREATED, (row,), guard=True), Step(_ADD_VERSION, (row,))
+            StatementStep(_CREATE, (row,)),
+            StatementStep(_CREATED, (row,), guard=True),
+            StatementStep(_ADD_VERSION, (row,)),
         ):
             raise _taken(name)
         return Prompt(ident, name, int(created_at), 1, 1, int(created_at), body)
@@ -166,7 +168,7 @@ class Prompts:
                 "body": body,
             }
             if await self._database.write(
-                Step(_ADVANCE, (row,), guard=True), Step(_ADD_VERSION, (row,))
+                StatementStep(_ADVANCE, (row,), guard=True), StatementStep(_ADD_VERSION, (row,))
             ):
                 latest = prompt.latest + 1
                 return Prompt(
@@ -226,7 +228,7 @@ class Prompts:
         prompt = await self.get(owner, key)
         if prompt is None:
             return False
-        await self._database.write(Step(_DELETE, ({"id": prompt.id, "owner": owner},)))
+        await self._database.write(StatementStep(_DELETE, ({"id": prompt.id, "owner": owner},)))
         return True
 
 

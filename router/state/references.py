@@ -8,8 +8,8 @@ from typing import Any, Final
 import orjson
 
 from router.errors import InvalidRequest
-from router.state.chain import MAX_BYTES
 from router.state.database import Database
+from router.state.history import MAX_BYTES
 from router.state.statement import Statement, Value
 from router.state.stored import item_key, items_with, key_of, with_hidden
 
@@ -97,9 +97,9 @@ async def _from_responses(
     looked_for = frozenset(keys)
     made: dict[str, dict[str, Any]] = {}
     sent: dict[str, dict[str, Any]] = {}
-    for given, output, hidden in rows:
+    for given, output, encrypted_reasoning in rows:
         for target, items in ((made, output), (sent, given)):
-            for item in items_with(items, hidden):
+            for item in items_with(items, encrypted_reasoning):
                 if (key := key_of(item)) in looked_for:
                     target.setdefault(key, item)
     found.update({**sent, **made})
@@ -114,9 +114,9 @@ async def _from_conversations(
     size = _checked(size + sum(there.values()))
     if there:
         rows = await database.read(_IN_CONVERSATIONS, owner=owner, **_padded(list(there)))
-        for data, hidden in rows:
+        for data, encrypted_reasoning in rows:
             if data is not None:
-                item = with_hidden(orjson.loads(data), hidden)
+                item = with_hidden(orjson.loads(data), encrypted_reasoning)
                 found[key_of(item)] = item
     return size
 

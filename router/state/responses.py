@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import orjson
 
-from router.state.chain import Chain, read_chain
 from router.state.database import Database
+from router.state.history import ResponseHistory, read_history
 from router.state.references import find_items
-from router.state.statement import Row, Statement, Step, Value
+from router.state.statement import Row, Statement, StatementStep, Value
 from router.state.stored import StoredResponse, is_id, keys_of
 
-__all__ = ["Responses", "StoredResponse"]
+__all__ = ["ResponseStore", "StoredResponse"]
 
 _EXPORT_WINDOW: Final = 1000
 
@@ -85,7 +85,7 @@ _WINDOW: Final = Statement(
 )
 
 
-class Responses:
+class ResponseStore:
     """The table of responses and the index of their items.
 
     ``added`` and ``finished`` are steps for a job of the caller's, so that what belongs together
@@ -95,13 +95,13 @@ class Responses:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def added(self, stored: StoredResponse) -> tuple[Step, ...]:
+    def added(self, stored: StoredResponse) -> tuple[StatementStep, ...]:
         """Steps that insert it, for a whole response or one that only begins."""
-        return Step(_ADD, (_row(stored),)), *_index(stored, sent=True)
+        return StatementStep(_ADD, (_row(stored),)), *_index(stored, sent=True)
 
-    def finished(self, stored: StoredResponse) -> tuple[Step, ...]:
+    def finished(self, stored: StoredResponse) -> tuple[StatementStep, ...]:
         """Steps that bring an existing row to its end: status, body, output, account."""
-        return Step(_FINISH, (_row(stored),)), *_index(stored, sent=False)
+        return StatementStep(_FINISH, (_row(stored),)), *_index(stored, sent=False)
 
     async def get(self, owner: str, ident: str) -> StoredResponse | None:
         """This owner's response; None where there is none."""
@@ -120,15 +120,15 @@ class Responses:
         row: Row = {"id": ident, "nothing": b"[]"}
         await self._database.write(
             *[
-                Step(statement, (row,))
+                StatementStep(statement, (row,))
                 for statement in (_ADOPT_CHILDREN, _EMPTY, _DROP_ITEMS, _DROP_EVENTS, _DROP_RUN)
             ]
         )
         return True
 
-    async def chain(self, owner: str, ident: str) -> Chain | None:
-        """See ``router.state.chain.read_chain``."""
-        return await read_chain(self._database, owner, ident)
+    async def history(self, owner: str, ident: str) -> ResponseHistory | None:
+        """See ``router.state.history.read_history``."""
+        return await read_history(self._database, owner, ident)
 
     async def find_items(self, owner: str, ids: Collection[str]) -> dict[str, dict[str, Any]]:
         """See ``router.state.references.find_items``."""
@@ -143,7 +143,9 @@ class Responses:
         removed = 0
         place: Row = {"created_at": before, "id": "", "limit": limit}
         while page := await self._database.read(_OLDER, **place):
-            await self._database.write(Step(_REMOVE_UNUSED, [{"id": row[1]} for row in page]))
+            await self._database.write(
+                StatementStep(_REMOVE_UNUSED, [{"id": row[1]} for row in page])
+            )
             left = await self._database.read(_OLDER, **place)
             removed += len(set(page).difference(left))
             created_at, ident = page[-1]
@@ -175,7 +177,7 @@ def _row(stored: StoredResponse) -> dict[str, Value]:
         "body": stored.body,
         "input": stored.input,
         "output": stored.output,
-        "hidden": stored.hidden,
+        "hidden": stored.encrypted_reasoning,
     }
 
 
@@ -186,7 +188,7 @@ def _stored(row: tuple[Any, ...]) -> StoredResponse:
     )
 
 
-def _index(stored: StoredResponse, *, sent: bool) -> Iterator[Step]:
+def _index(stored: StoredResponse, *, sent: bool) -> Iterator[StatementStep]:
     """The step that lets its items be found, if there are any."""
     made = keys_of(orjson.loads(stored.output)) if stored.made is None else stored.made
     keys = [(key, 0) for key in made]
@@ -198,4 +200,4 @@ def _index(stored: StoredResponse, *, sent: bool) -> Iterator[Step]:
         rows: list[Row] = [
             {"item": key, "owner": owner, "sent": came, "response": ident} for key, came in keys
         ]
-        yield Step(_ADD_ITEMS, rows)
+        yield StatementStep(_ADD_ITEMS, rows)

@@ -8,8 +8,8 @@ import time
 from typing import Final
 
 from router.errors import RouterError
-from router.state.conversations import Conversations
-from router.state.responses import Responses
+from router.state.conversations import ConversationStore
+from router.state.responses import ResponseStore
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 
@@ -28,7 +28,7 @@ class Retention:
     """Purges responses and deleted conversations ``days`` old; None keeps everything."""
 
     def __init__(
-        self, responses: Responses, conversations: Conversations, days: float | None
+        self, responses: ResponseStore, conversations: ConversationStore, days: float | None
     ) -> None:
         self._responses = responses
         self._conversations = conversations

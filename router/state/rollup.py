@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from router.state.database import Database
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from router.state.usage import COLUMNS
 
 __all__ = ["SECONDS", "Unit", "roll_up"]
@@ -63,9 +63,9 @@ async def roll_up(database: Database, unit: Unit, before: float, limit: int) -> 
     for values in found:
         _add(groups, dict(zip(_READ, values, strict=True)), unit)
     done = await database.write(
-        Step(_CLAIM, [{"version": version}], guard=True),
-        Step(_REMOVE, [{"id": values[0]} for values in found]),
-        Step(_MERGE, [*groups.values()]),
+        StatementStep(_CLAIM, [{"version": version}], guard=True),
+        StatementStep(_REMOVE, [{"id": values[0]} for values in found]),
+        StatementStep(_MERGE, [*groups.values()]),
     )
     return len(found) if done else 0
 

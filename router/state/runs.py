@@ -15,9 +15,9 @@ from typing import Final, Literal
 
 from router.state.database import Database
 from router.state.schema import ALIVE
-from router.state.statement import Row, Statement, Step
+from router.state.statement import Row, Statement, StatementStep
 
-__all__ = ["Candidate", "LogRow", "RunRow", "RunState", "RunStore"]
+__all__ = ["ClaimableRun", "LogRow", "RunRow", "RunState", "RunStore"]
 
 RunState = Literal["queued", "running", "ending", "over"]
 
@@ -171,7 +171,7 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ClaimableRun:
     """A queued run that may be claimed; ``busy`` counts its owner's runs that are running."""
 
     id: str
@@ -226,7 +226,7 @@ class RunStore:
         count: int = rows[0][0]
         return count
 
-    async def candidates(self, most: int) -> list[Candidate]:
+    async def candidates(self, most: int) -> list[ClaimableRun]:
         """Queued runs, one per owner: first of the owners with the fewest running runs, then the
         oldest. Runs whose conversation has a run that is running are left out.
 
@@ -234,7 +234,7 @@ class RunStore:
         his other runs, and nobody else's.
         """
         rows = await self._db.read(_CANDIDATES, most=most)
-        return [Candidate(*row) for row in rows]
+        return [ClaimableRun(*row) for row in rows]
 
     async def held(self, holder: str) -> list[tuple[RunRow, bool]]:
         """Every run that ``holder`` runs or ends, or whose holder is not alive.
@@ -255,7 +255,7 @@ class RunStore:
         opening: bytes,
         events: int,
         holder: str | None = None,
-    ) -> list[Step]:
+    ) -> list[StatementStep]:
         """A new run of an existing response, with its first ``events`` events.
 
         It is queued, or running with fence 0 where it has a ``holder`` from the start.
@@ -271,20 +271,20 @@ class RunStore:
             "last": events - 1,
             "data": opening,
         }
-        steps = [Step(_ADD, (row,)), Step(_ADD_REQUEST, (row,))]
-        return [*steps, Step(_ADD_EVENTS, (row,))] if events else steps
+        steps = [StatementStep(_ADD, (row,)), StatementStep(_ADD_REQUEST, (row,))]
+        return [*steps, StatementStep(_ADD_EVENTS, (row,))] if events else steps
 
-    def claimed(self, id: str, fence: int, holder: str) -> list[Step]:
+    def claimed(self, id: str, fence: int, holder: str) -> list[StatementStep]:
         """A queued run becomes ``holder``'s, with fence + 1."""
         row: Row = {"id": id, "fence": fence, "holder": holder}
         status: Row = {"id": id, "before": "queued", "status": "in_progress"}
-        return [Step(_CLAIM, (row,), guard=True), Step(_STATUS, (status,))]
+        return [StatementStep(_CLAIM, (row,), guard=True), StatementStep(_STATUS, (status,))]
 
-    def taken(self, id: str, fence: int, holder: str) -> list[Step]:
+    def taken(self, id: str, fence: int, holder: str) -> list[StatementStep]:
         """A run that is not over becomes ``holder``'s, with fence + 1, to be ended by it."""
-        return [Step(_TAKE, ({"id": id, "fence": fence, "holder": holder},), guard=True)]
+        return [StatementStep(_TAKE, ({"id": id, "fence": fence, "holder": holder},), guard=True)]
 
-    def requeued(self, run: RunRow, holder: str) -> list[Step]:
+    def requeued(self, run: RunRow, holder: str) -> list[StatementStep]:
         """``holder`` puts a running run back, with fence + 1, unless it has moved on."""
         row: Row = {
             "id": run.id,
@@ -293,24 +293,27 @@ class RunStore:
             "holder": holder,
         }
         status: Row = {"id": run.id, "before": "in_progress", "status": "queued"}
-        return [Step(_REQUEUE, (row,), guard=True), Step(_STATUS, (status,))]
+        return [StatementStep(_REQUEUE, (row,), guard=True), StatementStep(_STATUS, (status,))]
 
-    def logged(self, id: str, fence: int, rows: Sequence[LogRow]) -> list[Step]:
+    def logged(self, id: str, fence: int, rows: Sequence[LogRow]) -> list[StatementStep]:
         """Rows that follow the last event, without a gap between them."""
         guard: Row = {"id": id, "fence": fence, "first": rows[0].first, "last": rows[-1].last}
         return [
-            Step(_LOG, (guard,), guard=True),
-            Step(_ADD_EVENTS, [_event(id, row) for row in rows]),
+            StatementStep(_LOG, (guard,), guard=True),
+            StatementStep(_ADD_EVENTS, [_event(id, row) for row in rows]),
         ]
 
-    def finished(self, id: str, fence: int, before: int, last: bytes | None) -> list[Step]:
+    def finished(self, id: str, fence: int, before: int, last: bytes | None) -> list[StatementStep]:
         """The run is over; ``last`` is its event after number ``before``, where it has one."""
         number = before if last is None else before + 1
         guard: Row = {"id": id, "fence": fence, "before": before, "last": number}
-        steps = [Step(_FINISH, (guard,), guard=True), Step(_FORGET_REQUEST, ({"id": id},))]
+        steps = [
+            StatementStep(_FINISH, (guard,), guard=True),
+            StatementStep(_FORGET_REQUEST, ({"id": id},)),
+        ]
         if last is not None:
             event = LogRow(number, number, last)
-            steps.append(Step(_ADD_EVENTS, (_event(id, event),)))
+            steps.append(StatementStep(_ADD_EVENTS, (_event(id, event),)))
         return steps
 
 

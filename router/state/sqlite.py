@@ -15,10 +15,10 @@ from router.state.database import StateError
 from router.state.files import DatabaseFiles
 from router.state.health import Fault, Unreachable, unavailable
 from router.state.migrate import migrate_sqlite
-from router.state.statement import Dialect, Statement, Step, Value
-from router.state.watch import PROBE_DOWN, PROBE_UP, Watch
+from router.state.statement import Dialect, Statement, StatementStep, Value
+from router.state.watch import PROBE_DOWN, PROBE_UP, DatabaseWatch
 from router.state.worker import Workers
-from router.state.writer import Job, Writer, WrittenDatabase, gathered
+from router.state.writer import WriteJob, Writer, WrittenDatabase, gathered
 from router.telemetry.log import get_logger
 
 __all__ = ["SqliteDatabase"]
@@ -89,7 +89,7 @@ class SqliteDatabase(WrittenDatabase):
             self._writing if in_memory else Workers("state reader", _READERS, self._connect)
         )
         self._writer = Writer(self._commit, self._health, self._timeout)
-        self._watch = Watch(self._probe, self._health)
+        self._watch = DatabaseWatch(self._probe, self._health)
         self._started = True
 
     async def close(self) -> None:
@@ -121,7 +121,7 @@ class SqliteDatabase(WrittenDatabase):
         if self._path != _MEMORY:
             self._files.note()
 
-    async def _commit(self, jobs: Sequence[Job]) -> list[bool]:
+    async def _commit(self, jobs: Sequence[WriteJob]) -> list[bool]:
         return await self._writing.run(partial(_commit, jobs, self._files), None)
 
     async def _probe(self, down: bool) -> None:
@@ -203,7 +203,7 @@ def _ask(sql: str, files: DatabaseFiles, connection: sqlite3.Connection) -> None
 
 
 def _commit(
-    jobs: Sequence[Job], files: DatabaseFiles, connection: sqlite3.Connection
+    jobs: Sequence[WriteJob], files: DatabaseFiles, connection: sqlite3.Connection
 ) -> list[bool]:
     files.check()
     try:
@@ -223,7 +223,7 @@ def _commit(
     return answers
 
 
-def _together(jobs: list[Job], connection: sqlite3.Connection) -> list[bool]:
+def _together(jobs: list[WriteJob], connection: sqlite3.Connection) -> list[bool]:
     """Jobs of the same shape, statement by statement."""
     answers = [True] * len(jobs)
     held = jobs
@@ -238,7 +238,7 @@ def _together(jobs: list[Job], connection: sqlite3.Connection) -> list[bool]:
     return answers
 
 
-def _alone(jobs: list[Job], connection: sqlite3.Connection) -> list[bool]:
+def _alone(jobs: list[WriteJob], connection: sqlite3.Connection) -> list[bool]:
     """One job, step by step."""
     [job] = jobs
     connection.execute("SAVEPOINT job")
@@ -254,7 +254,7 @@ def _alone(jobs: list[Job], connection: sqlite3.Connection) -> list[bool]:
     return [True]
 
 
-def _holds(step: Step, connection: sqlite3.Connection) -> bool:
+def _holds(step: StatementStep, connection: sqlite3.Connection) -> bool:
     """Whether each row of a guard changed something; ends with the first that did not."""
     sql, values = step.statement.sqlite, step.statement.sqlite_values
     return all(connection.execute(sql, values(row)).rowcount > 0 for row in step.rows)

@@ -19,7 +19,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Final, Literal
 
-__all__ = ["Dialect", "Row", "Statement", "Step", "Value", "postgresql_at_once"]
+__all__ = ["Dialect", "Row", "Statement", "StatementStep", "Value", "postgresql_at_once"]
 
 Dialect = Literal["sqlite", "postgresql"]
 Value = str | bytes | int | float | None
@@ -111,7 +111,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StatementStep:
     """A statement and the rows it is run with, in order.
 
     ``guard``: the whole job is refused, and nothing of it written, unless each row of this step

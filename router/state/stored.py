@@ -64,11 +64,11 @@ class StoredResponse:
     """A row of ``responses``, made by ``of``.
 
     ``body`` is the Response object as JSON without ``output`` and ``output_text``; ``input`` and
-    ``output`` are JSON arrays of items, ``input`` of this request's own with their ids. ``hidden``
-    is a JSON object: sealed encrypted reasoning, which the client did not ask for, by item id.
-    ``resumable`` says that its stream can be replayed, ``account`` which endpoint account answered.
-    ``created_at`` is in unix seconds. ``made`` and ``sent`` are the keys of the items in
-    ``output`` and ``input``; None where they are not at hand.
+    ``output`` are JSON arrays of items, ``input`` of this request's own with their ids.
+    ``encrypted_reasoning`` is a JSON object: sealed encrypted reasoning, which the client did not
+    ask for, by item id. ``resumable`` says that its stream can be replayed, ``account`` which
+    endpoint account answered. ``created_at`` is in unix seconds. ``made`` and ``sent`` are the keys
+    of the items in ``output`` and ``input``; None where they are not at hand.
     """
 
     id: str
@@ -83,7 +83,7 @@ class StoredResponse:
     body: bytes
     input: bytes
     output: bytes
-    hidden: bytes | None
+    encrypted_reasoning: bytes | None
     made: Sequence[str] | None = None
     sent: Sequence[str] | None = None
 
@@ -93,15 +93,15 @@ class StoredResponse:
         response: dict[str, Any],
         *,
         owner: str,
-        own_items: Sequence[dict[str, Any]],
-        hidden: Mapping[str, str],
+        request_items: Sequence[dict[str, Any]],
+        encrypted_reasoning: Mapping[str, str],
         parent: str | None,
         conversation: str | None,
         account: str | None,
         background: bool,
         resumable: bool,
     ) -> StoredResponse:
-        """The row for this Response object; ``own_items`` are the request's, with their ids."""
+        """The row for this Response object; ``request_items`` are the request's, with their ids."""
         body = dict(response)
         output = body.pop("output", [])
         body.pop("output_text", None)
@@ -116,16 +116,16 @@ class StoredResponse:
             conversation=conversation,
             account=account,
             body=orjson.dumps(body),
-            input=orjson.dumps(own_items),
+            input=orjson.dumps(request_items),
             output=orjson.dumps(output),
-            hidden=orjson.dumps(hidden) if hidden else None,
+            encrypted_reasoning=orjson.dumps(encrypted_reasoning) if encrypted_reasoning else None,
             made=keys_of(output),
-            sent=keys_of(own_items),
+            sent=keys_of(request_items),
         )
 
     def public(self, include: Container[str] = ()) -> bytes:
         """The Response object as JSON; hidden reasoning is in it where ``include`` asks for it."""
-        output = items_with(self.output, self.hidden if ENCRYPTED in include else None)
+        output = items_with(self.output, self.encrypted_reasoning if ENCRYPTED in include else None)
         return orjson.dumps(
             {
                 **orjson.loads(self.body),
@@ -137,17 +137,18 @@ class StoredResponse:
 
     def input_items(self, include: Container[str] = ()) -> list[dict[str, Any]]:
         """The items that came with the request, in order; ``include`` as in ``public``."""
-        return items_with(self.input, self.hidden if ENCRYPTED in include else None)
+        return items_with(self.input, self.encrypted_reasoning if ENCRYPTED in include else None)
 
 
-def items_with(items: bytes, hidden: bytes | None) -> list[dict[str, Any]]:
-    """The items of a JSON array, with the reasoning of ``hidden`` (by item id) put back.
+def items_with(items: bytes, encrypted_reasoning: bytes | None) -> list[dict[str, Any]]:
+    """The items of a JSON array, with the reasoning of ``encrypted_reasoning`` (by item id) put
+    back.
 
     What an endpoint sent as an item and is not even an object is left out.
     """
     loaded = [item for item in orjson.loads(items) if isinstance(item, dict)]
-    if hidden is not None:
-        blobs = orjson.loads(hidden)
+    if encrypted_reasoning is not None:
+        blobs = orjson.loads(encrypted_reasoning)
         for item in loaded:
             ident = item.get("id")
             if isinstance(ident, str):

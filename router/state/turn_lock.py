@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from router.errors import Conflict
-from router.state.conversations import BUSY, Conversations
-from router.state.statement import Step
+from router.state.conversations import BUSY, ConversationStore
+from router.state.statement import StatementStep
 
 __all__ = ["Turn", "TurnLock"]
 
@@ -27,7 +27,7 @@ class Turn:
 
     def __init__(
         self,
-        conversations: Conversations,
+        conversations: ConversationStore,
         conversation: str,
         router: str,
         number: int,
@@ -40,14 +40,14 @@ class Turn:
         self._on_release: Callable[[Turn], None] | None = on_release
 
     def steps(
-        self, items: Sequence[dict[str, Any]], hidden: Mapping[str, str] = _NONE
-    ) -> tuple[Step, ...]:
+        self, items: Sequence[dict[str, Any]], encrypted_reasoning: Mapping[str, str] = _NONE
+    ) -> tuple[StatementStep, ...]:
         """Steps for the job that commits the answer: append ``items`` and end the turn.
 
         The whole job is refused when another router has taken the turn over.
         """
         return self._conversations.end_turn_steps(
-            self.conversation, self._router, self.number, items, hidden
+            self.conversation, self._router, self.number, items, encrypted_reasoning
         )
 
     def release(self) -> None:
@@ -70,7 +70,7 @@ class _Place:
 class TurnLock:
     """Gives out the turns in conversations for the router process ``router``."""
 
-    def __init__(self, conversations: Conversations, router: str) -> None:
+    def __init__(self, conversations: ConversationStore, router: str) -> None:
         self._conversations = conversations
         self._router = router
         self._places: dict[tuple[str, str], _Place] = {}

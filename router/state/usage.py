@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
-from router.core.usage_record import Row as Booked
+from router.core.usage_record import UsageRecord as Booked
 from router.state.database import Database
-from router.state.statement import Row, Statement, Step, Value
+from router.state.statement import Row, Statement, StatementStep, Value
 
 __all__ = ["COLUMNS", "UsageRows", "as_row", "joined_tags", "split_tags", "values_of"]
 
@@ -46,7 +46,7 @@ class UsageRows:
 
         Raises WriteRefused, and writes none of them, where the database takes one from nobody.
         """
-        await self._database.write(Step(_ADD, rows))
+        await self._database.write(StatementStep(_ADD, rows))
 
     async def purge(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` rows from before ``before`` (Unix time); how many those were."""
@@ -54,7 +54,7 @@ class UsageRows:
             {"id": row[0]} for row in await self._database.read(_OLD, before=before, limit=limit)
         ]
         if old:
-            await self._database.write(Step(_REMOVE, old))
+            await self._database.write(StatementStep(_REMOVE, old))
         return len(old)
 
     async def export(self, key: str) -> AsyncIterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Final
 from router.state.health import Fault, Health, Unreachable
 from router.telemetry.tasks import Tasks
 
-__all__ = ["PROBE_DOWN", "PROBE_UP", "Watch"]
+__all__ = ["PROBE_DOWN", "PROBE_UP", "DatabaseWatch"]
 
 PROBE_UP: Final = "SELECT version FROM pointsman_schema"
 PROBE_DOWN: Final = "UPDATE pointsman_schema SET version = version"
@@ -21,7 +21,7 @@ _DOWN_SECONDS: Final = 1.0
 _CALM_SECONDS: Final = 0.05
 
 
-class Watch:
+class DatabaseWatch:
     """Probes once a second while the database is down, and when it was not heard of for two.
 
     ``probe(down)`` raises Unreachable, or Fault.

@@ -9,11 +9,11 @@ from typing import Any, Final, Protocol
 
 from router.state.database import WriteRefused
 from router.state.health import Fault, Health, Unreachable, unavailable
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 
-__all__ = ["Commit", "Job", "Writer", "WrittenDatabase", "gathered"]
+__all__ = ["Commit", "WriteJob", "Writer", "WrittenDatabase", "gathered"]
 
 _log = get_logger("router.state")
 
@@ -26,7 +26,7 @@ _LONGEST_PAUSE: Final = 1.0
 _ALARM_SECONDS: Final = 0.05
 
 
-class Job:
+class WriteJob:
     """What one caller wants written together.
 
     ``size`` is in bytes, ``deadline`` of the loop's clock. Jobs of the same ``shape`` can be run
@@ -38,7 +38,7 @@ class Job:
     __slots__ = ("answer", "deadline", "guarded", "held_first", "over", "shape", "size", "steps")
 
     def __init__(
-        self, steps: tuple[Step, ...], answer: asyncio.Future[bool], deadline: float
+        self, steps: tuple[StatementStep, ...], answer: asyncio.Future[bool], deadline: float
     ) -> None:
         self.steps = steps
         self.answer = answer
@@ -54,13 +54,13 @@ class Job:
         self.size = sum([_size(step) for step in steps])
 
 
-def _size(step: Step) -> int:
+def _size(step: StatementStep) -> int:
     return sum([len(v) for row in step.rows for v in row.values() if isinstance(v, (bytes, str))])
 
 
-def gathered(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+def gathered(jobs: Sequence[WriteJob]) -> Iterator[list[WriteJob]]:
     """The jobs in their order, neighbours of the same shape together."""
-    group: list[Job] = []
+    group: list[WriteJob] = []
     for job in jobs:
         if group and (job.shape is None or not _alike(group[0], job)):
             yield group
@@ -70,7 +70,7 @@ def gathered(jobs: Sequence[Job]) -> Iterator[list[Job]]:
         yield group
 
 
-def _alike(one: Job, other: Job) -> bool:
+def _alike(one: WriteJob, other: WriteJob) -> bool:
     return one.shape == other.shape and one.held_first == other.held_first
 
 
@@ -81,7 +81,7 @@ class Commit(Protocol):
     handed in again.
     """
 
-    async def __call__(self, jobs: Sequence[Job], /) -> list[bool]: ...
+    async def __call__(self, jobs: Sequence[WriteJob], /) -> list[bool]: ...
 
 
 class Writer:
@@ -98,9 +98,9 @@ class Writer:
         self._timeout = timeout
         self._longest_pause = min(_LONGEST_PAUSE, timeout / 5)
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[WriteJob] = deque()
         self._bytes = 0
-        self._running: list[Job] = []
+        self._running: list[WriteJob] = []
         self._wake = asyncio.Event()
         self._closing = False
         self._locked = ""
@@ -108,13 +108,13 @@ class Writer:
         self._tasks = Tasks()
         self._tasks.spawn(self._run(), "state writer")
 
-    async def write(self, steps: tuple[Step, ...]) -> bool:
+    async def write(self, steps: tuple[StatementStep, ...]) -> bool:
         """See ``Database.write``."""
         answer: asyncio.Future[bool] = self._loop.create_future()
         self._queue(steps, answer)
         return await answer
 
-    def submit(self, steps: tuple[Step, ...]) -> asyncio.Future[bool]:
+    def submit(self, steps: tuple[StatementStep, ...]) -> asyncio.Future[bool]:
         """See ``Database.submit``."""
         answer = _Submitted(loop=self._loop)
         self._queue(steps, answer)
@@ -132,8 +132,8 @@ class Writer:
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def _queue(self, steps: tuple[Step, ...], answer: asyncio.Future[bool]) -> None:
-        job = Job(steps, answer, self._loop.time() + self._timeout)
+    def _queue(self, steps: tuple[StatementStep, ...], answer: asyncio.Future[bool]) -> None:
+        job = WriteJob(steps, answer, self._loop.time() + self._timeout)
         too_much = self._waiting and self._bytes + job.size > MAX_WAITING_BYTES
         if too_much or len(self._waiting) >= MAX_WAITING_JOBS or self._closing:
             # Not at once: whoever submits it has to have a chance to wait for it.
@@ -157,8 +157,8 @@ class Writer:
                 self._wake.clear()
                 await self._wake.wait()
 
-    def _next(self) -> list[Job]:
-        batch: list[Job] = []
+    def _next(self) -> list[WriteJob]:
+        batch: list[WriteJob] = []
         size = 0
         while self._waiting and len(batch) < _MAX_BATCH_JOBS:
             size += self._waiting[0].size
@@ -167,12 +167,12 @@ class Writer:
             batch.append(self._take())
         return batch
 
-    def _take(self) -> Job:
+    def _take(self) -> WriteJob:
         job = self._waiting.popleft()
         self._bytes -= job.size
         return job
 
-    async def _settle(self, jobs: list[Job]) -> None:
+    async def _settle(self, jobs: list[WriteJob]) -> None:
         """Commit ``jobs``, in halves where one is at fault, until each has its answer."""
         groups = [jobs]
         pause = _FIRST_PAUSE
@@ -202,17 +202,17 @@ class Writer:
                 for job, answer in zip(group, answers, strict=True):
                     self._answer(job, answer)
 
-    def _answer(self, job: Job, answer: bool) -> None:
+    def _answer(self, job: WriteJob, answer: bool) -> None:
         job.over = True
         if not job.answer.done():
             job.answer.set_result(answer)
 
-    def _refuse(self, job: Job, fault: Fault) -> None:
+    def _refuse(self, job: WriteJob, fault: Fault) -> None:
         statements = [step.statement for step in job.steps]
         _log.error("the database refuses a row", error=str(fault), statements=repr(statements))
         self._fail(job, WriteRefused("The object cannot be stored; the router's log says why."))
 
-    def _fail(self, job: Job, error: Exception) -> None:
+    def _fail(self, job: WriteJob, error: Exception) -> None:
         """The job ends with ``error``; it is logged where nobody waits to hear of it."""
         if job.over:
             return
@@ -257,11 +257,11 @@ class WrittenDatabase:
         """See ``Database.up``."""
         return self._started and self._health.up
 
-    async def write(self, *steps: Step) -> bool:
+    async def write(self, *steps: StatementStep) -> bool:
         """See ``Database.write``."""
         return await self._writer.write(steps)
 
-    def submit(self, *steps: Step) -> asyncio.Future[bool]:
+    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
         """See ``Database.submit``."""
         return self._writer.submit(steps)
 

@@ -1,4 +1,4 @@
-"""What is told of attempts as they are booked: tokens, money, budgets, limits, the ledger.
+"""What is told of attempts as they are recorded: tokens, money, budgets, limits, the ledger.
 
 These and the usage ledger are made of the same rows, so that they agree to the token.
 """
@@ -11,8 +11,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 
-from router.core.usage_record import NANO, Kind, Provenance, Row, Tokens
-from router.telemetry.series import OTHER, Asked, Cap, Series
+from router.core.usage_record import NANO, Kind, Provenance, Tokens, UsageRecord
+from router.telemetry.series import OTHER, Cap, PolledMetric, Series
 
 __all__ = ["AccountMetrics"]
 
@@ -56,7 +56,7 @@ class AccountMetrics:
         )  # fmt: skip
         self._attempts = counter(
             "pointsman_attempts",
-            "Attempts at endpoints as they are booked, by why they were made (first, retry, "
+            "Attempts at endpoints as they are recorded, by why they were made (first, retry, "
             "fallback, hedge) and how they ended (ok, refused, failed, cancelled).",
             "endpoint", "kind", "outcome",
         )  # fmt: skip
@@ -83,68 +83,72 @@ class AccountMetrics:
             "known.",
             "model",
         )  # fmt: skip
-        self._bound: dict[_Alike, _Bound] = {}
+        self._bound: dict[_Alike, _AccountSeries] = {}
         self._limits = counter(
             "pointsman_limits_hit",
             "Requests that were refused because a key had used up a limit or a budget, by limit.",
             "key", "limit",
         )  # fmt: skip
-        self._limits_up = Asked(
+        self._limits_up = PolledMetric(
             registry, "gauge", "pointsman_limits_store_up",
             "Whether what counts limits and budgets answers (1) or not (0).",
         )  # fmt: skip
-        self._uncounted = Asked(
+        self._uncounted = PolledMetric(
             registry, "counter", "pointsman_limits_uncounted",
             "Requests that passed because of accounts.limits.on_down (fail_open), by what did not "
             "answer: store (counted nowhere), ledger (without regard to a budget).",
             ("away",),
         )  # fmt: skip
         self._budgets = _Budgets(registry, cap, clock)
-        self._waiting = Asked(
+        self._waiting = PolledMetric(
             registry, "gauge", "pointsman_ledger_waiting_rows",
             "Rows of the usage ledger that are in the journal and not yet in the database.",
         )  # fmt: skip
-        self._bytes = Asked(
+        self._bytes = PolledMetric(
             registry, "gauge", "pointsman_ledger_journal_bytes",
             "The size of the usage ledger's journal.",
         )  # fmt: skip
-        self._lost = Asked(
+        self._lost = PolledMetric(
             registry, "counter", "pointsman_ledger_lost_rows",
             "Rows of the usage ledger that could not be kept.",
         )  # fmt: skip
 
-    def booked(self, row: Row) -> None:
+    def recorded(self, record: UsageRecord) -> None:
         """Count an attempt, or an answer from the cache."""
-        model = row.served if self.known_model(row.served) else OTHER
-        if row.kind is Kind.CACHE:
-            if row.cost is not None:
-                self._saved.labels(model).inc(row.cost / NANO)
+        model = record.served if self.known_model(record.served) else OTHER
+        if record.kind is Kind.CACHE:
+            if record.cost is not None:
+                self._saved.labels(model).inc(record.cost / NANO)
             return
-        alike = (row.endpoint, model, row.key, row.kind, row.outcome, row.provenance)
+        alike = (record.endpoint, model, record.key, record.kind, record.outcome, record.provenance)
         bound = self._bound.get(alike)
         if bound is None:
             if len(self._bound) >= _MOST_BOUND:
                 self._bound.clear()
-            bound = self._bound[alike] = _Bound()
-            bound.attempts = self._attempts.labels(row.endpoint, row.kind.value, row.outcome)
+            bound = self._bound[alike] = _AccountSeries()
+            bound.attempts = self._attempts.labels(
+                record.endpoint, record.kind.value, record.outcome
+            )
         bound.attempts.inc()
-        if row.cost is not None:
+        if record.cost is not None:
             if bound.cost is None:
-                bound.cost = self._cost.labels(row.endpoint, model, row.key)
-            bound.cost.inc(row.cost / NANO)
-        elif row.tokens.total and self.price_expected(row.endpoint):
-            self._unpriced.labels(row.endpoint, model).inc()
-        for kind, count in zip(Tokens._fields, row.tokens, strict=True):
+                bound.cost = self._cost.labels(record.endpoint, model, record.key)
+            bound.cost.inc(record.cost / NANO)
+        elif record.tokens.total and self.price_expected(record.endpoint):
+            self._unpriced.labels(record.endpoint, model).inc()
+        for kind, count in zip(Tokens._fields, record.tokens, strict=True):
             if count:
                 if kind not in bound.tokens:
-                    bound.tokens[kind] = self._counters(row, model, kind)
+                    bound.tokens[kind] = self._counters(record, model, kind)
                 for counter in bound.tokens[kind]:
                     counter.inc(count)
 
-    def _counters(self, row: Row, model: str, kind: str) -> tuple[Counter, ...]:
+    def _counters(self, record: UsageRecord, model: str, kind: str) -> tuple[Counter, ...]:
         """What counts the tokens of one kind in rows like this one."""
-        counter = self._tokens.labels(row.endpoint, model, kind, row.provenance.value)
-        return (counter, self._key_tokens.labels(row.key, kind)) if kind in _BILLED else (counter,)
+        counter = self._tokens.labels(record.endpoint, model, kind, record.provenance.value)
+        return (
+            (counter, self._key_tokens.labels(record.key, kind)) if kind in _BILLED else (counter,)
+        )
 
     def limit_hit(self, key: str, limit: str) -> None:
         """A request of this key was refused; ``limit`` is a name out of few."""
@@ -184,7 +188,7 @@ class AccountMetrics:
         self._bytes.values = lambda: [((), bytes())]
 
 
-class _Bound:
+class _AccountSeries:
     """The children for rows that are alike, looked up once."""
 
     __slots__ = ("attempts", "cost", "tokens")
@@ -200,7 +204,7 @@ class _Budgets:
     """How much of each budget is left; those that nobody used for a whole period are full."""
 
     def __init__(self, registry: CollectorRegistry, cap: Cap, clock: Callable[[], float]) -> None:
-        gauge = Asked(
+        gauge = PolledMetric(
             registry, "gauge", "pointsman_budget_left_ratio",
             "The share of a budget that is left, of those that were used since the router began; "
             "the owner is a key, or tag:NAME.",

@@ -202,7 +202,7 @@ class ExchangeMetrics:
             buckets=_OVERHEAD_SECONDS,
             registry=registry,
         )
-        self._bound: dict[_Key, _Bound] = {}
+        self._bound: dict[_Key, _ExchangeSeries] = {}
 
     def record(self, exchange: Exchange, model: str) -> None:
         """Count a finished exchange; ``model`` is a known name, ``other``, or empty for none."""
@@ -217,7 +217,7 @@ class ExchangeMetrics:
                 outcome.value if outcome else Outcome.FAILED.value,
                 str(exchange.status),
             )
-            bound = _Bound(self, *labels)
+            bound = _ExchangeSeries(self, *labels)
             if len(self._bound) < _MAX_BOUND:
                 self._bound[key] = bound
         bound.record(exchange)
@@ -239,7 +239,7 @@ def _phase(exchange: Exchange) -> str:
     return "waiting" if exchange.first_output is None else "streaming"
 
 
-class _Bound:
+class _ExchangeSeries:
     """The children of one label set, looked up once."""
 
     __slots__ = (
@@ -286,7 +286,7 @@ class _Bound:
     def _own_time(self, seconds: float, exchange: Exchange) -> None:
         if self._overhead is None:
             self._overhead = self._metrics.overhead.labels(self._where[0])
-        self._overhead.observe(max(0.0, seconds - exchange.waited))
+        self._overhead.observe(max(0.0, seconds - exchange.queue_seconds))
 
     def _between_tokens(self, exchange: Exchange, seconds: float) -> None:
         """An answer from the cache comes as fast as it likes, which says nothing."""

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from router.errors import UpstreamError
-from router.telemetry.series import OTHER, Asked, Cap, Series
+from router.telemetry.series import OTHER, Cap, PolledMetric, Series
 
-__all__ = ["FleetMetrics", "LaneState"]
+__all__ = ["DeploymentGauges", "FleetMetrics"]
 
 _REJECTED: Final = "rejected"
 _RESULTS: Final = frozenset(
@@ -28,7 +28,7 @@ _WAIT_SECONDS: Final = (
 _BREAKER: Final = {"closed": 0, "half-open": 1, "open": 2}
 
 
-class LaneState(NamedTuple):
+class DeploymentGauges(NamedTuple):
     """How a model at an endpoint is. ``breaker`` is ``closed``, ``half-open`` or ``open``;
     ``loaded`` whether the model is in memory, None where the endpoint does not tell.
     """
@@ -65,20 +65,20 @@ class FleetMetrics:
             fold=("endpoint", "model"),
         )
         self._in_use: dict[tuple[str, str], _SlotGauge] = {}
-        lane = ("endpoint", "model")
-        self._slots = Asked(
+        per_deployment = ("endpoint", "model")
+        self._slots = PolledMetric(
             registry, "gauge", "pointsman_slots",
-            "Requests that an endpoint may work on at once for a model.", lane, cap,
+            "Requests that an endpoint may work on at once for a model.", per_deployment, cap,
         )  # fmt: skip
-        self._breaker = Asked(
+        self._breaker = PolledMetric(
             registry, "gauge", "pointsman_breaker_state",
             "The breaker of a model at an endpoint: closed (0), half-open (1) or open (2).",
-            lane, cap,
+            per_deployment, cap,
         )  # fmt: skip
-        self._loaded = Asked(
+        self._loaded = PolledMetric(
             registry, "gauge", "pointsman_model_loaded",
             "Whether the model is in the endpoint's memory (1) or not (0), where it tells.",
-            lane, cap,
+            per_deployment, cap,
         )  # fmt: skip
         self.queued = Gauge(
             "pointsman_queue_depth", "Requests waiting for a free slot.", registry=registry
@@ -139,12 +139,12 @@ class FleetMetrics:
         for reason in _REASONS:
             self._left_alone.remove(name, reason)
 
-    def watch_lanes(self, lanes: Callable[[], Iterable[LaneState]]) -> None:
-        """``lanes`` tells how every model that may be a label is, whenever it is asked."""
-        self._slots.values = lambda: [(one[:2], one.slots) for one in lanes()]
-        self._breaker.values = lambda: [(one[:2], _BREAKER[one.breaker]) for one in lanes()]
+    def watch_deployments(self, deployments: Callable[[], Iterable[DeploymentGauges]]) -> None:
+        """``deployments`` tells how every model that may be a label is, whenever it is asked."""
+        self._slots.values = lambda: [(one[:2], one.slots) for one in deployments()]
+        self._breaker.values = lambda: [(one[:2], _BREAKER[one.breaker]) for one in deployments()]
         self._loaded.values = lambda: [
-            (one[:2], one.loaded) for one in lanes() if one.loaded is not None
+            (one[:2], one.loaded) for one in deployments() if one.loaded is not None
         ]
 
     def slots_changed(self, slot: tuple[str, str], in_flight: int, *, known: bool) -> None:

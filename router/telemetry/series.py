@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-__all__ = ["OTHER", "Asked", "Cap", "Series", "Values"]
+__all__ = ["OTHER", "Cap", "PolledMetric", "Series", "Values"]
 
 M = TypeVar("M", Counter, Gauge, Histogram)
 Values = Callable[[], Iterable[tuple[Sequence[str], float]]]
@@ -84,7 +84,7 @@ class Series(Generic[M]):
         return rest
 
 
-class Asked(Collector):
+class PolledMetric(Collector):
     """A metric whose values are asked for when the metrics are.
 
     It has none until ``values`` is set. Past the cap its label sets are left out.

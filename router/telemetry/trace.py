@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from router.core.usage_record import Row
+from router.core.usage_record import UsageRecord
 from router.settings.schema import EndpointSettings
 
 __all__ = ["NO_TRACE", "AttemptTrace", "Trace"]
@@ -21,7 +21,7 @@ class AttemptTrace(Protocol):
 
     headers: Mapping[str, str]
 
-    def over(self, row: Row) -> None:
+    def over(self, record: UsageRecord) -> None:
         """It is over, and this is what came of it."""
         ...
 
@@ -39,7 +39,7 @@ class _NoTrace:
 
     headers: Mapping[str, str] = MappingProxyType({})
 
-    def over(self, row: Row) -> None:
+    def over(self, record: UsageRecord) -> None:
         """See ``AttemptTrace.over``."""
 
 

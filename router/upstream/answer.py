@@ -23,10 +23,10 @@ __all__ = [
     "HIGH_WATER",
     "MAX_BODY_BYTES",
     "PIECE_BYTES",
+    "ConnectionHandle",
     "Headers",
     "HttpAnswer",
     "Inflater",
-    "Link",
 ]
 
 CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate"})
@@ -122,7 +122,7 @@ _NEXT_PIECE: Final = "the next piece of the answer (timeouts.idle)"
 _WHOLE: Final = "the whole answer (timeouts.total)"
 
 
-class Link(Protocol):
+class ConnectionHandle(Protocol):
     """What an answer needs of its connection."""
 
     def watch(self, due: float) -> None:
@@ -143,7 +143,7 @@ class Link(Protocol):
 
 
 class HttpAnswer:
-    """Implements ``router.core.upstream.Answer``. At most one task reads it.
+    """Implements ``router.core.upstream.UpstreamResponse``. At most one task reads it.
 
     ``idle`` is in seconds, ``total`` a point in the loop's time. The connection fills ``status``,
     ``fields`` (headers, lower-case names), ``pieces`` and ``size`` (what is unread, in bytes),
@@ -170,7 +170,12 @@ class HttpAnswer:
     )
 
     def __init__(
-        self, link: Link, loop: asyncio.AbstractEventLoop, name: str, idle: float, total: float
+        self,
+        link: ConnectionHandle,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        idle: float,
+        total: float,
     ) -> None:
         self._link = link
         self._loop = loop
@@ -191,7 +196,7 @@ class HttpAnswer:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """See ``Answer.headers``."""
+        """See ``CachedAnswer.headers``."""
         return Headers(self.fields)
 
     async def head(self, seconds: float) -> None:
@@ -219,13 +224,13 @@ class HttpAnswer:
             )
 
     def read(self) -> Coroutine[Any, Any, bytes]:
-        """See ``Answer.read``."""
+        """See ``CachedAnswer.read``."""
         if self._inflater is None:
             return self._receive(self._idle)
         return self._inflate(self._inflater)
 
     async def body(self) -> bytes:
-        """See ``Answer.body``."""
+        """See ``CachedAnswer.body``."""
         pieces = []
         size = 0
         while piece := await self.read():
@@ -238,7 +243,7 @@ class HttpAnswer:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def settle(self) -> None:
-        """See ``Answer.settle``."""
+        """See ``CachedAnswer.settle``."""
         due = self._loop.time() + _SETTLE_SECONDS
         # Whatever goes wrong here, the content was complete: close() cuts the connection off.
         with contextlib.suppress(UpstreamError):
@@ -246,7 +251,7 @@ class HttpAnswer:
                 await self._receive(left)
 
     def close(self) -> None:
-        """See ``Answer.close``."""
+        """See ``CachedAnswer.close``."""
         if self._closed:
             return
         self._closed = True

@@ -10,12 +10,13 @@ import orjson
 
 from router.balance.capability import stream_usage
 from router.core.exchange import Exchange
-from router.core.upstream import Call, UpstreamRequest, cannot_compact
-from router.dialects.chat.decode_stream import ChatReader
-from router.dialects.chat.encode_request import chat_body
+from router.core.upstream import UpstreamCall, UpstreamRequest, cannot_compact
+from router.dialects.chat.decode_stream import ChatDecoder
+from router.dialects.chat.encode_request import encode_chat_request
 from router.errors import UpstreamError, UpstreamRejected
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
+from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations, either
 from router.upstream.openai import OpenAIModels, chat_passthrough
 from router.upstream.options import (
     ModelSet,
@@ -24,7 +25,6 @@ from router.upstream.options import (
     machine_options,
     within_context,
 )
-from router.upstream.plain import Lacking, PlainCalls, either
 
 __all__ = ["ChatAdapter"]
 
@@ -39,7 +39,7 @@ _REFUSED: Final = re.compile(
 )
 
 
-class ChatAdapter(OpenAIModels, PlainCalls):
+class ChatAdapter(OpenAIModels, EmbeddingsAndRerank):
     """Implements ``router.core.upstream.Adapter`` for the dialect ``chat``.
 
     A stream is asked for its token counts (``stream_options``), but of models that have none: some
@@ -49,18 +49,18 @@ class ChatAdapter(OpenAIModels, PlainCalls):
     def __init__(self, endpoint: EndpointSettings) -> None:
         super().__init__()
         self._endpoint = endpoint
-        self._lacking = Lacking()
+        self._unsupported = UnsupportedOperations()
         self._capabilities = endpoint.capabilities
         self._later_system = endpoint.system_messages
         self._without_usage = ModelSet()  # models that refuse it, oldest first
 
     def respond(
-        self, exchange: Exchange, model: str, draft: Draft, context: int | None = None
-    ) -> Call:
+        self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None
+    ) -> UpstreamCall:
         """See ``Adapter.respond``."""
-        given, notes = within_context(exchange, exchange.body, context)
+        given, response_headers = within_context(exchange, exchange.body, context)
         asks, assembled = self._streams(exchange, model)
-        body, unsent = chat_body(
+        body, dropped = encode_chat_request(
             given,
             model=model,
             stream=exchange.stream or assembled,
@@ -69,12 +69,12 @@ class ChatAdapter(OpenAIModels, PlainCalls):
         if not asks:
             body.pop("stream_options", None)
         request = UpstreamRequest("/chat/completions", orjson.dumps(body), exchange.stream)
-        reader = ChatReader(draft, machine_options(given))
-        notes = {**dropped_note(given), **notes}
+        decoder = ChatDecoder(builder, machine_options(given))
+        response_headers = {**dropped_note(given), **response_headers}
         retry = self._retry(model) if asks else None
-        return Call(request, reader, notes, retry, unsent, assembled)
+        return UpstreamCall(request, decoder, response_headers, retry, dropped, assembled)
 
-    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> Call:
+    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> UpstreamCall:
         """See ``Adapter.chat``."""
         asks, assembled = self._streams(exchange, model)
         call = chat_passthrough(
@@ -91,7 +91,7 @@ class ChatAdapter(OpenAIModels, PlainCalls):
             call.retry = self._retry(model)
         return call
 
-    def completions(self, exchange: Exchange, model: str) -> Call:
+    def completions(self, exchange: Exchange, model: str) -> UpstreamCall:
         """See ``Adapter.completions``."""
         asks, assembled = self._streams(exchange, model)
         call = self._complete(exchange, model, usage=asks, assembled=assembled)
@@ -104,7 +104,7 @@ class ChatAdapter(OpenAIModels, PlainCalls):
         """See ``Adapter.count_tokens``: the dialect has no counter."""
         return None
 
-    def compact(self, exchange: Exchange, model: str, draft: Draft) -> Call:
+    def compact(self, exchange: Exchange, model: str, builder: ResponseBuilder) -> UpstreamCall:
         """See ``Adapter.compact``: the dialect cannot."""
         raise cannot_compact(exchange.model or model)
 

@@ -49,7 +49,9 @@ class Keeper(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """Implements ``router.upstream.answer.Link``. ``name`` is the endpoint's, for messages."""
+    """Implements ``router.upstream.answer.ConnectionHandle``. ``name`` is the endpoint's, for
+    messages.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str, keeper: Keeper) -> None:
         self._loop = loop

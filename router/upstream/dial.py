@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 
-from router.settings.schema import EndpointSettings, Tls
+from router.settings.schema import EndpointSettings, TlsSettings
 
 __all__ = ["CannotConnect", "Dialer"]
 
@@ -93,7 +93,7 @@ def _literal(host: str, port: int) -> Sequence[AddrInfoType]:
         return []
 
 
-def _context(tls: Tls) -> ssl.SSLContext:
+def _context(tls: TlsSettings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=str(tls.ca_file) if tls.ca_file else None)
     except OSError as exc:

@@ -9,48 +9,48 @@ import orjson
 
 from router.core.exchange import Exchange, Operation
 from router.core.upstream import (
-    Call,
     Listed,
     LoadRequest,
+    UpstreamCall,
     UpstreamRequest,
     cannot_compact,
     leaves_memory,
 )
-from router.dialects.embeddings.decode_response import OllamaEmbedReader, ollama_embed_body
-from router.dialects.ollama.decode_stream import OllamaReader
-from router.dialects.ollama.encode_request import ollama_body
+from router.dialects.embeddings.decode_response import OllamaEmbedDecoder, ollama_embed_body
+from router.dialects.ollama.decode_stream import OllamaDecoder
+from router.dialects.ollama.encode_request import encode_ollama_request
 from router.errors import UpstreamFailure
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
+from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations, cannot
 from router.upstream.openai import chat_passthrough
 from router.upstream.options import assembles, dropped_note, machine_options, within_context
-from router.upstream.plain import Lacking, PlainCalls, cannot
 from router.upstream.translated import as_chat
 
 __all__ = ["OllamaAdapter"]
 
 
-class OllamaAdapter(PlainCalls):
+class OllamaAdapter(EmbeddingsAndRerank):
     """Implements ``router.core.upstream.Adapter`` for the dialect ``ollama``."""
 
     _completions_path = "/v1/completions"
 
     def __init__(self, endpoint: EndpointSettings) -> None:
         self._endpoint = endpoint
-        self._lacking = Lacking()
+        self._unsupported = UnsupportedOperations()
         self._num_ctx = endpoint.num_ctx
         self._keep_alive = endpoint.keep_alive
         self._later_system = endpoint.system_messages
         self._passes_chat = endpoint.chat_completions == "native"
 
     def respond(
-        self, exchange: Exchange, model: str, draft: Draft, context: int | None = None
-    ) -> Call:
+        self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None
+    ) -> UpstreamCall:
         """See ``Adapter.respond``."""
-        return self._call(exchange.body, exchange, model, draft, context)
+        return self._call(exchange.body, exchange, model, builder, context)
 
-    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> Call:
+    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> UpstreamCall:
         """See ``Adapter.chat``. Ollama serves Chat Completions itself, but has no fields there for
         the context, or for how long a model is kept: asked so, it would load the model anew.
         """
@@ -64,8 +64,8 @@ class OllamaAdapter(PlainCalls):
                 assembles=assembles(exchange, self._endpoint),
             )
 
-        def respond(body: dict[str, Any], draft: Draft) -> Call:
-            return self._call(body, exchange, model, draft, None)
+        def respond(body: dict[str, Any], builder: ResponseBuilder) -> UpstreamCall:
+            return self._call(body, exchange, model, builder, None)
 
         return as_chat(exchange, context, respond, reasoning=True)
 
@@ -80,12 +80,12 @@ class OllamaAdapter(PlainCalls):
         body: dict[str, Any],
         exchange: Exchange,
         model: str,
-        draft: Draft,
+        builder: ResponseBuilder,
         context: int | None,
-    ) -> Call:
+    ) -> UpstreamCall:
         assembled = assembles(exchange, self._endpoint)
-        given, notes = within_context(exchange, body, context)
-        sent, mode = ollama_body(
+        given, response_headers = within_context(exchange, body, context)
+        sent, mode = encode_ollama_request(
             given,
             model=model,
             stream=exchange.stream or assembled,
@@ -97,24 +97,26 @@ class OllamaAdapter(PlainCalls):
             sent["keep_alive"] = self._keep_alive
         request = UpstreamRequest("/api/chat", orjson.dumps(sent), exchange.stream)
         options = machine_options(given, forced_call=mode.forced)
-        notes = {**dropped_note(given), **notes}
-        reader = OllamaReader(draft, options)
-        return Call(request, reader, notes, unsent=mode.unsent, assembles=assembled)
-
-    def embed(self, exchange: Exchange, model: str) -> Call:
-        """See ``Adapter.embed``."""
-        self._lacking.check(Operation.EMBEDDINGS, exchange, model)
-        body, unsent = ollama_embed_body(exchange.body, model=model, num_ctx=self._num_ctx)
-        if self._keep_alive is not None:
-            body["keep_alive"] = self._keep_alive
-        return Call(
-            UpstreamRequest("/api/embed", orjson.dumps(body), False),
-            OllamaEmbedReader(exchange.body, exchange.shown_model),
-            retry=self._lacking.retry(Operation.EMBEDDINGS, model),
-            unsent=unsent,
+        response_headers = {**dropped_note(given), **response_headers}
+        decoder = OllamaDecoder(builder, options)
+        return UpstreamCall(
+            request, decoder, response_headers, dropped=mode.dropped, assembles=assembled
         )
 
-    def rerank(self, exchange: Exchange, model: str) -> Call:
+    def embed(self, exchange: Exchange, model: str) -> UpstreamCall:
+        """See ``Adapter.embed``."""
+        self._unsupported.check(Operation.EMBEDDINGS, exchange, model)
+        body, dropped = ollama_embed_body(exchange.body, model=model, num_ctx=self._num_ctx)
+        if self._keep_alive is not None:
+            body["keep_alive"] = self._keep_alive
+        return UpstreamCall(
+            UpstreamRequest("/api/embed", orjson.dumps(body), False),
+            OllamaEmbedDecoder(exchange.body, exchange.shown_model),
+            retry=self._unsupported.retry(Operation.EMBEDDINGS, model),
+            dropped=dropped,
+        )
+
+    def rerank(self, exchange: Exchange, model: str) -> UpstreamCall:
         """See ``Adapter.rerank``: Ollama cannot."""
         raise cannot(Operation.RERANK, exchange, model)
 
@@ -122,7 +124,7 @@ class OllamaAdapter(PlainCalls):
         """See ``Adapter.count_tokens``: Ollama has no counter."""
         return None
 
-    def compact(self, exchange: Exchange, model: str, draft: Draft) -> Call:
+    def compact(self, exchange: Exchange, model: str, builder: ResponseBuilder) -> UpstreamCall:
         """See ``Adapter.compact``: Ollama cannot."""
         raise cannot_compact(exchange.model or model)
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 import orjson
 
 from router.core.exchange import Exchange
-from router.core.upstream import Call, Listed, LoadRequest, UpstreamRequest, leaves_memory
+from router.core.upstream import Listed, LoadRequest, UpstreamCall, UpstreamRequest, leaves_memory
 from router.dialects.chat.passthrough import ChatPassthrough
-from router.dialects.responses.encode_request import native_chat_body
+from router.dialects.responses.encode_request import encode_native_chat_request
 from router.dialects.system_messages import SystemMessages
 from router.errors import UpstreamFailure
 from router.settings.values import KeepAlive
@@ -41,27 +41,27 @@ def chat_passthrough(
     usage: bool = True,
     later_system: SystemMessages | None = None,
     assembles: bool = False,
-) -> Call:
+) -> UpstreamCall:
     """Pass a Chat Completions request on to ``path``, cut to ``context`` where it is to be
     (see ``within_context``); ``usage`` is whether the model has token counts for a stream,
-    ``later_system`` as for ``native_chat_body``, ``assembles`` as in ``Call``.
+    ``later_system`` as for ``encode_native_chat_request``, ``assembles`` as in ``UpstreamCall``.
     """
-    given, notes = within_context(exchange, exchange.body, context)
-    body = native_chat_body(
+    given, response_headers = within_context(exchange, exchange.body, context)
+    body = encode_native_chat_request(
         given, model=model, stream=exchange.stream or assembles, later_system=later_system
     )
     options = exchange.body.get("stream_options") or {}
     wants_usage = bool(options.get("include_usage"))
-    unsent: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     if exchange.stream and not usage:
         del body["stream_options"]
         if wants_usage:
-            unsent = ("stream_options",)
-    reader = ChatPassthrough(
+            dropped = ("stream_options",)
+    decoder = ChatPassthrough(
         model=exchange.shown_model, wants_usage=wants_usage, assembles=assembles
     )
     request = UpstreamRequest(path, orjson.dumps(body), exchange.stream)
-    return Call(request, reader, notes, unsent=unsent, assembles=assembles)
+    return UpstreamCall(request, decoder, response_headers, dropped=dropped, assembles=assembles)
 
 
 class OpenAIModels:

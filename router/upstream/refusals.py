@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.balance.lessons import lesson
+from router.balance.inference import inferred_abilities
 from router.errors import (
     UpstreamError,
     UpstreamFailure,
@@ -58,7 +58,7 @@ def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes)
     rejected = rejection(error, said)
     if rejected is not None:
         return rejected
-    if status in _SOMETIMES and lesson(code, error.param, message) is not None:
+    if status in _SOMETIMES and inferred_abilities(code, error.param, message) is not None:
         return UpstreamRejected.quoting(said, code=code, param=error.param)
     if says_loading(error):
         return UpstreamLoading(f"Endpoint '{endpoint}' is still loading its model (HTTP 503).")

@@ -9,15 +9,21 @@ from typing import Any, Final
 import orjson
 
 from router.core.exchange import AS_RESPONSES, Exchange, Operation
-from router.core.upstream import REASONING_DROPPED, Call, UpstreamRequest, account_of, redacted
-from router.dialects.responses.compaction import CompactionReader
-from router.dialects.responses.decode_stream import NativeReader
+from router.core.upstream import (
+    REASONING_DROPPED,
+    UpstreamCall,
+    UpstreamRequest,
+    account_of,
+    redacted,
+)
+from router.dialects.responses.compaction import CompactionDecoder
+from router.dialects.responses.decode_stream import ResponsesDecoder
 from router.dialects.responses.encode_request import (
     asks_for_encrypted,
-    compact_body,
+    encode_compact_request,
+    encode_responses_request,
+    encode_token_count_request,
     known_fields,
-    native_body,
-    token_count_body,
 )
 from router.dialects.responses.stored_items import ids_of
 from router.errors import (
@@ -26,11 +32,11 @@ from router.errors import (
     UpstreamRejected,
     UpstreamRouteMissing,
 )
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
+from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations
 from router.upstream.openai import OpenAIModels, chat_passthrough
 from router.upstream.options import ModelSet, assembles
-from router.upstream.plain import Lacking, PlainCalls
 from router.upstream.translated import as_chat
 
 __all__ = ["ResponsesAdapter"]
@@ -48,12 +54,12 @@ _RESPONSES_ONLY: Final = re.compile(r"only (?:supported )?(?:in|with|by) [\w ]*v
 """OpenAI of some of its models."""
 
 
-class ResponsesAdapter(OpenAIModels, PlainCalls):
+class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
     """Implements ``router.core.upstream.Adapter`` for the dialect ``responses``."""
 
     def __init__(self, endpoint: EndpointSettings) -> None:
         super().__init__()
-        self._lacking = Lacking()
+        self._unsupported = UnsupportedOperations()
         self._account = account_of(endpoint)
         self._endpoint = endpoint
         self._without_encrypted = ModelSet()  # models that refuse it, oldest first
@@ -62,16 +68,16 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
         self._without_chat = ModelSet()  # models that have Responses only
 
     def respond(
-        self, exchange: Exchange, model: str, draft: Draft, context: int | None = None
-    ) -> Call:
+        self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None
+    ) -> UpstreamCall:
         """See ``Adapter.respond``; ``truncation`` is the endpoint's own to heed."""
         given = exchange.body
-        unsent: tuple[str, ...] = ()
+        dropped: tuple[str, ...] = ()
         if exchange.operation in _FOREIGN:
-            given, unsent = known_fields(given)
+            given, dropped = known_fields(given)
         shown = asks_for_encrypted(given)
         adds = exchange.record is not None and not shown and model not in self._without_encrypted
-        call = self._call(exchange, given, model, draft, encrypted=adds)
+        call = self._call(exchange, given, model, builder, encrypted=adds)
         others = len(given.get("include") or ())
 
         def retry(error: UpstreamError) -> bool:
@@ -81,7 +87,7 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
             return True
 
         call.retry = retry if adds else None
-        call.unsent = unsent
+        call.dropped = dropped
         return call
 
     def _call(
@@ -89,25 +95,25 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
         exchange: Exchange,
         given: dict[str, Any],
         model: str,
-        draft: Draft,
+        builder: ResponseBuilder,
         *,
         encrypted: bool = False,
-    ) -> Call:
+    ) -> UpstreamCall:
         assembled = assembles(exchange, self._endpoint)
         stream = exchange.stream or assembled
-        body, dropped = native_body(
+        body, dropped_reasoning = encode_responses_request(
             given, model=model, stream=stream, account=self._account, encrypted=encrypted
         )
         request = UpstreamRequest("/responses", orjson.dumps(body), exchange.stream)
         hide = not asks_for_encrypted(given)
         taken = ids_of(given.get("input"))
-        reader = NativeReader(draft, self._account, self._redact, hide=hide, taken=taken)
-        return Call(request, reader, _dropped_note(dropped), assembles=assembled)
+        decoder = ResponsesDecoder(builder, self._account, self._redact, hide=hide, taken=taken)
+        return UpstreamCall(request, decoder, _dropped_note(dropped_reasoning), assembles=assembled)
 
     def _redact(self, text: str) -> str:
         return redacted(self._endpoint, text)
 
-    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> Call:
+    def chat(self, exchange: Exchange, model: str, context: int | None = None) -> UpstreamCall:
         """See ``Adapter.chat``: who serves Responses usually serves Chat Completions beside it.
 
         Where it turns out that the endpoint does not, or not of a model, that is remembered, and
@@ -134,10 +140,12 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
         learned = not self._has_chat or model in self._without_chat
         return self._chat == "translated" or (learned and self._chat == "auto")
 
-    def _respond(self, exchange: Exchange, model: str, body: dict[str, Any], draft: Draft) -> Call:
-        given, unsent = known_fields(body)
-        call = self._call(exchange, given, model, draft)
-        call.unsent = unsent
+    def _respond(
+        self, exchange: Exchange, model: str, body: dict[str, Any], builder: ResponseBuilder
+    ) -> UpstreamCall:
+        given, dropped = known_fields(body)
+        call = self._call(exchange, given, model, builder)
+        call.dropped = dropped
         return call
 
     def _learn(self, model: str, error: UpstreamError) -> bool:
@@ -158,19 +166,21 @@ class ResponsesAdapter(OpenAIModels, PlainCalls):
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """See ``Adapter.count_tokens``. Counting is quick: it is awaited like a first byte."""
-        body = token_count_body(exchange.body, model=model, account=self._account)
+        body = encode_token_count_request(exchange.body, model=model, account=self._account)
         return UpstreamRequest("/responses/input_tokens", orjson.dumps(body), stream=True)
 
-    def compact(self, exchange: Exchange, model: str, draft: Draft) -> Call:
+    def compact(self, exchange: Exchange, model: str, builder: ResponseBuilder) -> UpstreamCall:
         """See ``Adapter.compact``."""
-        body, dropped = compact_body(exchange.body, model=model, account=self._account)
+        body, dropped_reasoning = encode_compact_request(
+            exchange.body, model=model, account=self._account
+        )
         request = UpstreamRequest("/responses/compact", orjson.dumps(body), False)
-        reader = CompactionReader(draft, self._account, self._redact)
-        return Call(request, reader, _dropped_note(dropped))
+        decoder = CompactionDecoder(builder, self._account, self._redact)
+        return UpstreamCall(request, decoder, _dropped_note(dropped_reasoning))
 
 
-def _dropped_note(dropped: int) -> dict[str, str]:
-    return {REASONING_DROPPED: str(dropped)} if dropped else {}
+def _dropped_note(dropped_reasoning: int) -> dict[str, str]:
+    return {REASONING_DROPPED: str(dropped_reasoning)} if dropped_reasoning else {}
 
 
 def _refuses_encrypted(error: UpstreamRejected, others: int) -> bool:

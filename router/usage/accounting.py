@@ -1,6 +1,6 @@
 """Accounts, put together: what books attempts, keeps the ledger, finds keys and counts limits.
 
-``KeyRing`` has all keys of one configuration: those in it, and the virtual ones.
+``KeyResolver`` has all keys of one configuration: those in it, and the virtual ones.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from router.core.exchange import Exchange
 from router.core.key import Key
-from router.core.usage_record import NO_TOKENS, Row, Tokens
+from router.core.usage_record import NO_TOKENS, Tokens, UsageRecord
 from router.endpoints.registry import Registry
 from router.errors import LimitsUnavailable
 from router.fetch.address import on_own_host
-from router.settings.accounts import Accounts
+from router.settings.accounts import AccountsSettings
 from router.settings.document import Mistake, SettingsError
 from router.settings.schema import Settings
 from router.state.database import Database
@@ -25,15 +25,15 @@ from router.telemetry.tasks import Tasks
 from router.usage.budgets import tag_budgets
 from router.usage.journal import Journal
 from router.usage.keys import KeyStore
-from router.usage.ledger import Ledger
-from router.usage.memory_limiter import MemoryMeter
+from router.usage.ledger import UsageLedger
+from router.usage.memory_limiter import MemoryRateLimiter
 from router.usage.prices import Prices
-from router.usage.recorder import Book, Booking
+from router.usage.recorder import Book, UsageRecorder
 from router.usage.report import spent
 from router.usage.virtual_keys import VirtualKeys
 
 if TYPE_CHECKING:
-    from router.usage.redis_limiter import RedisMeter
+    from router.usage.redis_limiter import RedisRateLimiter
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
@@ -43,17 +43,19 @@ from pathlib import Path
 from cache.data_directory import data_directory
 from router.core.key import key_of
 from router.settings.accounts import ApiKey
-from router.settings.schema import State
+from router.settings.schema import StateSettings
 from router.state.connect import SQLITE
-from router.state.upkeep.access import shown_url
+from router.state.maintenance.access import shown_url
 from router.telemetry.log import get_logger
 
-__all__ = ["Accounting", "Ring", "journal_directory"]
+__all__ = ["AccountKeyResolver", "Accounting", "journal_directory"]
 
 _MEMORY: Final = ":memory:"
 
 
-def journal_directory(accounts: Accounts, state: State, environ: Mapping[str, str]) -> Path | None:
+def journal_directory(
+    accounts: AccountsSettings, state: StateSettings, environ: Mapping[str, str]
+) -> Path | None:
     """``accounts.journal``; else beside the file of SQLite, or in the data directory.
 
     None is in memory: a database that is in memory ends with the process, so that nothing has to
@@ -75,8 +77,8 @@ _log = get_logger("router.keys")
 _NO_KEY: Final = Key("")
 
 
-class Ring:
-    """Implements ``router.core.key.KeyRing``.
+class AccountKeyResolver:
+    """Implements ``router.core.key.KeyResolver``.
 
     Configured keys are kept as digests under a secret of this process, and what was presented is
     looked up by its digest: nobody can predict that, so the time the look-up takes says nothing
@@ -118,7 +120,7 @@ class Ring:
                 self._warn_of(name, self._virtual)
 
     async def find(self, presented: str, now: float) -> Key | None:
-        """See ``KeyRing.find``."""
+        """See ``KeyResolver.find``."""
         given = self._digest(presented)
         digest, key = self._keys.get(given, (b"", _NO_KEY))
         if hmac.compare_digest(digest, given):
@@ -168,12 +170,12 @@ class Accounting:
         self._metrics = metrics.accounts
         self.prices = Prices(settings.accounts)
         self._listeners: list[Book] = []
-        self.booking = Booking(self.prices.cost, self._book)
-        self.saved = self.booking.cached
+        self.recorder = UsageRecorder(self.prices.cost, self._record)
+        self.saved = self.recorder.cached
         self.limit_hit = metrics.accounts.limit_hit
         directory = journal_directory(settings.accounts, settings.state, os.environ)
         retention = settings.accounts.retention_days
-        self.ledger = Ledger(
+        self.ledger = UsageLedger(
             database,
             Journal(directory),
             retention_days=retention,
@@ -182,17 +184,17 @@ class Accounting:
         )
         self.keys = KeyStore(database)
         self._virtual = VirtualKeys(self.keys)
-        self._ring = self.ring(settings)
-        self.meter = self._make_meter(settings.accounts)
+        self._ring = self.key_resolver(settings)
+        self.rate_limiter = self._make_rate_limiter(settings.accounts)
         self._watched: dict[str, Key] = {}
         self._tasks = Tasks()
-        self.listen(self.ledger.book)
-        self.listen(metrics.accounts.booked)
+        self.listen(self.ledger.record)
+        self.listen(metrics.accounts.recorded)
         metrics.accounts.known_model = registry.known_model
         metrics.accounts.price_expected = _sellers(settings).__contains__
-        meter = self.meter
+        rate_limiter = self.rate_limiter
         metrics.accounts.watch_limits(
-            lambda: meter.up, lambda: meter.uncounted, lambda: meter.unbudgeted
+            lambda: rate_limiter.up, lambda: rate_limiter.uncounted, lambda: rate_limiter.unbudgeted
         )
         figures = self.ledger.figures
         metrics.accounts.watch_ledger(
@@ -201,13 +203,13 @@ class Accounting:
             lambda: figures().journal_bytes,
         )
 
-    def listen(self, book: Book) -> None:
-        """Have every row told to ``book``, too."""
-        self._listeners.append(book)
+    def listen(self, record: Book) -> None:
+        """Have every row told to ``record``, too."""
+        self._listeners.append(record)
 
-    def ring(self, settings: Settings) -> Ring:
+    def key_resolver(self, settings: Settings) -> AccountKeyResolver:
         """What finds the keys of a configuration, and virtual ones."""
-        return Ring(settings.auth.keys, self._virtual)
+        return AccountKeyResolver(settings.auth.keys, self._virtual)
 
     async def named(self, name: str) -> Key | None:
         """The key of this name, for what goes on without the request that it came with."""
@@ -222,43 +224,45 @@ class Accounting:
         """Go on with these settings."""
         self.prices.configure(settings.accounts)
         self._metrics.price_expected = _sellers(settings).__contains__
-        self.meter.tags = tag_budgets(settings.accounts.tags)
-        self._ring = self.ring(settings)
+        self.rate_limiter.tags = tag_budgets(settings.accounts.tags)
+        self._ring = self.key_resolver(settings)
         self._ring.warn()
 
     async def start(self) -> None:
         """Begin; the database has been started."""
         await self.ledger.start()
         await self._virtual.start()
-        await self.meter.start()
+        await self.rate_limiter.start()
         self._ring.warn()
         self._tasks.spawn(self._watch(), "look at budgets")
 
     async def stop(self) -> None:
         """Write what is left; the database is closed afterwards."""
         await self._tasks.close()
-        await self.meter.close()
+        await self.rate_limiter.close()
         await self._virtual.stop()
         await self.ledger.stop()
 
-    def _make_meter(self, accounts: Accounts) -> MemoryMeter | RedisMeter:
+    def _make_rate_limiter(
+        self, accounts: AccountsSettings
+    ) -> MemoryRateLimiter | RedisRateLimiter:
         url = accounts.limits.store.get_secret_value()
         tags, on_down = tag_budgets(accounts.tags), accounts.limits.on_down
         if url == "memory://":
-            return MemoryMeter(self._spent, tags=tags, on_down=on_down)
-        from router.usage.redis_limiter import RedisMeter
+            return MemoryRateLimiter(self._spent, tags=tags, on_down=on_down)
+        from router.usage.redis_limiter import RedisRateLimiter
 
         try:
-            return RedisMeter(url, self._spent, tags=tags, on_down=on_down)
+            return RedisRateLimiter(url, self._spent, tags=tags, on_down=on_down)
         except ValueError as exc:
             raise SettingsError([Mistake("accounts.limits.store", None, str(exc))]) from None
 
-    def _book(self, row: Row) -> None:
-        for book in self._listeners:
-            book(row)
+    def _record(self, entry: UsageRecord) -> None:
+        for record in self._listeners:
+            record(entry)
 
     async def _spent(self, owner: str, since: float) -> tuple[int, int]:
-        """Tokens and cost of an owner, with what was booked but not yet written."""
+        """Tokens and cost of an owner, with what was recorded but not yet written."""
         await self.ledger.flush()
         if owner.startswith(_TAG):
             return await spent(self._database, tag=owner.removeprefix(_TAG), since=since)
@@ -282,9 +286,11 @@ class Accounting:
         """
         found, now = None, time.time()
         group = self._registry.find(model)
-        for target in group.targets if group is not None else ():
-            endpoint = target.endpoint
-            cost = self.prices.cost(endpoint.name, endpoint.settings.url, target.model, tokens, now)
+        for deployment in group.deployments if group is not None else ():
+            endpoint = deployment.endpoint
+            cost = self.prices.cost(
+                endpoint.name, endpoint.settings.url, deployment.model, tokens, now
+            )
             if cost is not None and (found is None or cost > found):
                 found = cost
         return found
@@ -292,13 +298,15 @@ class Accounting:
     def context(self, model: str) -> int | None:
         """The longest context of a model in tokens, where it is known."""
         group = self._registry.find(model)
-        known = [target.context for target in group.targets] if group is not None else []
+        known = (
+            [deployment.context for deployment in group.deployments] if group is not None else []
+        )
         return max((context for context in known if context is not None), default=None)
 
     async def charge(self, exchange: Exchange) -> None:
         """Count in the budgets what an exchange came to that was not held for: the router's own."""
         if exchange.key is not None and exchange.spent is not None:
-            await self.meter.charge(exchange.key, exchange.spent.tokens, exchange.spent.cost)
+            await self.rate_limiter.charge(exchange.key, exchange.spent.tokens, exchange.spent.cost)
 
     async def _watch(self) -> None:
         """Now and then tell the metrics how the budgets of those that ask stand."""
@@ -306,7 +314,7 @@ class Accounting:
             await asyncio.sleep(_LOOK_SECONDS)
             for key in tuple(self._watched.values()):
                 try:
-                    standings = await self.meter.standing(key)
+                    standings = await self.rate_limiter.standing(key)
                 except LimitsUnavailable:
                     break
                 for standing in standings:

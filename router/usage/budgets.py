@@ -10,7 +10,7 @@ budget. What costs nothing passes a budget in money, spent or not. Where no pric
 can be held or counted: that passes until the budget is spent.
 
 Where there would be room but for what others hold, it is only for the moment that a request does
-not pass (``Squeezed``); else it is until the period ends (``QuotaExceeded``).
+not pass (``BudgetTooSmall``); else it is until the period ends (``QuotaExceeded``).
 """
 
 from __future__ import annotations
@@ -28,8 +28,20 @@ from router.settings.accounts import Period, TagSettings
 from router.usage.rate_limiter import Standing
 
 __all__ = [
-    "NO_TAGS", "Account", "Line", "Squeezed", "Sums", "TagBudgets", "account_at", "accounts_of",
-    "exceeds", "is_limited", "lines_of", "over_budget", "standing_of", "tag_budgets",
+    "NO_TAGS",
+    "Account",
+    "BudgetTooSmall",
+    "Line",
+    "Sums",
+    "TagBudgets",
+    "account_at",
+    "accounts_of",
+    "exceeds",
+    "is_limited",
+    "lines_of",
+    "over_budget",
+    "standing_of",
+    "tag_budgets",
 ]  # fmt: skip
 
 TagBudgets = Mapping[str, tuple[Budget, ...]]
@@ -41,7 +53,7 @@ _DAY: Final = timedelta(days=1)
 _WORDS: Final = {"day": " for today", "week": " for this week", "month": " for this month"}
 
 
-class Squeezed(RateLimitExceeded):
+class BudgetTooSmall(RateLimitExceeded):
     """A budget is not spent, but requests that are under way may need what is left of it."""
 
 
@@ -76,7 +88,7 @@ class Sums:
             return self.spent_tokens, self.held_tokens
         return self.spent_cost, self.held_cost
 
-    def hold(self, tokens: int, cost: int) -> None:
+    def reserve(self, tokens: int, cost: int) -> None:
         """Reserve so much; negative to give it back."""
         self.held_tokens += tokens
         self.held_cost += cost
@@ -144,7 +156,7 @@ def exceeds(budget: Budget, sums: Sums, tokens: int, cost: int | None) -> bool:
 
 def over_budget(
     lines: Sequence[Line], sums: Sequence[Sums], tokens: int, cost: int | None, now: float
-) -> QuotaExceeded | Squeezed | None:
+) -> QuotaExceeded | BudgetTooSmall | None:
     """Why a request that may come to so much is refused; None where it may pass.
 
     ``sums`` are those of the account of each line. Of several budgets that refuse, that is named
@@ -161,7 +173,7 @@ def over_budget(
     pause = max(pauses)
     line, one = refusing[pauses.index(pause)]
     headers = {"Retry-After": str(ceil(pause))} if pause != _NEVER else {"x-should-retry": "false"}
-    kind = Squeezed if pause == _SOON else QuotaExceeded
+    kind = BudgetTooSmall if pause == _SOON else QuotaExceeded
     error = kind(_message(line, one, tokens, cost), headers=headers)
     whose = "" if line.account.owner.startswith("tag:") else "key"
     error.limit = f"budget {whose or line.account.owner} {line.account.period}"

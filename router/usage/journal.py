@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from router.core.usage_record import Row
+from router.core.usage_record import UsageRecord
 from router.telemetry.log import get_logger
 from router.usage.segment import Batch, Segment, adopted, created, decoded, encoded, read, removed
 
-__all__ = ["MOST_BYTES", "Journal", "Taken"]
+__all__ = ["MOST_BYTES", "Journal", "JournalBatch"]
 
 _log = get_logger("router.books")
 
@@ -35,7 +35,7 @@ _LOG_SECONDS: Final = 60.0
 _MEMORY_BATCH: Final = 256
 
 
-class Taken:
+class JournalBatch:
     """A batch, and where it came from: a segment, or memory (None)."""
 
     __slots__ = ("batch", "segment")
@@ -52,7 +52,7 @@ class Journal:
     ``lost`` counts rows that the database will never have: ``full`` (no more room in the files),
     ``memory`` (nor in memory, while the files could not be written), ``unreadable`` (lines cut
     short or damaged), ``unwritable`` (no JSON can hold it), ``refused`` (by the database),
-    ``stopped`` (left in memory at the end, or booked after it).
+    ``stopped`` (left in memory at the end, or recorded after it).
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Journal:
     @property
     def waiting(self) -> int:
         """Rows of this process that the database does not have yet."""
-        return len(self._memory) + sum(segment.rows for segment in self._segments())
+        return len(self._memory) + sum(segment.records for segment in self._segments())
 
-    def append(self, row: Row) -> None:
+    def append(self, record: UsageRecord) -> None:
         """Keep a row. Raises nothing: what cannot be kept is counted, and logged."""
         try:
-            line = encoded(row)
+            line = encoded(record)
         except TypeError as exc:
             self._lose("unwritable", error=str(exc))
             return
@@ -133,23 +133,23 @@ class Journal:
             return None
         return found
 
-    async def take(self) -> Taken | None:
+    async def take(self) -> JournalBatch | None:
         """The oldest rows that wait; some of them. ``done`` is for when the database has them."""
         for segment in self._segments():
             if segment.taken >= segment.size:
                 continue
             try:
-                return Taken(await asyncio.to_thread(read, segment, segment.size), segment)
+                return JournalBatch(await asyncio.to_thread(read, segment, segment.size), segment)
             except OSError as exc:
                 self._complain("the journal cannot be read", error=_reason(exc))
                 self._give_up(segment)
-                return Taken(Batch(), None)
+                return JournalBatch(Batch(), None)
         if self._memory:
             lines = [self._memory[n] for n in range(min(len(self._memory), _MEMORY_BATCH))]
-            return Taken(Batch([decoded(line) for line in lines], lines=len(lines)), None)
+            return JournalBatch(Batch([decoded(line) for line in lines], lines=len(lines)), None)
         return None
 
-    def done(self, taken: Taken) -> None:
+    def done(self, taken: JournalBatch) -> None:
         """What was taken is in the database, or lost: forget it."""
         batch, segment = taken.batch, taken.segment
         if segment is None:
@@ -158,14 +158,14 @@ class Journal:
             return
         segment.taken = batch.end
         if segment is not self._adopted:
-            segment.rows -= batch.lines
+            segment.records -= batch.lines
         if batch.broken:
             segment.flawed |= batch.broken > int(batch.torn)
             self._lose("unreadable", batch.broken, file=segment.path.name, before=batch.end)
         if segment.taken >= segment.size:
             self._drained(segment)
 
-    def refused(self, taken: Taken, count: int) -> None:
+    def refused(self, taken: JournalBatch, count: int) -> None:
         """The database takes so many rows of it from nobody."""
         self.lost["refused"] += count
         if taken.segment is not None:
@@ -269,7 +269,7 @@ class Journal:
 
     def _lose(self, reason: str, count: int = 1, **more: object) -> None:
         self.lost[reason] += count
-        self._complain("usage is lost", reason=reason, rows=self.lost[reason], **more)
+        self._complain("usage is lost", reason=reason, records=self.lost[reason], **more)
 
     def _complain(self, event: str, **more: object) -> None:
         """Say so, once in a while."""

@@ -24,7 +24,7 @@ from router.errors import Conflict, InvalidRequest, NotFound
 from router.settings.accounts import KeySpec
 from router.settings.values import KeyName
 from router.state.database import Database
-from router.state.statement import Statement, Step, Value
+from router.state.statement import Statement, StatementStep, Value
 from router.usage.key_spec import changed_spec, load_spec, parse_spec, stored_spec
 
 __all__ = ["MOST_KEYS", "Issued", "KeyRow", "KeyStore", "StoredKey", "digest_of", "looks_like_ours"]
@@ -192,7 +192,7 @@ class KeyStore:
         secret = _PREFIX + secrets.token_urlsafe(_BYTES)
         row = {**_secret_row(name, secret), **_spec_row(checked), "most": MOST_KEYS}
         if not await self._database.write(
-            Step(_CREATE, (row,)), Step(_CREATED, (row,), guard=True)
+            StatementStep(_CREATE, (row,)), StatementStep(_CREATED, (row,), guard=True)
         ):
             if await self._row(name) is not None:
                 raise Conflict(
@@ -233,7 +233,9 @@ class KeyStore:
                     code="unreadable_key",
                 )
             changed = _spec_row(changed_spec(spec, changes, endpoints))
-            step = Step(_UPDATE, ({"name": name, "seen": row.changed_at, **changed},), guard=True)
+            step = StatementStep(
+                _UPDATE, ({"name": name, "seen": row.changed_at, **changed},), guard=True
+            )
             if await self._database.write(step):
                 return await self._after(name)
         raise _contended(name)
@@ -253,7 +255,7 @@ class KeyStore:
         old = (await self._usable(name)).digest
         secret = _PREFIX + secrets.token_urlsafe(_BYTES)
         row = {**_secret_row(name, secret), "old": old, "grace": grace}
-        if not await self._database.write(Step(_ROTATE, (row,), guard=True)):
+        if not await self._database.write(StatementStep(_ROTATE, (row,), guard=True)):
             # Its first run may have been committed, and only nobody have heard of it.
             now = await self._usable(name)
             if now.digest != digest_of(secret):
@@ -266,7 +268,7 @@ class KeyStore:
         if row is None:
             raise _no_key(name)
         if row.revoked_at is None:
-            await self._database.write(Step(_REVOKE, ({"name": name},)))
+            await self._database.write(StatementStep(_REVOKE, ({"name": name},)))
         return await self._after(name)
 
     async def find(self, digest: bytes) -> KeyRow | None:

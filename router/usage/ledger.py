@@ -1,4 +1,4 @@
-"""The usage ledger: rows are booked into the journal, and from there go into the database."""
+"""The usage ledger: rows are recorded into the journal, and from there go into the database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from router.core.usage_record import Row
+from router.core.usage_record import UsageRecord
 from router.errors import RouterError
 from router.state.database import Database, WriteRefused
 from router.state.retention import DAY
@@ -18,9 +18,9 @@ from router.state.rollup import Unit, roll_up
 from router.state.usage import UsageRows
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
-from router.usage.journal import Journal, Taken
+from router.usage.journal import Journal, JournalBatch
 
-__all__ = ["Figures", "Ledger"]
+__all__ = ["Figures", "UsageLedger"]
 
 _log = get_logger("router.books")
 
@@ -56,7 +56,7 @@ class Figures:
     journal_bytes: int
 
 
-class Ledger:
+class UsageLedger:
     """Books rows. Rows older than ``retention_days`` are deleted; None keeps them. Those older than
     ``hourly_after_days`` and ``daily_after_days`` are rolled up by hour, then by day.
     """
@@ -87,9 +87,9 @@ class Ledger:
         self._written = 0
         self._flushed: list[asyncio.Future[None]] = []
 
-    def book(self, row: Row) -> None:
+    def record(self, record: UsageRecord) -> None:
         """Keep a row: once this returns it survives the end of the process. Raises nothing."""
-        self._journal.append(row)
+        self._journal.append(record)
         self._fresh += 1
         if self._fresh >= _MANY_ROWS:
             self._wake.set()
@@ -100,7 +100,7 @@ class Ledger:
         return Figures(self._written, journal.waiting, dict(journal.lost), journal.size)
 
     async def flush(self) -> None:
-        """Wait until what was booked so far is in the database, however long that takes."""
+        """Wait until what was recorded so far is in the database, however long that takes."""
         flushed = asyncio.get_running_loop().create_future()
         self._flushed.append(flushed)
         self._wake.set()
@@ -163,7 +163,7 @@ class Ledger:
             taken = await self._journal.take()
             if taken is None:
                 return
-            if taken.batch.rows:
+            if taken.batch.records:
                 await self._write(taken)
             self._journal.done(taken)
             if not self._stopping.is_set():
@@ -174,31 +174,31 @@ class Ledger:
         if now >= self._adopt_at and not await self._journal.adopt():
             self._adopt_at = now + _ADOPT_SECONDS
 
-    async def _write(self, taken: Taken) -> None:
+    async def _write(self, taken: JournalBatch) -> None:
         """Write its rows, but for those that the database takes from nobody."""
-        rows = taken.batch.rows
+        records = taken.batch.records
         try:
-            await self._rows.add(rows)
+            await self._rows.add(records)
         except WriteRefused:
             await self._write_one_by_one(taken)
         else:
-            self._written += len(rows)
+            self._written += len(records)
 
-    async def _write_one_by_one(self, taken: Taken) -> None:
+    async def _write_one_by_one(self, taken: JournalBatch) -> None:
         """The database's writer shares commits, and finds out which rows are at fault."""
-        rows = taken.batch.rows
+        records = taken.batch.records
         ends = await asyncio.gather(
-            *[self._rows.add([one]) for one in rows], return_exceptions=True
+            *[self._rows.add([one]) for one in records], return_exceptions=True
         )
         for end in ends:
             if end is not None and not isinstance(end, WriteRefused):
                 raise end
-        refused = [one["id"] for one, end in zip(rows, ends, strict=True) if end is not None]
+        refused = [one["id"] for one, end in zip(records, ends, strict=True) if end is not None]
         _log.error(
-            "usage is lost: the database refuses it", ids=refused[:_SHOWN], rows=len(refused)
+            "usage is lost: the database refuses it", ids=refused[:_SHOWN], records=len(refused)
         )
         self._journal.refused(taken, len(refused))
-        self._written += len(rows) - len(refused)
+        self._written += len(records) - len(refused)
 
     async def _sweep(self) -> None:
         while True:
@@ -215,7 +215,7 @@ class Ledger:
                 _log.warning("retention waits for the database", error=error.message)
                 continue
             if purged:
-                _log.info("usage purged by retention", rows=purged)
+                _log.info("usage purged by retention", records=purged)
 
     async def roll_up(self, unit: Unit, before: float) -> int:
         """Roll up all rows of hours or days that were over ``before`` (Unix time), in batches; how
@@ -226,7 +226,7 @@ class Ledger:
             total += count
             await asyncio.sleep(_SWEEP_PAUSE)
         if total:
-            _log.info("usage rolled up", by="hour" if unit == 1 else "day", rows=total)
+            _log.info("usage rolled up", by="hour" if unit == 1 else "day", records=total)
         return total
 
     async def purge(self, before: float) -> int:

@@ -1,9 +1,9 @@
 """So much per minute, and so much at once: pure, time is handed in.
 
-What a limit counts is a ``Rule``: requests or tokens per minute, or requests under way, of a key
-altogether or of a key for the models of one pattern. Those per minute are token buckets: a whole
-minute's worth may come at once, and then it comes back evenly. A bucket's ``used`` is how much of
-that is missing; it runs down to 0.0 within a minute, unless more was used than was allowed.
+What a limit counts is a ``LimitRule``: requests or tokens per minute, or requests under way, of a
+key altogether or of a key for the models of one pattern. Those per minute are token buckets: a
+whole minute's worth may come at once, and then it comes back evenly. A bucket's ``used`` is how
+much of that is missing; it runs down to 0.0 within a minute, unless more was used than was allowed.
 
 Over any time, what is counted is at most one minute's worth and what comes back in that time. What
 a request may come to is counted when it begins, and the difference to what it used when it ends:
@@ -17,13 +17,24 @@ from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import Final, Literal, NamedTuple
 
-from router.core.key import Key, Limits
+from router.core.key import Key, KeyLimits
 from router.errors import RateLimitExceeded
 from router.settings.model_names import fits
 
 __all__ = [
-    "HAIR", "Level", "OverLimit", "Rule", "What", "amount_of", "duration", "limit_headers",
-    "most_tokens", "over_limit", "remaining", "rules_of", "wait_of",
+    "HAIR",
+    "Level",
+    "LimitRule",
+    "OverLimit",
+    "What",
+    "amount_of",
+    "duration",
+    "limit_headers",
+    "most_tokens",
+    "over_limit",
+    "remaining",
+    "rules_of",
+    "wait_of",
 ]  # fmt: skip
 
 HAIR: Final = 1e-6
@@ -40,7 +51,7 @@ _NAMES: Final[Mapping[What, str]] = {
 }
 
 
-class Rule(NamedTuple):
+class LimitRule(NamedTuple):
     """One limit. ``id`` names what it counts and stays when the limit changes; ``pattern`` is that
     of its models, None for all of them together.
     """
@@ -84,7 +95,7 @@ class Level:
         return self.used
 
 
-def rules_of(key: Key, model: str) -> tuple[Rule, ...]:
+def rules_of(key: Key, model: str) -> tuple[LimitRule, ...]:
     """What limits a request of this key for this model."""
     rules = _rules(key, key.limits, None)
     for pattern, limits in key.model_limits:
@@ -93,7 +104,7 @@ def rules_of(key: Key, model: str) -> tuple[Rule, ...]:
     return rules
 
 
-def _rules(key: Key, limits: Limits, pattern: str | None) -> tuple[Rule, ...]:
+def _rules(key: Key, limits: KeyLimits, pattern: str | None) -> tuple[LimitRule, ...]:
     mosts: tuple[tuple[What, int | None], ...] = (
         ("requests", limits.requests_per_minute),
         ("tokens", limits.tokens_per_minute),
@@ -102,23 +113,23 @@ def _rules(key: Key, limits: Limits, pattern: str | None) -> tuple[Rule, ...]:
     # No name has a space in it: a key's own limits are never taken for those of a pattern.
     named = key.name if pattern is None else f"{key.name} {pattern}"
     return tuple(
-        Rule(f"{what}:{named}", what, most, key.name, pattern)
+        LimitRule(f"{what}:{named}", what, most, key.name, pattern)
         for what, most in mosts
         if most is not None
     )
 
 
-def amount_of(rule: Rule, tokens: int) -> int:
+def amount_of(rule: LimitRule, tokens: int) -> int:
     """What a request that may come to so many tokens takes of it."""
     return tokens if rule.what == "tokens" else 1
 
 
-def most_tokens(rules: Sequence[Rule]) -> int | None:
+def most_tokens(rules: Sequence[LimitRule]) -> int | None:
     """The most tokens that any one request can get; None is any number."""
     return min((rule.most for rule in rules if rule.what == "tokens"), default=None)
 
 
-def wait_of(rule: Rule, used: float, amount: float) -> float:
+def wait_of(rule: LimitRule, used: float, amount: float) -> float:
     """Seconds until ``amount`` passes: 0.0 when it does now, infinity when it never will.
 
     How long requests are under way is not known: for those it is a guess of one second.
@@ -131,12 +142,12 @@ def wait_of(rule: Rule, used: float, amount: float) -> float:
     return 1.0 if rule.what == "concurrent" else missing * _MINUTE / rule.most
 
 
-def remaining(rule: Rule, used: float) -> int:
+def remaining(rule: LimitRule, used: float) -> int:
     """How much may come at once."""
     return max(0, floor(rule.most - used + HAIR))
 
 
-def over_limit(rules: Sequence[Rule], used: Sequence[float], tokens: int) -> OverLimit | None:
+def over_limit(rules: Sequence[LimitRule], used: Sequence[float], tokens: int) -> OverLimit | None:
     """Why a request that may come to so many tokens is refused; None where it may pass.
 
     ``used`` is how much of each rule is missing, or how many requests are under way. Of several
@@ -167,7 +178,7 @@ def over_limit(rules: Sequence[Rule], used: Sequence[float], tokens: int) -> Ove
     return error
 
 
-def _message(rule: Rule, used: float, tokens: int, seconds: int) -> str:
+def _message(rule: LimitRule, used: float, tokens: int, seconds: int) -> str:
     if rule.what == "concurrent":
         return (
             f"Too many requests at once: {_whose(rule)} at most {rule.most} under way, and "
@@ -182,12 +193,12 @@ def _message(rule: Rule, used: float, tokens: int, seconds: int) -> str:
     )
 
 
-def _whose(rule: Rule) -> str:
+def _whose(rule: LimitRule) -> str:
     models = "" if rule.pattern is None else f" for models '{rule.pattern}'"
     return f"key '{rule.owner}'{models} may have"
 
 
-def limit_headers(rules: Sequence[Rule], used: Sequence[float]) -> dict[str, str]:
+def limit_headers(rules: Sequence[LimitRule], used: Sequence[float]) -> dict[str, str]:
     """OpenAI's ``x-ratelimit-*``, each kind of the rule that leaves the least."""
     tightest: dict[What, tuple[int, float, int]] = {}
     for rule, missing in zip(rules, used, strict=True):

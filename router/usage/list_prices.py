@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from genai_prices.data import providers
 from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices
 
-from router.usage.rates import FREE, Rates, Step
+from router.usage.rates import FREE, PriceStep, Rates
 
 __all__ = ["ListPrice", "find"]
 
@@ -97,9 +97,9 @@ def _rates(model: ModelInfo, prices: ModelPrice) -> Rates | None:
     return Rates([_step(listed, start, request) for start in sorted(starts)])
 
 
-def _step(listed: Mapping[str, _Listed], start: int, request: Decimal) -> Step:
+def _step(listed: Mapping[str, _Listed], start: int, request: Decimal) -> PriceStep:
     prices = {name: _at(price, start) for name, price in listed.items()}
-    return Step(above=start, request=request, **prices)
+    return PriceStep(above=start, request=request, **prices)
 
 
 def _price(prices: ModelPrice, key: str) -> _Listed:

@@ -25,11 +25,11 @@ from router.usage.budgets import (
     over_budget,
     standing_of,
 )
-from router.usage.limits import Level, Rule, amount_of, limit_headers, over_limit, rules_of
-from router.usage.opening_balance import Opening, Spent, unavailable
-from router.usage.rate_limiter import Demand, Hold, Standing
+from router.usage.limits import Level, LimitRule, amount_of, limit_headers, over_limit, rules_of
+from router.usage.opening_balance import OpeningBalance, Spent, unavailable
+from router.usage.rate_limiter import Demand, Reservation, Standing
 
-__all__ = ["MemoryMeter", "OnDown"]
+__all__ = ["MemoryRateLimiter", "OnDown"]
 
 OnDown = Literal["fail_open", "fail_closed"]
 
@@ -41,7 +41,7 @@ _IDLE_SECONDS: Final = 3600.0
 """So long an account that nobody uses is kept: by then the ledger has all of it."""
 
 
-class _Account(Sums):
+class _AccountState(Sums):
     """``used`` is when it was last needed."""
 
     __slots__ = ("used",)
@@ -59,12 +59,12 @@ class _Gauge:
     level: Level
     under_way: int = 0
 
-    def used(self, rule: Rule, moment: float) -> float:
+    def used(self, rule: LimitRule, moment: float) -> float:
         if rule.what == "concurrent":
             return self.under_way
         return self.level.now(moment, rule.most)
 
-    def put(self, rule: Rule, moment: float, used: float) -> float:
+    def put(self, rule: LimitRule, moment: float, used: float) -> float:
         """So much is used then; how much that comes to."""
         if rule.what == "concurrent":
             self.under_way = int(used)
@@ -81,24 +81,26 @@ class _Terms:
 
     __slots__ = ("accounts", "begin", "end", "gauges", "key", "lines", "rules", "sums", "tags")
 
-    def __init__(self, key: Key, tags: TagBudgets, now: float, rules: tuple[Rule, ...]) -> None:
+    def __init__(
+        self, key: Key, tags: TagBudgets, now: float, rules: tuple[LimitRule, ...]
+    ) -> None:
         self.key = key
         self.tags = tags
         self.rules = rules
         self.gauges: tuple[_Gauge, ...] = ()
         self.lines = lines_of(key, tags, now)
-        self.sums: tuple[_Account, ...] | None = None if self.lines else ()
-        self.accounts: tuple[_Account, ...] = ()
+        self.sums: tuple[_AccountState, ...] | None = None if self.lines else ()
+        self.accounts: tuple[_AccountState, ...] = ()
         self.begin = now
         self.end = min((line.account.until or inf for line in self.lines), default=inf)
 
 
-class _Hold:
-    """Implements ``router.usage.rate_limiter.Hold``."""
+class _MemoryReservation:
+    """Implements ``router.usage.rate_limiter.Reservation``."""
 
     __slots__ = ("accounts", "cost", "gauges", "headers", "rules", "settled", "tokens")
 
-    def __init__(self, demand: Demand, terms: _Terms, accounts: tuple[_Account, ...]) -> None:
+    def __init__(self, demand: Demand, terms: _Terms, accounts: tuple[_AccountState, ...]) -> None:
         self.tokens = demand.tokens
         self.cost = demand.cost or 0
         self.rules = terms.rules
@@ -108,7 +110,7 @@ class _Hold:
         self.settled = False
 
 
-class MemoryMeter:
+class MemoryRateLimiter:
     """``spent`` is what the ledger knows; it has ``timeout`` seconds. Where it does not answer,
     requests pass without regard to the budget (``fail_open``) or are refused (``fail_closed``).
 
@@ -134,11 +136,11 @@ class MemoryMeter:
         self._on_down = on_down
         self._clock = clock
         self._monotonic = monotonic
-        self._opening = Opening(
+        self._opening_balance = OpeningBalance(
             lambda account: spent(account.owner, account.since), timeout, monotonic
         )
         self._gauges: dict[str, _Gauge] = {}
-        self._accounts: dict[Account, _Account] = {}
+        self._accounts: dict[Account, _AccountState] = {}
         self._sweep_at = _SWEEP_EVERY
         self._terms_known: dict[tuple[str, str], _Terms] = {}
 
@@ -151,10 +153,10 @@ class MemoryMeter:
 
     async def close(self) -> None:
         """Nobody is counted any more."""
-        await self._opening.close()
+        await self._opening_balance.close()
 
-    async def hold(self, demand: Demand) -> Hold:
-        """See ``Meter.hold``."""
+    async def reserve(self, demand: Demand) -> Reservation:
+        """See ``RateLimiter.hold``."""
         terms = self._terms(demand)
         while terms.sums is None:
             missing = await self._open(terms.lines)
@@ -164,14 +166,14 @@ class MemoryMeter:
             known = tuple(line for line in terms.lines if line.account not in missing)
             if missing and self._opened(known):
                 sums = tuple(self._accounts[line.account] for line in known)
-                hold = self._hold(demand, terms, known, sums)
+                hold = self._reserve(demand, terms, known, sums)
                 self.unbudgeted += 1
                 return hold
-        return self._hold(demand, terms, terms.lines, terms.sums)
+        return self._reserve(demand, terms, terms.lines, terms.sums)
 
-    def _hold(
-        self, demand: Demand, terms: _Terms, lines: Sequence[Line], sums: Sequence[_Account]
-    ) -> Hold:
+    def _reserve(
+        self, demand: Demand, terms: _Terms, lines: Sequence[Line], sums: Sequence[_AccountState]
+    ) -> Reservation:
         now, moment = self._clock(), self._monotonic()
         refusal = over_budget(lines, sums, demand.tokens, demand.cost, now)
         if refusal is not None:
@@ -184,9 +186,9 @@ class MemoryMeter:
         accounts = (
             terms.accounts if sums is terms.sums else tuple({id(s): s for s in sums}.values())
         )
-        hold = _Hold(demand, terms, accounts)
+        hold = _MemoryReservation(demand, terms, accounts)
         for account in accounts:
-            account.hold(hold.tokens, hold.cost)
+            account.reserve(hold.tokens, hold.cost)
             account.used = now
         taken = [
             gauge.put(rule, moment, before + amount_of(rule, hold.tokens))
@@ -195,14 +197,14 @@ class MemoryMeter:
         hold.headers = limit_headers(terms.rules, taken)
         return hold
 
-    async def settle(self, hold: Hold, tokens: Tokens, cost: int) -> None:
-        """See ``Meter.settle``."""
-        assert isinstance(hold, _Hold)
+    async def settle(self, hold: Reservation, tokens: Tokens, cost: int) -> None:
+        """See ``RateLimiter.settle``."""
+        assert isinstance(hold, _MemoryReservation)
         if hold.settled:
             return
         hold.settled = True
         for account in hold.accounts:
-            account.hold(-hold.tokens, -hold.cost)
+            account.reserve(-hold.tokens, -hold.cost)
             account.spend(tokens, cost)
         moment = self._monotonic()
         for rule, gauge in zip(hold.rules, hold.gauges, strict=True):
@@ -214,13 +216,15 @@ class MemoryMeter:
                 gauge.under_way -= 1
 
     async def charge(self, key: Key, tokens: Tokens, cost: int) -> None:
-        """See ``Meter.charge``. An account that is not counted here yet gets it from the ledger."""
+        """See ``RateLimiter.charge``. An account that is not counted here yet gets it from the
+        ledger.
+        """
         for account in accounts_of(lines_of(key, self.tags, self._clock())):
             if (counted := self._accounts.get(account)) is not None:
                 counted.spend(tokens, cost)
 
     async def standing(self, key: Key) -> Sequence[Standing]:
-        """See ``Meter.standing``."""
+        """See ``RateLimiter.standing``."""
         while not self._opened(lines := lines_of(key, self.tags, self._clock())):
             if await self._open(lines):
                 raise unavailable("the usage ledger does not answer")
@@ -232,12 +236,12 @@ class MemoryMeter:
     async def _open(self, lines: Sequence[Line]) -> set[Account]:
         """Begin to count these; those that it cannot be told for."""
         asked = [one for one in accounts_of(lines) if one not in self._accounts]
-        answers = await self._opening.ask(asked)
+        answers = await self._opening_balance.ask(asked)
         now = self._clock()
         for account, answer in zip(asked, answers, strict=True):
             if answer is not None:
                 # Another may have been sooner, and counted something since.
-                self._accounts.setdefault(account, _Account(answer, now))
+                self._accounts.setdefault(account, _AccountState(answer, now))
         return {one for one, answer in zip(asked, answers, strict=True) if answer is None}
 
     def _terms(self, demand: Demand) -> _Terms:

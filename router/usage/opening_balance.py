@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from cache.patience import Patience
+from cache.patience import Timeout
 from router.errors import LimitsUnavailable
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 from router.usage.budgets import Account
 
-__all__ = ["Opening", "Spent", "unavailable"]
+__all__ = ["OpeningBalance", "Spent", "unavailable"]
 
 Spent = Callable[[str, float], Awaitable[tuple[int, int]]]
 """Tokens and cost (nano-USD) of an owner (the name of a key, or ``tag:NAME``) since a Unix time;
@@ -39,7 +39,7 @@ Look = Callable[[Account], Awaitable[tuple[int, int]]]
 """Tokens and cost of an account before it was counted; asks the ledger."""
 
 
-class Opening:
+class OpeningBalance:
     """Asks ``look``, each question in a task of its own: whoever asks the same meanwhile waits
     for the same answer, for ``timeout`` seconds at most (``cache.patience``).
     """
@@ -84,7 +84,7 @@ class Opening:
     ) -> None:
         result = None
         try:
-            async with Patience(self._timeout):
+            async with Timeout(self._timeout):
                 result = await self._look(account)
         except Exception as error:  # whatever it is: those who wait need an answer
             if self._failed_at is None:

@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Final, Protocol
 
 from router.core.usage_record import Tokens
-from router.settings.accounts import Accounts, PriceSettings
+from router.settings.accounts import AccountsSettings, PriceSettings
 from router.settings.model_names import fits
 from router.usage import list_prices
-from router.usage.rates import FREE, Rates, Step
+from router.usage.rates import FREE, PriceStep, Rates
 
 __all__ = ["Prices"]
 
@@ -38,10 +38,10 @@ class _Configured:
 class Prices:
     """The price of every model at every endpoint; one that is not known is unknown, never zero."""
 
-    def __init__(self, accounts: Accounts) -> None:
+    def __init__(self, accounts: AccountsSettings) -> None:
         self.configure(accounts)
 
-    def configure(self, accounts: Accounts) -> None:
+    def configure(self, accounts: AccountsSettings) -> None:
         """Go on with other settings."""
         # The last one that matches counts: the first that is found, when asked from the end.
         self._configured = [
@@ -92,7 +92,7 @@ def _configured(pattern: str, settings: PriceSettings) -> _Configured:
     if settings.gpu_hour is not None:
         hour = f"{_exact(settings.gpu_hour):,.2f} USD per GPU hour"
         return _Configured(f"{hour}, configured as '{pattern}'", FREE)
-    step = Step(
+    step = PriceStep(
         _usd(settings.input), _usd(settings.output), _usd(settings.cached), _usd(settings.reasoning)
     )
     return _Configured(f"configured as '{pattern}'", Rates([step]))

@@ -10,7 +10,7 @@ from router.core.key import Budget, Key
 from router.core.usage_record import Tokens
 from router.usage.limits import What
 
-__all__ = ["Demand", "Hold", "Meter", "Standing"]
+__all__ = ["Demand", "RateLimiter", "Reservation", "Standing"]
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Demand:
     spares: What | None = None
 
 
-class Hold(Protocol):
+class Reservation(Protocol):
     """What is reserved for a request. ``headers`` are those of ``x-ratelimit-*``."""
 
     headers: dict[str, str]
@@ -50,7 +50,7 @@ class Standing:
     resets: float | None
 
 
-class Meter(Protocol):
+class RateLimiter(Protocol):
     """Counts what keys and tags use. Every wait on something outside has a deadline. ``instant``:
     to settle takes no wait.
 
@@ -67,7 +67,7 @@ class Meter(Protocol):
         """Whether the store answers."""
         ...
 
-    async def hold(self, demand: Demand) -> Hold:
+    async def reserve(self, demand: Demand) -> Reservation:
         """Reserve what the request may come to.
 
         Raises RateLimitExceeded and QuotaExceeded, and reserves nothing then; LimitsUnavailable
@@ -75,7 +75,7 @@ class Meter(Protocol):
         """
         ...
 
-    async def settle(self, hold: Hold, tokens: Tokens, cost: int) -> None:
+    async def settle(self, reserve: Reservation, tokens: Tokens, cost: int) -> None:
         """Give back what was reserved, and count what was used. Once for every hold; a second call
         does nothing. Raises nothing: what a store that is away could not be told is told later.
         """

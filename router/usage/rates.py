@@ -11,7 +11,7 @@ from typing import Final
 
 from router.core.usage_record import NANO, Tokens
 
-__all__ = ["FREE", "Rates", "Step"]
+__all__ = ["FREE", "PriceStep", "Rates"]
 
 _MILLION: Final = 1_000_000
 
@@ -20,7 +20,7 @@ _MOST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PriceStep:
     """Prices in USD per million tokens that hold for requests of more than ``above`` input tokens;
     ``request`` is in USD per request. None is unknown. Cached input and reasoning that have no
     price of their own cost as much as other input and other output.
@@ -53,7 +53,7 @@ class Rates:
 
     __slots__ = ("_scaled", "steps")
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[PriceStep]) -> None:
         self.steps = tuple(steps)
         # The highest step first: the first that a request is above of is its own.
         self._scaled = tuple(_Scaled(step) for step in reversed(self.steps))
@@ -80,7 +80,7 @@ class _Scaled:
 
     __slots__ = ("above", "cached", "half", "input", "output", "per", "reasoning", "request")
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: PriceStep) -> None:
         cached = step.input if step.cached is None else step.cached
         reasoning = step.output if step.reasoning is None else step.reasoning
         per_token = [_nano(price) for price in (step.input, cached, step.output, reasoning)]
@@ -130,4 +130,4 @@ def _money(amount: Decimal) -> str:
     return f"{amount:,.{max(2, -int(exponent))}f}"
 
 
-FREE: Final = Rates([Step(Decimal(0), Decimal(0))])
+FREE: Final = Rates([PriceStep(Decimal(0), Decimal(0))])

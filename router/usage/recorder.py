@@ -1,9 +1,9 @@
 """Makes a row of every attempt, and of every answer from the cache: who used what.
 
-An attempt is booked once: before the end of its answer leaves, so that a client that has its answer
-has a row, or else when the attempt is closed. What an endpoint reports is taken as it is. Where it
-reports nothing, because it never does or because the answer broke off, the row is an estimate: four
-characters to a token, at most what the model's context and the request allow.
+An attempt is recorded once: before the end of its answer leaves, so that a client that has its
+answer has a row, or else when the attempt is closed. What an endpoint reports is taken as it is.
+Where it reports nothing, because it never does or because the answer broke off, the row is an
+estimate: four characters to a token, at most what the model's context and the request allow.
 
 From what models report of their prompts the estimates of ``router.pipeline.counting`` are learned.
 """
@@ -19,11 +19,19 @@ from typing import Any, Final, Protocol
 from router.balance.prompt_tokens import PromptTokens
 from router.core.exchange import AS_RESPONSES, Exchange, Operation
 from router.core.key import ANYBODY
-from router.core.usage_record import NO_TOKENS, Kind, Provenance, Row, Spent, Tokens, tokens_of
-from router.endpoints.selector import Reservation
+from router.core.usage_record import (
+    NO_TOKENS,
+    Kind,
+    Provenance,
+    Spent,
+    Tokens,
+    UsageRecord,
+    tokens_of,
+)
+from router.endpoints.selector import SlotReservation
 from router.errors import UpstreamError, UpstreamRejected, UpstreamTimeout
-from router.response.builder import Draft
-from router.response.decoder import Reader
+from router.response.builder import ResponseBuilder
+from router.response.decoder import StreamDecoder
 from router.response.tokens import (
     answers,
     estimate_tokens,
@@ -34,22 +42,22 @@ from router.response.tokens import (
 )
 from router.telemetry.trace import AttemptTrace
 
-__all__ = ["Attempted", "Book", "Booking", "Price"]
+__all__ = ["AttemptFacts", "Book", "Price", "UsageRecorder"]
 
 Price = Callable[[str, str, str, Tokens, float], int | None]
 """What tokens cost in nano-USD: (endpoint, its URL, its own name for the model, tokens, Unix time);
 None where no price is known.
 """
 
-Book = Callable[[Row], None]
+Book = Callable[[UsageRecord], None]
 """Keeps a row: quick, synchronous, and raises nothing."""
 
 
-class Attempted(Protocol):
+class AttemptFacts(Protocol):
     """What is known of an attempt; see ``router.pipeline.attempt.Attempt``."""
 
-    reservation: Reservation
-    draft: Draft | None
+    reservation: SlotReservation
+    builder: ResponseBuilder | None
     sent: float
     kind: Kind
     error: UpstreamError | None
@@ -58,7 +66,7 @@ class Attempted(Protocol):
     trace: AttemptTrace | None
 
     @property
-    def reader(self) -> Reader | None:
+    def decoder(self) -> StreamDecoder | None:
         """What read its answer."""
         ...
 
@@ -72,28 +80,28 @@ _TEMPLATED: Final = AS_RESPONSES | {Operation.CHAT}
 _LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 
 
-class Booking:
+class UsageRecorder:
     """Books attempts."""
 
-    def __init__(self, price: Price, book: Book) -> None:
+    def __init__(self, price: Price, record: Book) -> None:
         self._price = price
-        self._book = book
+        self._record = record
         self._priced: dict[str, tuple[str, str, str]] = {}
         # Random for every process, counted within it: cheaper than random for every row.
         self._mark = os.urandom(6).hex()
         self._number = itertools.count(int.from_bytes(os.urandom(3), "big"))
 
-    def over(self, exchange: Exchange, attempt: Attempted) -> None:
+    def over(self, exchange: Exchange, attempt: AttemptFacts) -> None:
         """An attempt is over, or as good as: what it came to will not change any more."""
         tokens, provenance = _used(exchange, attempt)
-        target, sent = attempt.reservation.target, attempt.sent
+        deployment, sent = attempt.reservation.deployment, attempt.sent
         if provenance is Provenance.REPORTED and attempt.complete:
-            _learn(exchange, target.prompts, tokens.input)
-        endpoint, first, error = target.endpoint, exchange.first_output, attempt.error
-        place = endpoint.name, endpoint.settings.url, target.model
+            _learn(exchange, deployment.prompts, tokens.input)
+        endpoint, first, error = deployment.endpoint, exchange.first_output, attempt.error
+        place = endpoint.name, endpoint.settings.url, deployment.model
         served = exchange.shown_model
         ident, at, took = self._moment(sent)
-        row = Row(
+        record = UsageRecord(
             ident,
             at,
             exchange.id,
@@ -111,7 +119,7 @@ class Booking:
             _outcome(attempt),
             error.code if error is not None else _failure(attempt),
             provenance,
-            attempt.draft.id if attempt.draft is not None else None,
+            attempt.builder.id if attempt.builder is not None else None,
             exchange.stream,
         )
         if self._priced.get(served) != place:
@@ -119,16 +127,16 @@ class Booking:
         spent = exchange.spent
         if spent is None:
             spent = exchange.spent = Spent()
-        spent.add(row)
-        self._book(row)
+        spent.add(record)
+        self._record(record)
         if attempt.trace is not None:
-            attempt.trace.over(row)
+            attempt.trace.over(record)
 
     def cached(self, exchange: Exchange, served: str, tokens: Tokens, response: str | None) -> None:
         """An exchange was answered from the cache: these tokens were saved."""
         ident, at, took = self._moment(exchange.started)
         known = self._priced.get(served)
-        row = Row(
+        record = UsageRecord(
             ident,
             at,
             exchange.id,
@@ -149,7 +157,7 @@ class Booking:
             response,
             exchange.stream,
         )
-        self._book(row)
+        self._record(record)
 
     def _moment(self, began: float) -> tuple[str, float, float]:
         """For something that began then (monotonic) and is over now: an id for its row, when that
@@ -168,22 +176,22 @@ class Booking:
             del self._priced[next(iter(self._priced))]
 
 
-def _used(exchange: Exchange, attempt: Attempted) -> tuple[Tokens, Provenance]:
+def _used(exchange: Exchange, attempt: AttemptFacts) -> tuple[Tokens, Provenance]:
     """What the endpoint used for it, and who says so."""
-    usage = attempt.reader.usage if attempt.reader is not None else None
+    usage = attempt.decoder.usage if attempt.decoder is not None else None
     if usage is not None:
         estimated = Provenance.ESTIMATED if usage.get("estimated") else Provenance.REPORTED
         return tokens_of(usage), estimated
     if not _worked(attempt):
         return NO_TOKENS, Provenance.ESTIMATED
-    context = attempt.reservation.target.context
+    context = attempt.reservation.deployment.context
     inputs = estimate_tokens(prompt_chars(exchange.body))
-    said = attempt.reader.said if attempt.reader is not None else 0
+    output_chars = attempt.decoder.output_chars if attempt.decoder is not None else 0
     whole, each = context, _asked_for(exchange.body)
     if exchange.operation in _MANIFOLD and (count := answers(exchange.body)) > 1:
         whole = context * count if context is not None else None
         each = each * count if each is not None else None
-    output = _bounded(estimate_tokens(said), each, whole)
+    output = _bounded(estimate_tokens(output_chars), each, whole)
     if context is not None:
         inputs = _bounded(inputs, context * prompts(exchange.body))
     return Tokens(input=inputs, output=output), Provenance.ESTIMATED
@@ -201,7 +209,7 @@ def _learn(exchange: Exchange, prompts: PromptTokens, reported: int) -> None:
         prompts.learn(prompt_share(body), reported)
 
 
-def _worked(attempt: Attempted) -> bool:
+def _worked(attempt: AttemptFacts) -> bool:
     """Whether the endpoint had work with it: it answered, or did not say that it will not."""
     return attempt.answered or attempt.error is None or isinstance(attempt.error, UpstreamTimeout)
 
@@ -216,11 +224,11 @@ def _asked_for(body: dict[str, Any]) -> int | None:
     return next((most for most in given if type(most) is int and most > 0), None)
 
 
-def _failure(attempt: Attempted) -> str | None:
-    return attempt.reader.failure if attempt.reader is not None else None
+def _failure(attempt: AttemptFacts) -> str | None:
+    return attempt.decoder.failure if attempt.decoder is not None else None
 
 
-def _outcome(attempt: Attempted) -> str:
+def _outcome(attempt: AttemptFacts) -> str:
     error = attempt.error
     if isinstance(error, UpstreamRejected):
         return "refused"

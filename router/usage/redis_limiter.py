@@ -33,13 +33,13 @@ from router.usage.budgets import (
 )
 from router.usage.limits import HAIR, amount_of, limit_headers, over_limit, rules_of
 from router.usage.memory_limiter import OnDown
-from router.usage.opening_balance import Opening, Spent, unavailable
-from router.usage.rate_limiter import Demand, Hold, Standing
+from router.usage.opening_balance import OpeningBalance, Spent, unavailable
+from router.usage.rate_limiter import Demand, Reservation, Standing
 from router.usage.redis_link import Away, Link
-from router.usage.redis_reservation import ROOM, RedisHold, Settlement, Untold, account_names
-from router.usage.redis_scripts import CHECK, HOLD, OPEN, RENEW, SETTLE
+from router.usage.redis_reservation import ROOM, RedisReservation, Settlement, Untold, account_names
+from router.usage.redis_scripts import CHECK, OPEN, RENEW, RESERVE, SETTLE
 
-__all__ = ["RedisMeter"]
+__all__ = ["RedisRateLimiter"]
 
 _log = get_logger("router.limits")
 
@@ -53,7 +53,7 @@ _CLOSE_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.1
 
 
-class RedisMeter:
+class RedisRateLimiter:
     """Counts in the Redis at ``url``; raises ValueError where that is none.
 
     While it is away requests pass uncounted (``fail_open``) or are refused (``fail_closed``), and
@@ -86,8 +86,8 @@ class RedisMeter:
         self._clock = clock
         self._link = Link(url, prefix, timeout, self._changed)
         self._spent = spent
-        self._opening = Opening(self._look, ledger_timeout, time.monotonic)
-        self._running: dict[str, RedisHold] = {}
+        self._opening_balance = OpeningBalance(self._look, ledger_timeout, time.monotonic)
+        self._running: dict[str, RedisReservation] = {}
         self._renewed = time.monotonic()
         self._wake = asyncio.Event()
         self._untold = Untold(self._wake.set)
@@ -131,15 +131,15 @@ class RedisMeter:
                 await self._tell_all()
         except (Away, TimeoutError):
             _log.warning("what was used could not be told to Redis", settlements=self.untold)
-        await self._opening.close()
+        await self._opening_balance.close()
         await self._link.close()
 
-    async def hold(self, demand: Demand) -> Hold:
-        """See ``Meter.hold``."""
+    async def reserve(self, demand: Demand) -> Reservation:
+        """See ``RateLimiter.hold``."""
         rules = rules_of(demand.key, demand.model)
         if demand.spares is not None:
             rules = tuple(rule for rule in rules if rule.what != demand.spares)
-        hold = RedisHold(rules, demand.tokens, demand.cost or 0)
+        hold = RedisReservation(rules, demand.tokens, demand.cost or 0)
         unknown: set[Account] = set()
         for _ in range(_TRIES):
             lines = self._lines(demand.key, unknown)
@@ -150,12 +150,12 @@ class RedisMeter:
             try:
                 answer = await self._ask(hold, demand, lines)
                 if answer[0] != b"missing":
-                    held = self._held(hold, demand, lines, answer)
+                    reserved = self._reserved(hold, demand, lines, answer)
                     self.unbudgeted += bool(unknown)
-                    return held
+                    return reserved
                 unknown |= await self._open([hold.accounts[int(n) - 1] for n in answer[1:]])
             except Away as away:
-                return self._not_held(hold, sent=away.sent)
+                return self._not_reserved(hold, sent=away.sent)
             if unknown and self._on_down == "fail_closed":
                 raise unavailable("the usage ledger does not answer")
         raise unavailable(f"{self._link.name} does not keep what it is told")
@@ -164,7 +164,9 @@ class RedisMeter:
         lines = lines_of(key, self.tags, self._clock())
         return tuple(line for line in lines if line.account not in unknown)
 
-    async def _ask(self, hold: RedisHold, demand: Demand, lines: Sequence[Line]) -> list[bytes]:
+    async def _ask(
+        self, hold: RedisReservation, demand: Demand, lines: Sequence[Line]
+    ) -> list[bytes]:
         places = {account: place for place, account in enumerate(hold.accounts, 1)}
         cost = -1 if demand.cost is None else demand.cost
         ask = {
@@ -183,15 +185,15 @@ class RedisMeter:
             ],
         }
         try:
-            answer: list[bytes] = await self._run(HOLD, hold.names(hold.rules), ask)
+            answer: list[bytes] = await self._run(RESERVE, hold.names(hold.rules), ask)
         except asyncio.CancelledError:
             self._untold.add(hold.settlement(NO_TOKENS, 0, self._clock()))
             raise
         return answer
 
-    def _held(
-        self, hold: RedisHold, demand: Demand, lines: Sequence[Line], answer: list[bytes]
-    ) -> Hold:
+    def _reserved(
+        self, hold: RedisReservation, demand: Demand, lines: Sequence[Line], answer: list[bytes]
+    ) -> Reservation:
         """The hold, or raise why there is none."""
         rules = (*hold.rules, *hold.slots)
         used = [float(number) for number in answer[1 : len(rules) + 1]]
@@ -210,7 +212,7 @@ class RedisMeter:
                 raise over
         raise unavailable(f"{self._link.name} answers what makes no sense")
 
-    def _not_held(self, hold: RedisHold, *, sent: bool) -> Hold:
+    def _not_reserved(self, hold: RedisReservation, *, sent: bool) -> Reservation:
         """Redis is away."""
         self._wake.set()
         if self._on_down == "fail_open":
@@ -220,9 +222,9 @@ class RedisMeter:
             self._untold.add(hold.settlement(NO_TOKENS, 0, self._clock()))
         raise unavailable("what counts it does not answer")
 
-    async def settle(self, hold: Hold, tokens: Tokens, cost: int) -> None:
-        """See ``Meter.settle``."""
-        assert isinstance(hold, RedisHold)
+    async def settle(self, hold: Reservation, tokens: Tokens, cost: int) -> None:
+        """See ``RateLimiter.settle``."""
+        assert isinstance(hold, RedisReservation)
         if hold.settled:
             return
         hold.settled = True
@@ -230,15 +232,15 @@ class RedisMeter:
         await self._tell(hold.settlement(tokens, cost, self._clock()))
 
     async def charge(self, key: Key, tokens: Tokens, cost: int) -> None:
-        """See ``Meter.charge``. An account that is not counted there yet gets it from the
+        """See ``RateLimiter.charge``. An account that is not counted there yet gets it from the
         ledger.
         """
-        hold = RedisHold((), 0, 0)
+        hold = RedisReservation((), 0, 0)
         hold.accounts = accounts_of(lines_of(key, self.tags, self._clock()))
         await self._tell(hold.settlement(tokens, cost, self._clock()))
 
     async def standing(self, key: Key) -> Sequence[Standing]:
-        """See ``Meter.standing``."""
+        """See ``RateLimiter.standing``."""
         for _ in range(_TRIES):
             lines = self._lines(key, set())
             if not lines:
@@ -272,7 +274,7 @@ class RedisMeter:
 
     async def _open(self, accounts: Sequence[Account]) -> set[Account]:
         """Begin to count these; those that the ledger tells nothing of."""
-        answers = await self._opening.ask(accounts)
+        answers = await self._opening_balance.ask(accounts)
         return {
             account for account, answer in zip(accounts, answers, strict=True) if answer is None
         }

@@ -1,4 +1,6 @@
-"""The meter's way to Redis: calls are sent in batches, each with a deadline, behind a breaker."""
+"""The rate limiter's way to Redis: calls are sent in batches, each with a deadline, behind a
+breaker.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ import orjson
 from cache.store import StoreError
 from cache.stores.redis_client import RedisClient
 from cache.stores.scripts import Script
-from router.balance.breaker import Breaker, Rules, State
+from router.balance.breaker import Breaker, BreakerRules, BreakerState
 from router.telemetry.tasks import Tasks
 
 __all__ = ["Away", "Link"]
 
-_RULES: Final = Rules(failures=3, ratio=2.0, min_requests=1, open_seconds=0.5, max_open_seconds=5.0)
+_RULES: Final = BreakerRules(
+    failures=3, ratio=2.0, min_requests=1, open_seconds=0.5, max_open_seconds=5.0
+)
 """Only what fails in a row counts: no share of failures reaches twice all."""
 
 _BATCH: Final = 64
@@ -93,7 +97,7 @@ class Link:
     @property
     def up(self) -> bool:
         """Whether calls go out."""
-        return self._breaker.state(time.monotonic()) is State.CLOSED
+        return self._breaker.state(time.monotonic()) is BreakerState.CLOSED
 
     @property
     def rests(self) -> float:

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from router.core.usage_record import Tokens
 from router.usage.budgets import Account
-from router.usage.limits import Rule
+from router.usage.limits import LimitRule
 
-__all__ = ["ROOM", "RedisHold", "Settlement", "Untold", "account_names"]
+__all__ = ["ROOM", "RedisReservation", "Settlement", "Untold", "account_names"]
 
 ROOM: Final = "room"
 """The name of the key that says whether Redis can be written to."""
@@ -28,15 +28,17 @@ class Settlement(NamedTuple):
     ask: dict[str, Any]
 
 
-class RedisHold:
-    """Implements ``router.usage.rate_limiter.Hold``. ``sure``: Redis has said that it has it."""
+class RedisReservation:
+    """Implements ``router.usage.rate_limiter.Reservation``. ``sure``: Redis has said that it has
+    it.
+    """
 
     __slots__ = (
         "accounts", "cost", "headers", "id", "member", "rules", "settled", "slots", "sure",
         "tokens",
     )  # fmt: skip
 
-    def __init__(self, rules: tuple[Rule, ...], tokens: int, cost: int) -> None:
+    def __init__(self, rules: tuple[LimitRule, ...], tokens: int, cost: int) -> None:
         self.id = secrets.token_hex(12)
         self.tokens = tokens
         self.cost = cost
@@ -48,7 +50,7 @@ class RedisHold:
         self.settled = False
         self.sure = False
 
-    def names(self, rules: Iterable[Rule]) -> list[str]:
+    def names(self, rules: Iterable[LimitRule]) -> list[str]:
         """The names of its keys in Redis, with the levels of these rules."""
         names = [f"done {self.id}"]
         names += [f"level {rule.id}" for rule in rules]

@@ -1,4 +1,4 @@
-"""What the meter does in Redis: Lua, each script one step that nothing comes between.
+"""What the rate limiter does in Redis: Lua, each script one step that nothing comes between.
 
 All keys of one Redis share one hash tag, so that one node of a cluster holds them:
 
@@ -26,7 +26,7 @@ from typing import Final
 
 from cache.stores.scripts import Script
 
-__all__ = ["CHECK", "HOLD", "OPEN", "RENEW", "SETTLE"]
+__all__ = ["CHECK", "OPEN", "RENEW", "RESERVE", "SETTLE"]
 
 _BEGIN: Final = """
 local ask = cjson.decode(ARGV[1])
@@ -77,7 +77,7 @@ local function missing(first, count)
 end
 """
 
-HOLD: Final = Script(
+RESERVE: Final = Script(
     _BEGIN,
     _SUMS,
     """
@@ -178,10 +178,10 @@ return 1
 )
 """Gives back what a request held, and counts what it used, once for every id.
 
-Keys as for ``HOLD``. ``levels`` are pairs of what is taken (or, negative, given back) and the most,
-``slots`` is how many there are; ``tokens`` and ``cost`` are texts. ``keep`` is how long (ms) it is
-known that this is done, ``at`` when it ended (ms): what ended before an account was counted here,
-and what an account used that is not counted, is in the ledger.
+Keys as for ``RESERVE``. ``levels`` are pairs of what is taken (or, negative, given back) and the
+most, ``slots`` is how many there are; ``tokens`` and ``cost`` are texts. ``keep`` is how long (ms)
+it is known that this is done, ``at`` when it ended (ms): what ended before an account was counted
+here, and what an account used that is not counted, is in the ledger.
 """
 
 OPEN: Final = Script(

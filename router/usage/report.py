@@ -15,9 +15,18 @@ from router.errors import InvalidRequest
 from router.state.database import Database
 from router.state.statement import Statement, Value
 from router.state.usage import split_tags
-from router.usage.totals import Usage
+from router.usage.totals import UsageTotals
 
-__all__ = ["BUCKETS", "COLUMNS", "FILTERS", "MOST_GROUPS", "Bucket", "Report", "spent", "usage"]
+__all__ = [
+    "BUCKETS",
+    "COLUMNS",
+    "FILTERS",
+    "MOST_GROUPS",
+    "Bucket",
+    "UsageReport",
+    "spent",
+    "usage",
+]
 
 Bucket = Literal["hour", "day"]
 
@@ -79,13 +88,13 @@ _ORDER: Final = "COALESCE(SUM(CASE WHEN provenance <> 'cached' THEN cost * 1.0 E
 
 
 @dataclass(slots=True)
-class Report:
+class UsageReport:
     """``groups`` in order: by time, then from the dearest; ``total`` is of all rows, also of groups
     that were left out. ``more`` says that there are such.
     """
 
-    groups: list[Usage]
-    total: Usage
+    groups: list[UsageTotals]
+    total: UsageTotals
     more: bool
 
     def shown(self) -> dict[str, Any]:
@@ -106,7 +115,7 @@ async def usage(
     bucket: Bucket | None = None,
     filters: Mapping[str, str] | None = None,
     limit: int = MOST_GROUPS,
-) -> Report:
+) -> UsageReport:
     """What the rows from ``since`` to before ``until`` (Unix time; None: no end) come to.
 
     ``by`` is out of ``COLUMNS``, the names of ``filters`` out of ``FILTERS``. Raises
@@ -136,7 +145,7 @@ async def usage(
         total = _usage(tuple(sums), (), None)
         groups = groups[:most]
     else:
-        total = Usage()
+        total = UsageTotals()
         for group in groups:
             total.add(group)
     if apart:
@@ -144,7 +153,7 @@ async def usage(
     if not (by or bucket):
         groups = []
     groups.sort(key=_place)
-    return Report(groups[:limit], total, more or len(groups) > limit)
+    return UsageReport(groups[:limit], total, more or len(groups) > limit)
 
 
 async def spent(
@@ -180,7 +189,7 @@ def _grouped(by: Sequence[str], bucket: Bucket | None, where: str, limit: int) -
     return Statement(f"SELECT {columns} FROM usage WHERE {where} {grouped} LIMIT {limit}")
 
 
-def _usage(row: tuple[Any, ...], by: Sequence[str], bucket: Bucket | None) -> Usage:
+def _usage(row: tuple[Any, ...], by: Sequence[str], bucket: Bucket | None) -> UsageTotals:
     start = None
     if bucket is not None:
         start, row = row[0] * BUCKETS[bucket], row[1:]
@@ -189,7 +198,7 @@ def _usage(row: tuple[Any, ...], by: Sequence[str], bucket: Bucket | None) -> Us
         group["tags"] = ",".join(split_tags(group["tags"]))
     requests, attempts, hits, *sums = row[len(by) :]
     dollars, cost, saved_dollars, saved, priced, unpriced = sums[12:]
-    return Usage(
+    return UsageTotals(
         group,
         start,
         requests,
@@ -205,17 +214,17 @@ def _usage(row: tuple[Any, ...], by: Sequence[str], bucket: Bucket | None) -> Us
     )
 
 
-def _by_tag(groups: list[Usage]) -> list[Usage]:
+def _by_tag(groups: list[UsageTotals]) -> list[UsageTotals]:
     """Groups by sets of tags as groups by tag: what has several counts in each of them."""
-    found: dict[tuple[Any, ...], Usage] = {}
+    found: dict[tuple[Any, ...], UsageTotals] = {}
     for one in groups:
         for tag in split_tags(one.group["tag"]) or [""]:
             group = {**one.group, "tag": tag}
             place = (one.start, *group.values())
-            found.setdefault(place, Usage(group, one.start)).add(one)
+            found.setdefault(place, UsageTotals(group, one.start)).add(one)
     return list(found.values())
 
 
-def _place(group: Usage) -> tuple[Any, ...]:
+def _place(group: UsageTotals) -> tuple[Any, ...]:
     tokens = group.tokens.total
     return group.start or 0, -group.cost, -tokens, -group.requests, *group.group.values()

@@ -13,7 +13,7 @@ from typing import Final
 
 import orjson
 
-from router.core.usage_record import Row as Booked
+from router.core.usage_record import UsageRecord as Booked
 from router.state.statement import Row
 from router.state.usage import as_row, values_of
 
@@ -32,7 +32,7 @@ _MOST_KEPT: Final = 16
 @dataclass(slots=True, eq=False)
 class Segment:
     """A file, locked. ``size`` is how much of it is whole lines, ``taken`` how much of that the
-    database has, in bytes. ``rows`` of this process's own wait in it. ``flawed`` says that
+    database has, in bytes. ``records`` of this process's own wait in it. ``flawed`` says that
     something in it did not get into the database, ``spoilt`` that nothing more may be added.
     """
 
@@ -40,7 +40,7 @@ class Segment:
     fd: int
     size: int = 0
     taken: int = 0
-    rows: int = 0
+    records: int = 0
     flawed: bool = False
     spoilt: bool = False
 
@@ -54,7 +54,7 @@ class Segment:
                 self.spoilt = True
             raise OSError(f"only {written} of {len(line)} bytes could be written")
         self.size += written
-        self.rows += 1
+        self.records += 1
 
     def empty(self) -> None:
         """Begin again; raises OSError."""
@@ -77,18 +77,18 @@ class Batch:
     which ``broken`` are no rows; ``torn`` says that the last of those is one that was not finished.
     """
 
-    rows: list[Row] = field(default_factory=list)
+    records: list[Row] = field(default_factory=list)
     end: int = 0
     lines: int = 0
     broken: int = 0
     torn: bool = False
 
 
-def encoded(row: Booked) -> bytes:
+def encoded(record: Booked) -> bytes:
     """A row as a line; raises TypeError for what no JSON can hold."""
-    line = orjson.dumps((_FORMAT, *values_of(row)))
+    line = orjson.dumps((_FORMAT, *values_of(record)))
     if len(line) > _LONG:
-        clipped = [v[:_CLIPPED] if isinstance(v, str) else v for v in values_of(row)]
+        clipped = [v[:_CLIPPED] if isinstance(v, str) else v for v in values_of(record)]
         line = orjson.dumps((_FORMAT, *clipped))
     return line + b"\n"
 
@@ -113,7 +113,7 @@ def read(segment: Segment, until: int) -> Batch:
     for line in data[:whole].split(b"\n")[:-1]:
         batch.lines += 1
         try:
-            batch.rows.append(decoded(line))
+            batch.records.append(decoded(line))
         except ValueError:
             batch.broken += 1
     if whole < len(data) and (at_end or not whole):

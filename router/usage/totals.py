@@ -8,11 +8,11 @@ from typing import Any
 
 from router.core.usage_record import NANO, NO_TOKENS, Tokens
 
-__all__ = ["Usage"]
+__all__ = ["UsageTotals"]
 
 
 @dataclass(slots=True)
-class Usage:
+class UsageTotals:
     """The sums of a group of rows; ``group`` are its values by column, ``start`` is where its
     bucket of time begins (Unix time), None without buckets.
 
@@ -50,7 +50,7 @@ class Usage:
         """What answers from the cache would have cost, in USD, as far as prices are known."""
         return self.saved_cost / NANO
 
-    def add(self, other: Usage) -> None:
+    def add(self, other: UsageTotals) -> None:
         """Count what another group comes to as well."""
         self.requests += other.requests
         self.attempts += other.attempts

@@ -60,8 +60,8 @@ class VirtualKeys:
         self._store = store
         self._every = every
         self._most = most
-        self._names: dict[str, _Entry] = {}
-        self._digests: dict[bytes, _Entry] = {}
+        self._names: dict[str, _CachedKey] = {}
+        self._digests: dict[bytes, _CachedKey] = {}
         self._unknown = _Unknown(clock)
         self._allowance = _Allowance(clock)
         self._fences = _Fences()
@@ -90,7 +90,7 @@ class VirtualKeys:
         await self._tasks.close()
 
     async def find(self, presented: str, now: float) -> Key | None:
-        """See ``KeyRing.find``."""
+        """See ``KeyResolver.find``."""
         if not looks_like_ours(presented):
             return None
         # Found by a digest that nobody can steer, the time it takes says nothing about a secret.
@@ -146,7 +146,7 @@ class VirtualKeys:
         except RouterError as error:
             _log.warning("virtual keys are not read", error=error.message)
 
-    async def _looked_up(self, digest: bytes) -> _Entry | None:
+    async def _looked_up(self, digest: bytes) -> _CachedKey | None:
         """The key that only the database may know; raises StateUnavailable."""
         if digest in self._unknown:
             return None
@@ -158,7 +158,7 @@ class VirtualKeys:
             self._unknown.add(digest)
         return entry
 
-    async def _read(self, read: Callable[[], Awaitable[KeyRow | None]]) -> _Entry | None:
+    async def _read(self, read: Callable[[], Awaitable[KeyRow | None]]) -> _CachedKey | None:
         """What ``read`` finds, unless it is revoked; once more when it was changed meanwhile."""
         for _ in range(_ATTEMPTS):
             with self._fences.reading() as began:
@@ -175,7 +175,7 @@ class VirtualKeys:
                     return self._apply(row)
         raise _unavailable("This key is being changed. Try again.")
 
-    def _apply(self, row: KeyRow) -> _Entry | None:
+    def _apply(self, row: KeyRow) -> _CachedKey | None:
         """Hold this row in the place of what is held of its name; None for a revoked one."""
         known = self._names.get(row.name)
         if known is not None and known.changed_at == row.changed_at:
@@ -183,7 +183,7 @@ class VirtualKeys:
         self._drop(row.name)
         if row.revoked_at is not None:
             return None
-        entry = _Entry(row)
+        entry = _CachedKey(row)
         if len(self._names) >= self._most:
             if not self._full:
                 _log.warning("too many virtual keys to hold them all", held=len(self._names))
@@ -207,7 +207,7 @@ def _unavailable(message: str) -> StateUnavailable:
     return StateUnavailable(message, headers={"Retry-After": "1"})
 
 
-class _Entry:
+class _CachedKey:
     """One key. What it may do is made of its row when it is first used."""
 
     __slots__ = ("_digest", "_key", "_previous", "_row", "_until", "changed_at")

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from router.core.usage_record import Kind, Provenance, Row
+from router.core.usage_record import Kind, Provenance, UsageRecord
 from tests.accounting.counting_upstream import PLAYS, CountingUpstream
 from tests.support.router import Router, endpoint, routing
 
@@ -51,12 +51,12 @@ class Reconciled:
     metrics: Counter[str] = field(default_factory=Counter)
     usage: Counter[str] = field(default_factory=Counter)
     answered: Counter[int] = field(default_factory=Counter)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[UsageRecord] = field(default_factory=list)
     in_database: int = 0
     attempts: int = 0
     asked: int = 0
 
-    def of(self, provenance: Provenance) -> list[Row]:
+    def of(self, provenance: Provenance) -> list[UsageRecord]:
         """The rows whose numbers are from there."""
         return [row for row in self.rows if row.provenance is provenance]
 

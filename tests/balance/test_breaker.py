@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from router.balance.breaker import Breaker, Rules, State
+from router.balance.breaker import Breaker, BreakerRules, BreakerState
 
-RULES = Rules(failures=3, ratio=0.5, min_requests=6, open_seconds=1.0, max_open_seconds=60.0)
+RULES = BreakerRules(failures=3, ratio=0.5, min_requests=6, open_seconds=1.0, max_open_seconds=60.0)
 NEVER_IN_A_ROW = replace(RULES, failures=1000)
 
 
@@ -18,7 +18,7 @@ def steady() -> float:
     return 0.5
 
 
-def breaker(rules: Rules = RULES, random: Callable[[], float] = steady) -> Breaker:
+def breaker(rules: BreakerRules = RULES, random: Callable[[], float] = steady) -> Breaker:
     return Breaker(rules, random)
 
 
@@ -69,7 +69,7 @@ def close(subject: Breaker) -> float:
 def test_when_it_opens(results: str, opens: bool) -> None:
     subject = breaker()
     changed = feed(subject, results)
-    assert subject.state(0.0) is (State.OPEN if opens else State.CLOSED)
+    assert subject.state(0.0) is (BreakerState.OPEN if opens else BreakerState.CLOSED)
     assert (True in changed) == opens
     # It says so when it happens, and not again.
     assert changed == [False] * (len(results) - opens) + [True] * opens
@@ -111,8 +111,8 @@ def test_the_time_is_spread(random: float, seconds: float) -> None:
     subject = breaker(replace(RULES, open_seconds=8.0), lambda: random)
     subject.trip(100.0)
     assert subject.opens_until == 100.0 + seconds
-    assert subject.state(100.0 + seconds - 0.001) is State.OPEN
-    assert subject.state(100.0 + seconds) is State.HALF_OPEN
+    assert subject.state(100.0 + seconds - 0.001) is BreakerState.OPEN
+    assert subject.state(100.0 + seconds) is BreakerState.HALF_OPEN
 
 
 def test_the_time_doubles_up_to_the_most() -> None:
@@ -159,7 +159,7 @@ def test_late_results_change_nothing_while_it_is_open() -> None:
         assert not subject.succeeded(now)
         assert not subject.failed(now)
         assert subject.opens_until == 1.0
-    assert subject.state(99.0) is State.HALF_OPEN
+    assert subject.state(99.0) is BreakerState.HALF_OPEN
 
 
 def test_the_probe_decides() -> None:
@@ -170,7 +170,7 @@ def test_the_probe_decides() -> None:
     assert subject.opens_until == 3.5
     assert subject.begin_probe()
     assert subject.succeeded(4.0, probe=True)
-    assert subject.state(4.0) is State.CLOSED
+    assert subject.state(4.0) is BreakerState.CLOSED
     assert subject.opens_until == 0.0
 
 
@@ -180,7 +180,7 @@ def test_a_check_that_succeeds_early_closes_it() -> None:
     assert not subject.failed(0.2, probe=True)
     assert subject.opens_until == 1.0
     assert subject.succeeded(0.5, probe=True)
-    assert subject.state(0.5) is State.CLOSED
+    assert subject.state(0.5) is BreakerState.CLOSED
 
 
 def test_one_probe_at_a_time() -> None:
@@ -190,7 +190,7 @@ def test_one_probe_at_a_time() -> None:
     assert [subject.begin_probe(), subject.probing, subject.begin_probe()] == [True, True, False]
     subject.abandon_probe()
     assert not subject.probing
-    assert subject.state(5.0) is State.HALF_OPEN, "a cancelled probe says nothing"
+    assert subject.state(5.0) is BreakerState.HALF_OPEN, "a cancelled probe says nothing"
     assert subject.begin_probe()
     # The old probe holds its place while the breaker is opened from outside.
     subject.trip(5.0)
@@ -229,7 +229,7 @@ def test_rules_are_replaced_and_the_state_stays() -> None:
     assert subject.opens_until == 5.0
     subject.rules = RULES
     assert subject.opens_until == 5.0
-    assert subject.state(4.9) is State.OPEN
+    assert subject.state(4.9) is BreakerState.OPEN
     assert subject.failed(5.0, probe=True)
     assert subject.opens_until == 7.0
 

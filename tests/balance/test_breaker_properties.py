@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from router.balance.breaker import Breaker, Rules, State
+from router.balance.breaker import Breaker, BreakerRules, BreakerState
 
 FORGOTTEN = 1000
 LONG = 2 * FORGOTTEN
@@ -22,7 +22,7 @@ class Model:
     Times are whole half-lives, so that every weight is a power of two.
     """
 
-    def __init__(self, rules: Rules, random: Callable[[], float]) -> None:
+    def __init__(self, rules: BreakerRules, random: Callable[[], float]) -> None:
         self.rules = rules
         self.random = random
         self.results: list[tuple[int, bool]] = []
@@ -32,14 +32,14 @@ class Model:
         """How long it was open each time, since it was last well for long."""
         self.closed_at = 0
 
-    def state(self, now: int) -> State:
+    def state(self, now: int) -> BreakerState:
         if self.until is None:
-            return State.CLOSED
-        return State.OPEN if now < self.until else State.HALF_OPEN
+            return BreakerState.CLOSED
+        return BreakerState.OPEN if now < self.until else BreakerState.HALF_OPEN
 
     def report(self, now: int, ok: bool, probe: bool) -> bool:
         state = self.state(now)
-        if state is State.CLOSED:
+        if state is BreakerState.CLOSED:
             self.results.append((now, ok))
             if ok or not self.too_many(now):
                 return False
@@ -51,9 +51,9 @@ class Model:
         if ok:
             self.until, self.closed_at, self.results = None, now, []
             return True
-        if state is State.HALF_OPEN:
+        if state is BreakerState.HALF_OPEN:
             self.open(now)
-        return state is State.HALF_OPEN
+        return state is BreakerState.HALF_OPEN
 
     def too_many(self, now: int) -> bool:
         newest = self.results[-self.rules.failures :]
@@ -78,7 +78,7 @@ class Model:
 
 
 RULES = st.builds(
-    Rules,
+    BreakerRules,
     failures=st.sampled_from([1, 2, 3, 100]),
     ratio=st.sampled_from([0.25, 0.5, 0.75, 1.0]),
     min_requests=st.sampled_from([1, 3, 4]),
@@ -109,7 +109,7 @@ EVENTS = st.lists(
 
 @settings(max_examples=500, deadline=None)
 @given(RULES, RANDOM, EVENTS)
-def test_it_is_the_obvious_one(rules: Rules, draws: list[float], events: list[str]) -> None:
+def test_it_is_the_obvious_one(rules: BreakerRules, draws: list[float], events: list[str]) -> None:
     one, other = cycle(draws), cycle(draws)
     subject, model = Breaker(rules, lambda: next(one)), Model(rules, lambda: next(other))
     now, running, opened = 0, False, 0
@@ -121,12 +121,12 @@ def test_it_is_the_obvious_one(rules: Rules, draws: list[float], events: list[st
         elif what == "long":
             now += LONG
         elif what == "trip":
-            if model.state(now) is not State.OPEN:
+            if model.state(now) is not BreakerState.OPEN:
                 model.open(now)
             subject.trip(now)
         elif what == "begin":
             allowed = subject.begin_probe()
-            assert allowed == (not running and model.state(now) is not State.CLOSED)
+            assert allowed == (not running and model.state(now) is not BreakerState.CLOSED)
             model.probing = running = running or allowed
         elif what == "abandon":
             subject.abandon_probe()
@@ -136,7 +136,7 @@ def test_it_is_the_obvious_one(rules: Rules, draws: list[float], events: list[st
             report = subject.succeeded if what.endswith("ok") else subject.failed
             changed = report(now, probe=probe)
             assert changed == model.report(now, what.endswith("ok"), probe)
-            opened += changed and subject.state(now) is State.OPEN
+            opened += changed and subject.state(now) is BreakerState.OPEN
             running = running and not probe
         assert subject.state(now) is model.state(now)
         assert subject.opens_until == (model.until or 0.0)
@@ -152,7 +152,7 @@ STEPS = st.lists(
     max_size=60,
 )
 ANY_RULES = st.builds(
-    Rules,
+    BreakerRules,
     failures=st.integers(1, 5),
     ratio=st.floats(0.01, 1.0),
     min_requests=st.integers(1, 20),
@@ -187,16 +187,16 @@ def play(subject: Breaker, steps: list[tuple[float, str]], now: float = 0.0) -> 
         if before and not ended and what != "trip":
             assert after == before, "only its own probe moves it"
         if what == "trip":
-            assert subject.state(now) is State.OPEN
+            assert subject.state(now) is BreakerState.OPEN
     return now
 
 
 @settings(max_examples=300, deadline=None)
 @given(ANY_RULES, STEPS, ANY_RULES, STEPS, st.randoms(use_true_random=False))
 def test_it_never_stays_open_too_long_and_never_probes_twice(
-    first: Rules,
+    first: BreakerRules,
     steps: list[tuple[float, str]],
-    second: Rules,
+    second: BreakerRules,
     more: list[tuple[float, str]],
     random: Random,
 ) -> None:
@@ -210,19 +210,19 @@ def test_it_never_stays_open_too_long_and_never_probes_twice(
 @settings(max_examples=300, deadline=None)
 @given(ANY_RULES, STEPS, st.randoms(use_true_random=False))
 def test_an_endpoint_that_is_well_again_is_used_again(
-    rules: Rules, steps: list[tuple[float, str]], random: Random
+    rules: BreakerRules, steps: list[tuple[float, str]], random: Random
 ) -> None:
     """Whatever it went through: at most the longest time, then one probe, then all requests."""
     subject = Breaker(rules, random.random)
     now = play(subject, steps)
     deadline = now + rules.max_open_seconds
-    if subject.state(now) is not State.CLOSED:
+    if subject.state(now) is not BreakerState.CLOSED:
         now = max(now, subject.opens_until)
         assert now <= deadline
-        assert subject.state(now) is State.HALF_OPEN
+        assert subject.state(now) is BreakerState.HALF_OPEN
         assert subject.probing or subject.begin_probe()
         assert subject.succeeded(now, probe=True)
     for number in range(20):
         assert not subject.succeeded(now + number * rules.half_life / 7)
-        assert subject.state(now) is State.CLOSED
+        assert subject.state(now) is BreakerState.CLOSED
         assert not subject.probing

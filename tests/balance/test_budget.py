@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.balance.budget import Budget
+from router.balance.budget import RetryBudget
 
 
-def spend(budget: Budget, now: float) -> int:
+def spend(budget: RetryBudget, now: float) -> int:
     """Take all there is."""
     spent = 0
     while budget.withdraw(now):
@@ -19,7 +19,7 @@ def spend(budget: Budget, now: float) -> int:
     return spent
 
 
-def serve(budget: Budget, requests: int, start: float, seconds: float) -> float:
+def serve(budget: RetryBudget, requests: int, start: float, seconds: float) -> float:
     """So many requests, evenly over so many seconds; returns when the last came."""
     for number in range(1, requests + 1):
         budget.deposit(start + seconds * number / requests)
@@ -54,7 +54,7 @@ def serve(budget: Budget, requests: int, start: float, seconds: float) -> float:
 def test_what_there_is_to_spend_at_once(
     ratio: float, reserve: float, requests: int, expected: int
 ) -> None:
-    budget = Budget(ratio, reserve)
+    budget = RetryBudget(ratio, reserve)
     for _ in range(requests):
         budget.deposit(100.0)
     assert budget.available(100.0) == pytest.approx(reserve + ratio * requests)
@@ -65,21 +65,21 @@ def test_what_there_is_to_spend_at_once(
     ("after", "expected"), [(0.0, 0), (5.9, 0), (6.0, 1), (30.0, 5), (60.0, 10), (1e9, 10)]
 )
 def test_the_reserve_fills_up_evenly(after: float, expected: int) -> None:
-    budget = Budget(0.5, 10)
+    budget = RetryBudget(0.5, 10)
     assert spend(budget, 100.0) == 10
     assert spend(budget, 100.0 + after) == expected
 
 
 def test_a_large_fleet_is_not_cut_to_its_reserve() -> None:
     """An endpoint with 2000 requests dies: a fifth of the last minute's may be sent again."""
-    budget = Budget(0.2, 100)
+    budget = RetryBudget(0.2, 100)
     now = serve(budget, 2000, 0.0, 20.0)
     assert 400 < spend(budget, now) <= 500
 
 
 def test_a_fleet_where_everything_fails_is_asked_little_more_than_usual() -> None:
     """Ten requests a second for ten minutes, and every one of them would be tried again."""
-    budget = Budget(0.2, 100)
+    budget = RetryBudget(0.2, 100)
     retries = 0
     for number in range(6000):
         budget.deposit(number / 10)
@@ -88,7 +88,7 @@ def test_a_fleet_where_everything_fails_is_asked_little_more_than_usual() -> Non
 
 
 def test_what_was_earned_long_ago_is_gone() -> None:
-    budget = Budget(0.2, 10)
+    budget = RetryBudget(0.2, 10)
     now = serve(budget, 10_000, 0.0, 100.0)
     earned = budget.available(now) - 10
     assert earned > 800
@@ -98,7 +98,7 @@ def test_what_was_earned_long_ago_is_gone() -> None:
 
 def test_hedges_have_a_bound() -> None:
     """A steady stream of requests that all would be hedged: a twentieth of them is."""
-    budget = Budget(0.05, 1)
+    budget = RetryBudget(0.05, 1)
     hedged = 0
     for number in range(60_000):
         budget.deposit(number / 100)
@@ -107,7 +107,7 @@ def test_hedges_have_a_bound() -> None:
 
 
 def test_it_is_changed_at_run_time() -> None:
-    budget = Budget(0.0, 100)
+    budget = RetryBudget(0.0, 100)
     budget.reserve = 5
     assert spend(budget, 100.0) == 5
     budget.reserve = 60
@@ -122,13 +122,13 @@ def test_it_is_changed_at_run_time() -> None:
 
 
 def test_what_is_set_before_the_first_use_is_there_at_once() -> None:
-    budget = Budget(0.0, 0)
+    budget = RetryBudget(0.0, 0)
     budget.reserve = 5
     assert budget.available(0.0) == 5.0
 
 
 def test_a_clock_that_steps_back_earns_nothing() -> None:
-    budget = Budget(0.0, 10)
+    budget = RetryBudget(0.0, 10)
     assert spend(budget, 1000.0) == 10
     assert spend(budget, 0.0) == 0
     assert spend(budget, 1006.0) == 1
@@ -150,7 +150,7 @@ class Told:
     """A budget, and everything that it was told and said."""
 
     def __init__(self, ratio: float, reserve: float, refill: float) -> None:
-        self.budget = Budget(ratio, reserve, refill)
+        self.budget = RetryBudget(ratio, reserve, refill)
         self.ratio, self.reserve, self.refill = ratio, reserve, refill
         self.requests: list[float] = []
         self.extras: list[float] = []
@@ -222,7 +222,7 @@ def test_the_balance_is_the_obvious_one(
 def test_looking_at_it_changes_nothing(
     ratio: float, reserve: float, events: list[tuple[float, str]], looks: int
 ) -> None:
-    alone, seen = Budget(ratio, reserve), Budget(ratio, reserve)
+    alone, seen = RetryBudget(ratio, reserve), RetryBudget(ratio, reserve)
     now = 0.0
     for wait, what in events:
         for look in range(looks):

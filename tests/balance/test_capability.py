@@ -19,7 +19,7 @@ from router.balance.capability import (
     stream_usage,
     too_long,
 )
-from router.settings.schema import Capabilities
+from router.settings.schema import CapabilitySettings
 from tests.support.reading import FUZZ
 
 TOOLS, CHOICE, SCHEMA = Feature.TOOLS, Feature.TOOL_CHOICE, Feature.JSON_SCHEMA
@@ -168,10 +168,10 @@ def test_no_shape_is_too_odd(body: dict[str, Any]) -> None:
 
 
 ENTRIES = {
-    "*": Capabilities(context_length=4096, vision=False),
-    "llama*": Capabilities(tools=True, reasoning=False, stream_usage=False),
-    "llama3": Capabilities(vision=True, context_length=8192),
-    "phi:latest": Capabilities(tool_choice=False, json_schema=False),
+    "*": CapabilitySettings(context_length=4096, vision=False),
+    "llama*": CapabilitySettings(tools=True, reasoning=False, stream_usage=False),
+    "llama3": CapabilitySettings(vision=True, context_length=8192),
+    "phi:latest": CapabilitySettings(tool_choice=False, json_schema=False),
 }
 
 
@@ -194,19 +194,21 @@ def test_what_is_configured(model: str, able: Abilities) -> None:
 
 def test_nothing_is_configured() -> None:
     assert configured({}, "m") == Abilities()
-    assert configured({"x": Capabilities(tools=True)}, "m") == Abilities()
+    assert configured({"x": CapabilitySettings(tools=True)}, "m") == Abilities()
 
 
 def test_every_feature_can_be_configured() -> None:
     everything = {str(feature.name).lower(): False for feature in Feature}
-    entries = {"m": Capabilities.model_validate(everything)}
+    entries = {"m": CapabilitySettings.model_validate(everything)}
     assert configured(entries, "m") == Abilities(ALL_FEATURES)
 
 
 def test_token_counts_of_streams() -> None:
     assert stream_usage(ENTRIES, "llama3") is False
     assert stream_usage(ENTRIES, "qwen") is None
-    assert stream_usage({**ENTRIES, "llama3": Capabilities(stream_usage=True)}, "llama3") is True
+    assert (
+        stream_usage({**ENTRIES, "llama3": CapabilitySettings(stream_usage=True)}, "llama3") is True
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.balance.lessons import lesson
+from router.balance.inference import inferred_abilities
 from router.errors import UpstreamRejected
 from router.response.upstream_errors import rejection, reported
 
@@ -249,7 +249,7 @@ def test_the_words_of_every_engine(engine: str) -> None:
     assert (rejected.status, rejected.type) == (400, "invalid_request_error")
     assert rejected.code == "context_length_exceeded"
     assert rejected.message == error.message
-    taught = lesson(rejected.code, rejected.param, rejected.message)
+    taught = inferred_abilities(rejected.code, rejected.param, rejected.message)
     assert (taught.context if taught is not None else None) == context
 
 

@@ -32,7 +32,7 @@ LIMIT = 8
 
 @dataclass(slots=True, eq=False)
 class Box:
-    """A lane with as much as policies know of one."""
+    """A deployment with as much as policies know of one."""
 
     in_flight: int = 0
     weight: float = 1.0
@@ -46,7 +46,7 @@ class Box:
 
 
 def box(seconds: float = 0.0, in_flight: int = 0, *, weight: float = 1.0, at: float = NOW) -> Box:
-    """A lane whose first token took so long at the time ``at``; 0 is not known."""
+    """A deployment whose first token took so long at the time ``at``; 0 is not known."""
     made = Box(in_flight, weight)
     if seconds:
         made.first_token.observe(seconds, at)

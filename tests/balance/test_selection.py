@@ -1,4 +1,6 @@
-"""Which lane a request gets: by grade, by tier, by what is sooner, and by what it had before."""
+"""Which deployment a request gets: by grade, by tier, by what is sooner, and by what it had
+before.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from router.balance.lane import (
+from router.balance.deployment_state import (
     COLD,
     COOLING,
     DRAINED,
@@ -19,14 +21,14 @@ from router.balance.lane import (
     PROBE,
     READY,
     WARMING,
+    DeploymentState,
     Host,
-    Lane,
     Share,
 )
 from router.balance.policies import make_policy
 from router.balance.selection import NOTHING, QUEUE, Selection
 from router.settings.schema import PolicyName
-from tests.support.lanes import NOW, RULES, busy, graded, half, unreachable
+from tests.support.deployments import NOW, RULES, busy, graded, half, unreachable
 
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 
@@ -42,7 +44,7 @@ def selection(
     return Selection(make_policy(policy), panic, random)
 
 
-def outcome(chosen: Lane | None, why: str) -> str:
+def outcome(chosen: DeploymentState | None, why: str) -> str:
     """The grade of what was chosen, or why nothing was."""
     return why if chosen is None else GRADES[chosen.grade]
 
@@ -71,14 +73,14 @@ def outcome(chosen: Lane | None, why: str) -> str:
 def test_the_order_of_grades(
     policy: PolicyName, grades: tuple[int, ...], expected: int | str, backwards: bool
 ) -> None:
-    lanes = [graded(grade) for grade in (reversed(grades) if backwards else grades)]
+    deployments = [graded(grade) for grade in (reversed(grades) if backwards else grades)]
     # Of those that warm up, half take part in a choice: not this time, unless they are needed.
-    chosen = selection(lambda: 0.9, policy).choose(lanes, NOW)
+    chosen = selection(lambda: 0.9, policy).choose(deployments, NOW)
     assert outcome(*chosen) == (expected if isinstance(expected, str) else GRADES[expected])
 
 
 @pytest.mark.parametrize(
-    ("lanes", "probes", "desperate", "expected"),
+    ("deployments", "probes", "desperate", "expected"),
     [
         pytest.param([graded(PROBE), graded(READY)], False, True, "ready", id="others probe"),
         pytest.param([graded(PROBE), graded(FULL)], False, True, QUEUE, id="others probe, full"),
@@ -94,17 +96,19 @@ def test_the_order_of_grades(
         pytest.param([graded(COOLING), busy()], True, True, QUEUE, id="cooling is cooling"),
     ],
 )
-def test_what_is_sick(lanes: list[Lane], probes: bool, desperate: bool, expected: str) -> None:
-    chosen = selection(never if len(lanes) > 1 else half).choose(
-        lanes, NOW, probes=probes, desperate=desperate
+def test_what_is_sick(
+    deployments: list[DeploymentState], probes: bool, desperate: bool, expected: str
+) -> None:
+    chosen = selection(never if len(deployments) > 1 else half).choose(
+        deployments, NOW, probes=probes, desperate=desperate
     )
     assert outcome(*chosen) == expected
 
 
 def test_what_can_be_reached_is_the_better_last_resort() -> None:
     away, sick = unreachable(), graded(OPEN, 3)
-    for lanes in ([away, sick], [sick, away]):
-        assert selection().choose(lanes, NOW) == (sick, "nothing better is left")
+    for deployments in ([away, sick], [sick, away]):
+        assert selection().choose(deployments, NOW) == (sick, "nothing better is left")
     assert selection().choose([away, busy()], NOW)[0] is away
 
 
@@ -126,10 +130,12 @@ def test_past_the_threshold_breakers_are_ignored(
 ) -> None:
     opened, half_open, away = sick
     gone = [unreachable() for _ in range(away)]
-    lanes = [graded(OPEN) for _ in range(opened)] + [graded(PROBE) for _ in range(half_open)] + gone
-    lanes += [graded(READY) for _ in range(10 - len(lanes))]
+    deployments = (
+        [graded(OPEN) for _ in range(opened)] + [graded(PROBE) for _ in range(half_open)] + gone
+    )
+    deployments += [graded(READY) for _ in range(10 - len(deployments))]
     choose = selection(Random(1).random, panic=0.5).choose
-    chosen = [choose(lanes, NOW, probes=False, desperate=desperate)[0] for _ in range(200)]
+    chosen = [choose(deployments, NOW, probes=False, desperate=desperate)[0] for _ in range(200)]
     expected = {READY, OPEN} if panics and desperate and opened else {READY}
     assert {each.grade for each in chosen if each is not None} == expected
     assert None not in chosen
@@ -146,13 +152,13 @@ def test_in_a_panic_a_probe_comes_first_and_what_is_busy_is_left_alone() -> None
 def test_some_that_cannot_be_used_do_not_make_a_panic() -> None:
     """Those that are drained or cool down are not sick."""
     ready, sick = graded(READY, in_flight=3), graded(OPEN)
-    lanes = [
+    deployments = [
         ready,
         sick,
         *(graded(DRAINED) for _ in range(4)),
         *(graded(COOLING) for _ in range(4)),
     ]
-    assert selection(panic=0.5).choose(lanes, NOW)[0] is ready
+    assert selection(panic=0.5).choose(deployments, NOW)[0] is ready
 
 
 @pytest.mark.parametrize(
@@ -229,17 +235,17 @@ def test_loads_are_joined_and_spread() -> None:
     ],
 )
 def test_tiers(first: Sequence[int], second: Sequence[int], expected: int | str) -> None:
-    lanes = [graded(grade, 3 if grade in (READY, WARMING, COLD) else 0) for grade in first]
-    lanes += [graded(grade, tier=2) for grade in second]
-    for order in (lanes, lanes[::-1]):
+    deployments = [graded(grade, 3 if grade in (READY, WARMING, COLD) else 0) for grade in first]
+    deployments += [graded(grade, tier=2) for grade in second]
+    for order in (deployments, deployments[::-1]):
         chosen, why = selection(policy="priority").choose(order, NOW)
         assert (why if chosen is None else chosen.tier) == expected
 
 
 def test_tiers_are_in_the_order_of_their_numbers() -> None:
-    lanes = [graded(READY, tier=tier) for tier in (100, 9, 8, 3)]
-    assert selection(policy="priority").choose(lanes, NOW)[0] is lanes[3]
-    assert selection(policy="priority").choose(lanes[:3], NOW)[0] is lanes[2]
+    deployments = [graded(READY, tier=tier) for tier in (100, 9, 8, 3)]
+    assert selection(policy="priority").choose(deployments, NOW)[0] is deployments[3]
+    assert selection(policy="priority").choose(deployments[:3], NOW)[0] is deployments[2]
 
 
 def test_a_slot_in_any_tier_may_be_sooner_than_a_load() -> None:
@@ -281,8 +287,8 @@ def test_who_is_preferred_wins_within_the_bound(
 ) -> None:
     known = graded(READY, in_flight=in_flight)
     others = [graded(READY, in_flight=least) for _ in range(2)]
-    for lanes in ([known, *others], [*others, known], [*others, known, graded(OPEN)]):
-        chosen = selection(policy=policy).choose(lanes, NOW, preferred=[known], bound=bound)
+    for deployments in ([known, *others], [*others, known], [*others, known, graded(OPEN)]):
+        chosen = selection(policy=policy).choose(deployments, NOW, preferred=[known], bound=bound)
         assert (chosen == (known, KNOWN)) == stays
         assert chosen[0] is not None
 
@@ -326,12 +332,12 @@ def test_what_recovers_takes_part_in_a_growing_share(
 ) -> None:
     """Half of the slow start is over. It is idle, so that it wins where it takes part."""
     back = graded(WARMING)
-    lanes = [back, *(graded(grade, 1) for grade in others)]
-    assert (selection(lambda: drawn).choose(lanes, NOW)[0] is back) == warming
+    deployments = [back, *(graded(grade, 1) for grade in others)]
+    assert (selection(lambda: drawn).choose(deployments, NOW)[0] is back) == warming
 
 
 @pytest.mark.parametrize(
-    ("lanes", "panic", "desperate", "awaited"),
+    ("deployments", "panic", "desperate", "awaited"),
     [
         pytest.param([graded(FULL), graded(FULL)], 1.0, True, [0, 1], id="full"),
         pytest.param([graded(FULL), graded(COLD)], 1.0, True, [0, 1], id="loaded meanwhile"),
@@ -344,10 +350,10 @@ def test_what_recovers_takes_part_in_a_growing_share(
     ],
 )
 def test_what_is_waited_for(
-    lanes: list[Lane], panic: float, desperate: bool, awaited: list[int]
+    deployments: list[DeploymentState], panic: float, desperate: bool, awaited: list[int]
 ) -> None:
-    found = selection(never, panic=panic).awaited(lanes, desperate=desperate)
-    assert [lanes.index(each) for each in found] == awaited
+    found = selection(never, panic=panic).awaited(deployments, desperate=desperate)
+    assert [deployments.index(each) for each in found] == awaited
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -355,15 +361,15 @@ def test_the_same_chances_make_the_same_choices(policy: PolicyName) -> None:
     grades = [READY, WARMING, READY, PROBE, COLD, OPEN, READY, FULL]
 
     def run() -> list[int]:
-        lanes = [graded(grade) for grade in grades]
+        deployments = [graded(grade) for grade in grades]
         chooser = selection(Random(5).random, policy)
         chosen = []
         for number in range(30):
-            found = chooser.choose(lanes, NOW, probes=number % 3 == 0)[0]
+            found = chooser.choose(deployments, NOW, probes=number % 3 == 0)[0]
             assert found is not None
             if found.grade in (READY, WARMING):
                 found.take()
-            chosen.append(lanes.index(found))
+            chosen.append(deployments.index(found))
             if not found.free:
                 found.give_back(NOW)
         return chosen
@@ -373,13 +379,15 @@ def test_the_same_chances_make_the_same_choices(policy: PolicyName) -> None:
 
 def test_twice_the_weight_carries_twice_the_requests() -> None:
     host = Host(RULES, 10.0, half)
-    lanes = [Lane(host, Share(100, weight, 1), RULES, half) for weight in (1.0, 2.0)]
+    deployments = [
+        DeploymentState(host, Share(100, weight, 1), RULES, half) for weight in (1.0, 2.0)
+    ]
     chooser = selection(Random(1).random)
     for _ in range(90):
-        chosen, _ = chooser.choose(lanes, NOW)
+        chosen, _ = chooser.choose(deployments, NOW)
         assert chosen is not None
         chosen.take()
     # Loads that differ by a tenth count as even.
-    small, large = (each.in_flight for each in lanes)
+    small, large = (each.in_flight for each in deployments)
     assert small + large == 90
     assert abs(small / 100 - large / 200) <= 0.11

@@ -1,4 +1,4 @@
-"""Whatever lanes there are, in whatever state, the choice is sound."""
+"""Whatever deployments there are, in whatever state, the choice is sound."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from typing import get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.balance.lane import COLD, COOLING, DRAINED, FULL, OPEN, PROBE, READY, WARMING, Lane
+from router.balance.deployment_state import (
+    COLD,
+    COOLING,
+    DRAINED,
+    FULL,
+    OPEN,
+    PROBE,
+    READY,
+    WARMING,
+    DeploymentState,
+)
 from router.balance.policies import make_policy
 from router.balance.selection import NOTHING, QUEUE, Selection
 from router.settings.schema import PolicyName
-from tests.support.lanes import NOW, busy, graded, unreachable
+from tests.support.deployments import NOW, busy, graded, unreachable
 
 LANES = st.lists(
     st.one_of(
@@ -40,7 +50,7 @@ LANES = st.lists(
     st.randoms(use_true_random=False),
 )
 def test_whatever_there_is_the_choice_is_sound(
-    lanes: list[Lane],
+    deployments: list[DeploymentState],
     policy: PolicyName,
     panic: float,
     probes: bool,
@@ -49,10 +59,12 @@ def test_whatever_there_is_the_choice_is_sound(
     random: Random,
 ) -> None:
     chooser = Selection(make_policy(policy), panic, random.random)
-    chosen, why = chooser.choose(lanes, NOW, probes=probes, desperate=desperate, patient=patient)
-    grades = {each.grade for each in lanes}
+    chosen, why = chooser.choose(
+        deployments, NOW, probes=probes, desperate=desperate, patient=patient
+    )
+    grades = {each.grade for each in deployments}
     if chosen is None:
-        awaited = chooser.awaited(lanes, desperate=desperate)
+        awaited = chooser.awaited(deployments, desperate=desperate)
         assert why == (QUEUE if {each.grade for each in awaited} & {FULL, OPEN} else NOTHING)
         assert FULL not in grades or all(
             each.host.up and not each.free for each in awaited if each.grade == OPEN
@@ -62,12 +74,12 @@ def test_whatever_there_is_the_choice_is_sound(
         assert COLD not in grades or (FULL in grades and patient)
         assert not (desperate and why == NOTHING and grades & {OPEN, PROBE})
         return
-    assert chosen in lanes
+    assert chosen in deployments
     assert chosen.free
     assert chosen.grade not in (FULL, COOLING, DRAINED)
     assert chosen.grade != OPEN or desperate
     assert chosen.grade != PROBE or probes or desperate
     if policy == "least-loaded" and not probes and panic == 1.0 and READY in grades:
-        least = min(each.load for each in lanes if each.grade == READY)
+        least = min(each.load for each in deployments if each.grade == READY)
         assert chosen.load <= least + 0.1
         assert chosen.grade in (READY, WARMING)

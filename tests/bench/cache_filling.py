@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from cache.answer import Answer
-from cache.controls import Controls, Policy, read_controls
+from cache.answer import CachedAnswer
+from cache.controls import CachePolicy, Controls, read_controls
 from cache.core import ResponseCache
 from cache.embedders.installed import default_directory
 from cache.embedders.minilm import MiniLm
-from cache.entry import Entry
+from cache.entry import CacheEntry
 from cache.guarded import GuardedStore
 from cache.index import VectorIndex
-from cache.keys import Keys, keys
+from cache.keys import CacheKeys, keys
 from cache.listener import Listener
 from cache.offload import Offload
 from cache.request import Bypass, CacheRequest, from_responses
@@ -105,7 +105,7 @@ def make_cache(url: str, max_bytes: int, embedder: Embedder | None = None) -> Re
     return ResponseCache(store, semantic=tier)
 
 
-def asked(text: str, **fields: Any) -> tuple[CacheRequest, Keys]:
+def asked(text: str, **fields: Any) -> tuple[CacheRequest, CacheKeys]:
     """The request for this text, and its keys, as the router has them for the benchmark."""
     request = from_responses({"model": MODEL, "input": text, "store": False, **fields})
     if isinstance(request, Bypass):
@@ -115,21 +115,21 @@ def asked(text: str, **fields: Any) -> tuple[CacheRequest, Keys]:
 
 def plain_controls() -> Controls:
     """Those of a request that says nothing, in a cache that is always used."""
-    policy = Policy(mode="always", ttl=86_400.0, threshold=0.8, semantic=True)
+    policy = CachePolicy(mode="always", ttl=86_400.0, threshold=0.8, semantic=True)
     return read_controls(policy, None, None, None)
 
 
-def answered(size: int) -> Answer:
+def answered(size: int) -> CachedAnswer:
     """An answer whose text is so many bytes."""
     part = {"type": "output_text", "text": "a word " * (size // 7 + 1), "annotations": []}
     item = {"id": "msg_1", "type": "message", "role": "assistant", "content": [part]}
     usage = {"input_tokens": 20, "output_tokens": 64, "total_tokens": 84}
-    return Answer(MODEL, [item], usage, {}, {})
+    return CachedAnswer(MODEL, [item], usage, {}, {})
 
 
 def entries(
     texts: Sequence[str], vectors: Vectors | None, embedder: str, epoch: int, size: int = 600
-) -> Iterator[Entry]:
+) -> Iterator[CacheEntry]:
     """What the cache keeps of these questions and answers of about so many bytes; with vectors
     they can be found by similar questions.
     """
@@ -137,7 +137,7 @@ def entries(
     for number, text in enumerate(texts):
         _, names = asked(text)
         near = vectors is not None
-        yield Entry(
+        yield CacheEntry(
             key=names.key,
             namespace=names.namespace,
             kind="answer",
@@ -158,7 +158,7 @@ def questions(count: int) -> tuple[list[str], Vectors]:
     return texts, _units(np.random.default_rng(2), count)
 
 
-async def fill(store: Store, made: Iterator[Entry]) -> int:
+async def fill(store: Store, made: Iterator[CacheEntry]) -> int:
     """Put them into a store that is open, however long it takes; how many it kept."""
     kept = 0
 
@@ -173,7 +173,7 @@ async def fill(store: Store, made: Iterator[Entry]) -> int:
     return kept
 
 
-async def _put(store: Store, entry: Entry) -> bool | None:
+async def _put(store: Store, entry: CacheEntry) -> bool | None:
     """None where the store had no time for it."""
     try:
         return await store.put(entry)

@@ -19,8 +19,8 @@ import numpy as np
 import uvloop
 
 from cache.core import Lookup, ResponseCache
-from cache.index import Candidate
-from cache.keys import Keys
+from cache.index import NearEntry
+from cache.keys import CacheKeys
 from cache.request import CacheRequest
 from cache.semantic import Judgement, SemanticTier
 from tests.cache.quality.unrelated import unrelated
@@ -139,13 +139,13 @@ async def _exact(url: str) -> dict[str, Any]:
 
 
 async def _looking(
-    cache: ResponseCache, requests: list[tuple[CacheRequest, Keys]], *, hit: bool
+    cache: ResponseCache, requests: list[tuple[CacheRequest, CacheKeys]], *, hit: bool
 ) -> dict[str, float]:
     controls = plain_controls()
     first = await cache.lookup(*requests[0], controls)
     assert (first.entry is not None) == hit
 
-    async def look(one: tuple[CacheRequest, Keys]) -> Lookup:
+    async def look(one: tuple[CacheRequest, CacheKeys]) -> Lookup:
         return await cache.lookup(*one, controls)
 
     return await _timed(look, requests)
@@ -181,7 +181,7 @@ async def _semantic() -> dict[str, Any]:
         async def look(text: str) -> Lookup:
             return await cache.lookup(*asked(text), controls)
 
-        async def search(vector: Vector) -> list[Candidate]:
+        async def search(vector: Vector) -> list[NearEntry]:
             return await tier.index.search(space, vector, threshold=0.8)
 
         await judge(new[0])

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cache.entry import Entry
+from cache.entry import CacheEntry
 from cache.index import BIG, VectorIndex
 from cache.offload import Offload
 from cache.store import Change
@@ -169,7 +169,7 @@ def adding(index: VectorIndex, vectors: Vector) -> tuple[float, float]:
     return (between - began) / len(more), (time.perf_counter() - between) / len(less)
 
 
-def _entry(change: Change) -> Entry:
+def _entry(change: Change) -> CacheEntry:
     assert change.added is not None
     return change.added
 

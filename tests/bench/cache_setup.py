@@ -75,9 +75,9 @@ class OwnRedis:
         """The first piece of its answer, as it came; empty where there is none."""
         try:
             async with asyncio.timeout(limit):
-                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                decoder, writer = await asyncio.open_connection("127.0.0.1", self.port)
                 writer.write(" ".join(words).encode() + b"\r\n")
-                answer = await reader.read(65536)
+                answer = await decoder.read(65536)
                 writer.close()
                 return answer
         except OSError:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import asyncpg
 from pydantic import SecretStr
 
-from router.settings.schema import State
+from router.settings.schema import StateSettings
 from router.state.connect import SQLITE, open_database
 from router.state.database import Database
 
@@ -65,7 +65,7 @@ class Databases:
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Database]:
     """The database at ``url``, with its tables, as a router sees it; StateError if it cannot be."""
-    database = open_database(State(url=SecretStr(url)))
+    database = open_database(StateSettings(url=SecretStr(url)))
     await database.start()
     try:
         yield database

@@ -15,7 +15,7 @@ import orjson
 
 from router.core.new_response import new_id
 from router.state.connect import SQLITE
-from router.state.responses import Responses, StoredResponse
+from router.state.responses import ResponseStore, StoredResponse
 from router.state.statement import Statement, Value
 
 from .databases import opened
@@ -52,7 +52,7 @@ class Fill:
     async def run(self, url: str) -> None:
         """Fill the database at ``url``."""
         async with opened(url) as database:  # which makes the tables
-            responses = Responses(database)
+            responses = ResponseStore(database)
             self._templates = [_template(responses, self._owner, v) for v in range(VARIANTS)]
         if url.startswith(SQLITE):
             await asyncio.to_thread(self._sqlite, url.removeprefix(SQLITE))
@@ -115,7 +115,7 @@ class Fill:
                 connection.commit()
 
 
-def _template(responses: Responses, owner: str, variant: int) -> list[tuple[Statement, Values]]:
+def _template(responses: ResponseStore, owner: str, variant: int) -> list[tuple[Statement, Values]]:
     """What the router inserts for one response, with the mock's ids in it."""
     shape = Shape(SHAPE.deltas, SHAPE.delay_ms, variant)
     content = [{"type": "input_text", "text": _INPUT}]
@@ -123,8 +123,8 @@ def _template(responses: Responses, owner: str, variant: int) -> list[tuple[Stat
     stored = StoredResponse.of(
         {**orjson.loads(responses_body(shape)), "store": True},
         owner=owner,
-        own_items=[question],
-        hidden={},
+        request_items=[question],
+        encrypted_reasoning={},
         parent=None,
         conversation=None,
         account="mock",

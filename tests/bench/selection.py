@@ -25,7 +25,7 @@ from typing import Any, Final, get_args
 from router.balance.affinity import fingerprints
 from router.core.exchange import Exchange
 from router.endpoints.plan import Plan
-from router.endpoints.selector import Reservation
+from router.endpoints.selector import SlotReservation
 from router.settings.schema import PolicyName
 from tests.support.depot import Depot, asking, backend
 
@@ -95,7 +95,7 @@ def fleet(policy: PolicyName, count: int, *, sick: bool = False, **balance: Any)
     depot = Depot(*backends, policy=policy, breaker={"open_seconds": 3600}, **balance)
     for endpoint in depot.registry.endpoints[2::3] if sick else ():
         for _ in range(9):
-            endpoint.target("m").failed(time.monotonic())
+            endpoint.deployment("m").failed(time.monotonic())
     return depot
 
 
@@ -109,8 +109,8 @@ def choosing(depot: Depot) -> Callable[[], object]:
     """A choice among what is there, with others in flight."""
     selector = depot.selector
     plan = plan_of(depot, asking())
-    under_way: deque[Reservation] = deque()
-    for _ in range(len(plan.targets) // 2):
+    under_way: deque[SlotReservation] = deque()
+    for _ in range(len(plan.deployments) // 2):
         under_way.append(taken(depot, plan))
 
     def work() -> None:
@@ -133,7 +133,7 @@ def requesting(depot: Depot) -> Callable[[], object]:
     return work
 
 
-def taken(depot: Depot, plan: Plan) -> Reservation:
+def taken(depot: Depot, plan: Plan) -> SlotReservation:
     reservation = depot.selector.try_reserve(plan)
     assert reservation is not None
     return reservation

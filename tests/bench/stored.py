@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.state.responses import Responses
+from router.state.responses import ResponseStore
 
 from .bodies import Request, get, make_requests, post
 from .check import Checker
@@ -214,11 +214,11 @@ async def _read(url: str, heads: Mapping[int, str]) -> dict[int, float]:
     """Seconds in which the store reads each chain, in this process: the median."""
     times: dict[int, list[float]] = {turns: [] for turns in heads}
     async with opened(url) as database:
-        responses = Responses(database)
+        responses = ResponseStore(database)
         for _ in range(_READS):
             for turns, head in heads.items():
                 began = time.perf_counter()
-                chain = await responses.chain(OWNER, head)
+                chain = await responses.history(OWNER, head)
                 times[turns].append(time.perf_counter() - began)
                 if chain is None or len(chain.items) != 2 * turns:
                     raise BenchError(f"a chain of {turns} turns is not read whole from {url}")

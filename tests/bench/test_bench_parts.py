@@ -319,8 +319,8 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encodin
     ],
 )
 async def test_the_load_generator_reports_bad_answers(answer: bytes, failure: str) -> None:
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+    async def handle(decoder: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await decoder.readuntil(b"\r\n\r\n")
         writer.write(answer)
         writer.close()
 

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from router.core.new_response import new_id
-from router.state.responses import Responses
+from router.state.responses import ResponseStore
 
 from .bodies import get
 from .check import Checker
@@ -36,7 +36,7 @@ async def test_what_is_filled_is_what_the_router_would_have_stored(
         await fill.run(url)
         assert await size_mib(url) > 0
         async with opened(url) as database:
-            responses = Responses(database)
+            responses = ResponseStore(database)
             stored = [one async for one in responses.export(OWNER)]
             assert len(stored) == COUNT
             dates = [one.created_at for one in stored]  # in the order of their ids
@@ -49,7 +49,7 @@ async def test_what_is_filled_is_what_the_router_would_have_stored(
                 assert len(ident) == len(new_id("resp_"))
                 assert orjson.loads(one.public())["created_at"] == one.created_at
                 assert checker.body(one.public(), Shape(SHAPE.deltas, 0, variant)) is None
-                chain = await responses.chain(OWNER, ident)
+                chain = await responses.history(OWNER, ident)
                 assert chain is not None
                 for item in chain.items:
                     assert await responses.find_items(OWNER, [item["id"]]) == {item["id"]: item}

@@ -12,7 +12,7 @@ from plugins.limits import RequestLimits
 from plugins.request_metrics import RequestMetrics
 from router.cli.main import main
 from router.plugin import Observer, Plugin
-from router.usage.recorder import Booking
+from router.usage.recorder import UsageRecorder
 
 __all__: list[str] = []
 
@@ -32,5 +32,5 @@ if __name__ == "__main__":
     for theirs, ours in made.items():
         assert getattr(plugins, theirs.__name__) is theirs
         setattr(plugins, theirs.__name__, ours)
-    Booking.over = lambda *_: None  # type: ignore[method-assign]
+    UsageRecorder.over = lambda *_: None  # type: ignore[method-assign]
     sys.exit(main())

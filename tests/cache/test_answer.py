@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache.answer import Answer
+from cache.answer import CachedAnswer
 
 JSON = dict[str, Any]
 
@@ -65,19 +65,19 @@ def response(*output: Any, **fields: Any) -> JSON:
     }
 
 
-def made(answer: Answer | None) -> Answer:
+def made(answer: CachedAnswer | None) -> CachedAnswer:
     assert answer is not None
     return answer
 
 
 def test_what_is_kept() -> None:
-    answer = made(Answer.of_response(response(), {"rs_1": "secret", "rs_0": "of another"}))
-    assert answer == Answer(
+    answer = made(CachedAnswer.of_response(response(), {"rs_1": "secret", "rs_0": "of another"}))
+    assert answer == CachedAnswer(
         model="m",
         output=[REASONING, MESSAGE],
         usage=USAGE,
         fields={"object": "response", "temperature": 1.0, "max_tool_calls": None},
-        hidden={"rs_1": "secret"},
+        encrypted_reasoning={"rs_1": "secret"},
     )
     assert (answer.text, answer.calls, answer.tokens) == ("Paris", False, (7, 2))
     assert "Paris" not in repr(answer)
@@ -86,23 +86,23 @@ def test_what_is_kept() -> None:
 
 def test_the_text_is_that_of_all_messages() -> None:
     again = {**MESSAGE, "content": MESSAGE["content"] * 2}
-    assert made(Answer.of_response(response(again, REFUSAL, MESSAGE), {})).text == "Paris" * 3
+    assert made(CachedAnswer.of_response(response(again, REFUSAL, MESSAGE), {})).text == "Paris" * 3
 
 
 @pytest.mark.parametrize("call", [CALL, CUSTOM], ids=["function", "custom"])
 def test_calls(call: JSON) -> None:
-    assert made(Answer.of_response(response(REASONING, call), {})).calls
+    assert made(CachedAnswer.of_response(response(REASONING, call), {})).calls
 
 
 def test_a_refusal_is_an_answer() -> None:
-    assert made(Answer.of_response(response(REFUSAL), {})).text == ""
+    assert made(CachedAnswer.of_response(response(REFUSAL), {})).text == ""
 
 
 @pytest.mark.parametrize(
     "usage", [None, {}, {"input_tokens": "7", "output_tokens": -1}, {"input_tokens": True}]
 )
 def test_tokens_nobody_counted(usage: JSON | None) -> None:
-    answer = made(Answer.of_response(response(usage=usage), {}))
+    answer = made(CachedAnswer.of_response(response(usage=usage), {}))
     assert answer.tokens == (0, 0)
 
 
@@ -151,7 +151,7 @@ NOT_KEPT: list[JSON] = [
 
 @pytest.mark.parametrize("body", NOT_KEPT, ids=range(len(NOT_KEPT)))
 def test_what_is_not_kept(body: JSON) -> None:
-    assert Answer.of_response(body, {}) is None
+    assert CachedAnswer.of_response(body, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_what_is_not_kept(body: JSON) -> None:
     ids=["huge", "surrogate"],
 )
 def test_what_json_cannot_say(body: JSON) -> None:
-    answer = Answer.of_response(body, {})
+    answer = CachedAnswer.of_response(body, {})
     assert answer is not None
     with pytest.raises(ValueError, match="JSON"):
         answer.encode()
@@ -184,10 +184,12 @@ ITEM = st.one_of(
 
 
 @given(st.lists(ITEM), st.dictionaries(TEXT, TEXT), TEXT)
-def test_what_is_encoded_is_decoded(items: list[JSON], hidden: dict[str, str], model: str) -> None:
+def test_what_is_encoded_is_decoded(
+    items: list[JSON], encrypted_reasoning: dict[str, str], model: str
+) -> None:
     body = response(output=[*items, MESSAGE], model=model)
-    answer = made(Answer.of_response(body, {**hidden, "rs_1": "x"}))
-    assert Answer.decode(answer.encode()) == answer
+    answer = made(CachedAnswer.of_response(body, {**encrypted_reasoning, "rs_1": "x"}))
+    assert CachedAnswer.decode(answer.encode()) == answer
 
 
 def encoded(**fields: Any) -> bytes:
@@ -196,7 +198,7 @@ def encoded(**fields: Any) -> bytes:
 
 
 def test_the_smallest_answer() -> None:
-    assert Answer.decode(encoded()).text == "Paris"
+    assert CachedAnswer.decode(encoded()).text == "Paris"
 
 
 @pytest.mark.parametrize(
@@ -217,23 +219,23 @@ def test_the_smallest_answer() -> None:
         encoded(output={}),
         encoded(usage=[]),
         encoded(fields=None),
-        encoded(hidden=[]),
-        encoded(hidden={"rs_1": 5}),
+        encoded(encrypted_reasoning=[]),
+        encoded(encrypted_reasoning={"rs_1": 5}),
         encoded(more=1),
         encoded()[:-1],
     ],
 )
 def test_anything_else_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="A stored answer is"):
-        Answer.decode(data)
+        CachedAnswer.decode(data)
 
 
 @given(st.binary())
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
     with pytest.raises(ValueError, match="A stored answer is"):
-        Answer.decode(data)
+        CachedAnswer.decode(data)
 
 
 def test_what_json_cannot_say_is_not_encoded() -> None:
     with pytest.raises(ValueError, match="cannot be written"):
-        Answer("\ud800", [MESSAGE], None, {}, {}).encode()
+        CachedAnswer("\ud800", [MESSAGE], None, {}, {}).encode()

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache.controls import Controls, ControlsError, Policy, read_controls
+from cache.controls import CachePolicy, Controls, ControlsError, read_controls
 
-ALWAYS = Policy("always", ttl=600, threshold=0.9, semantic=True)
-ON_REQUEST = Policy("on-request", ttl=600, threshold=0.9, semantic=True)
+ALWAYS = CachePolicy("always", ttl=600, threshold=0.9, semantic=True)
+ON_REQUEST = CachePolicy("on-request", ttl=600, threshold=0.9, semantic=True)
 
 
 def read(
-    header: str | None = None, cache: Any = None, nomyo: Any = None, policy: Policy = ALWAYS
+    header: str | None = None, cache: Any = None, nomyo: Any = None, policy: CachePolicy = ALWAYS
 ) -> Controls:
     return read_controls(policy, header, cache, nomyo)
 
@@ -150,7 +150,7 @@ def test_the_body() -> None:
 def test_the_body_loosens_nothing() -> None:
     loose = {"ttl": 6000, "threshold": 0.1, "semantic": True, "store": True, "use": True}
     assert read(None, loose) == read()
-    off = Policy("always", ttl=600, threshold=0.9, semantic=False)
+    off = CachePolicy("always", ttl=600, threshold=0.9, semantic=False)
     assert not read(None, {"semantic": True}, policy=off).semantic
 
 
@@ -261,7 +261,7 @@ def test_nomyo_is_checked_as_well(nomyo: Any, param: str) -> None:
 
 
 POLICY = st.builds(
-    Policy,
+    CachePolicy,
     st.sampled_from(["on-request", "always"]),
     st.floats(0, 1e6),
     st.floats(0, 1),
@@ -295,7 +295,7 @@ NOMYO = st.none() | st.fixed_dictionaries({"cache": st.none() | st.booleans()})
 
 @given(POLICY, HEADER, CACHE, NOMYO)
 def test_a_request_is_never_looser_than_the_policy(
-    policy: Policy, header: str | None, cache: Any, nomyo: Any
+    policy: CachePolicy, header: str | None, cache: Any, nomyo: Any
 ) -> None:
     controls = read_controls(policy, header, cache, nomyo)
     assert controls.ttl <= policy.ttl
@@ -312,7 +312,7 @@ def test_a_request_is_never_looser_than_the_policy(
 
 @given(POLICY, HEADER, CACHE, NOMYO)
 def test_whatever_is_said_beside_it_a_refusal_holds(
-    policy: Policy, header: str | None, cache: Any, nomyo: Any
+    policy: CachePolicy, header: str | None, cache: Any, nomyo: Any
 ) -> None:
     said = ", ".join(filter(None, ["no-cache, no-store", header]))
     controls = read_controls(policy, said, cache, nomyo)

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from cache.entry import EVERYTHING, Rule
+from cache.entry import EVERYTHING, InvalidationRule
 from cache.store import Store, StoreError
-from cache.stores.cache_file import PlainCache, Refused
+from cache.stores.cache_file import NotPlainData, PlainCache
 from cache.stores.codec import pack_head
 from cache.stores.disk import DiskStore
 from tests.support.children import python
@@ -73,7 +73,7 @@ async def test_what_was_stored_is_there_after_a_restart(path: Path) -> None:
     await filled(path, "a", "b", "c")
     store = DiskStore(path, 1 << 24)
     await store.start()
-    assert (await store.invalidate(Rule("entry", name("b")))) == 1
+    assert (await store.invalidate(InvalidationRule("entry", name("b")))) == 1
     await store.close()
     store = DiskStore(path, 1 << 24)
     await store.start()
@@ -267,9 +267,9 @@ def test_nothing_but_plain_values_goes_either_way(tmp_path: Path) -> None:
         (("k",), b"x"),
     ]
     for key, value in refused:
-        with pytest.raises(Refused):
+        with pytest.raises(NotPlainData):
             cache.set(key, value)
-    with open(os.devnull, "rb") as file, pytest.raises(Refused):
+    with open(os.devnull, "rb") as file, pytest.raises(NotPlainData):
         cache.set("k", file, read=True)
     cache.close()
 
@@ -320,7 +320,7 @@ async def test_a_write_that_fails_leaves_nothing_behind(path: Path) -> None:
     for key in ("a", "b"):
         assert (await store.get(name(key))).entry is None
     await store.put(an_entry("c"))
-    await until(lambda: store._upkeep is None and not store._owed)
+    await until(lambda: store._maintenance is None and not store._owed)
     await store.close()
     store = DiskStore(path, 1 << 24)
     await store.start()

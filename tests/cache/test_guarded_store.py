@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cache.entry import EVERYTHING, Entry, Rule
+from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
 from cache.guarded import GuardedStore
 from cache.store import Change, Found, StoreError, StoreStats
 from cache.stores.memory import MemoryStore
@@ -44,7 +44,7 @@ class Moody(MemoryStore):
         await self._be()
         return await super().get(key)
 
-    async def put(self, entry: Entry) -> bool:
+    async def put(self, entry: CacheEntry) -> bool:
         await self._be()
         return await super().put(entry)
 
@@ -52,7 +52,7 @@ class Moody(MemoryStore):
         await self._be()
         return await super().delete(key)
 
-    async def invalidate(self, rule: Rule) -> int:
+    async def invalidate(self, rule: InvalidationRule) -> int:
         await self._be()
         return await super().invalidate(rule)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cache.entry import EVERYTHING, Rule
+from cache.entry import EVERYTHING, InvalidationRule
 from cache.offload import Offload
 from cache.store import Change
 from tests.support.vectors import EMBEDDER, Clock, Feed, added, entry, near, unit, units
@@ -113,14 +113,14 @@ async def test_what_expired_is_neither_found_nor_kept(index: VectorIndex, clock:
     ("rule", "left"),
     [
         (EVERYTHING, []),
-        (Rule("namespace", "n"), ["other"]),
-        (Rule("entry", "a"), ["b", "c", "other"]),
-        (Rule("model", "m2"), ["a", "c"]),
-        (Rule("tag", "t"), ["b", "other"]),
-        (Rule("tag", "unknown"), ["a", "b", "c", "other"]),
+        (InvalidationRule("namespace", "n"), ["other"]),
+        (InvalidationRule("entry", "a"), ["b", "c", "other"]),
+        (InvalidationRule("model", "m2"), ["a", "c"]),
+        (InvalidationRule("tag", "t"), ["b", "other"]),
+        (InvalidationRule("tag", "unknown"), ["a", "b", "c", "other"]),
     ],
 )
-async def test_invalidations(index: VectorIndex, rule: Rule, left: list[str]) -> None:
+async def test_invalidations(index: VectorIndex, rule: InvalidationRule, left: list[str]) -> None:
     index.apply(
         [
             added("a", X, tags=("t",)),
@@ -203,7 +203,7 @@ async def test_mistakes_are_bounded_expire_and_are_invalidated(
     assert await keys(index) == []
     clock.now = 2000.0
     assert await keys(index) == ["a"]
-    index.apply([mistake("m", X, "0.99"), Change(invalidated=Rule("namespace", "n"))])
+    index.apply([mistake("m", X, "0.99"), Change(invalidated=InvalidationRule("namespace", "n"))])
     assert index.stats().mistakes == index.stats().entries == 0
 
 

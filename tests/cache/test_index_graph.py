@@ -21,7 +21,7 @@ pytest.importorskip("numpy", reason="the semantic tier needs numpy")
 import numpy as np
 
 from cache.index import VectorIndex
-from cache.index_graph import Graph
+from cache.index_graph import NeighbourGraph
 
 if TYPE_CHECKING:
     from tests.support.vectors import Vector
@@ -118,7 +118,7 @@ async def test_it_stays_good_when_all_rows_are_replaced(index: VectorIndex) -> N
 
 def test_what_went_from_the_same_place_again_and_again_is_not_in_the_way() -> None:
     vectors = units(500, 64, 1)
-    graph = Graph(64)
+    graph = NeighbourGraph(64)
     nodes, gone = graph.claim(range(500))
     graph.grow(nodes, vectors, gone)
     graph.settle(gone)
@@ -136,7 +136,7 @@ def test_what_went_from_the_same_place_again_and_again_is_not_in_the_way() -> No
 def test_what_a_graph_rules_out_is_not_near(dimensions: int) -> None:
     vectors = units(400, dimensions, 1)
     vectors[200:] = [near(vector, n) for n, vector in enumerate(vectors[:200])]
-    graph = Graph(dimensions)
+    graph = NeighbourGraph(dimensions)
     nodes, gone = graph.claim(range(400))
     graph.grow(nodes, vectors, gone)
     graph.settle(gone)
@@ -156,7 +156,7 @@ def test_what_a_graph_rules_out_is_not_near(dimensions: int) -> None:
 async def test_a_graph_that_fails_is_done_without(
     index: VectorIndex, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Graph, "grow", lambda *_: 1 // 0)
+    monkeypatch.setattr(NeighbourGraph, "grow", lambda *_: 1 // 0)
     vectors = units(1100, 64, 1)
     fill(index, vectors)
     async with tended(index):

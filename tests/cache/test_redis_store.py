@@ -13,7 +13,7 @@ import pytest
 import trustme
 from redis.asyncio import Redis
 
-from cache.entry import EVERYTHING, Rule
+from cache.entry import EVERYTHING, InvalidationRule
 from cache.guarded import GuardedStore
 from cache.store import StoreError
 from cache.stores.redis_store import RedisStore
@@ -55,7 +55,7 @@ async def test_two_stores_on_one_redis() -> None:
             assert await one.put(entry)
             assert (await two.get(entry.key)).entry == entry
             await until(lambda: entry.key in follower.entries)
-            assert await one.invalidate(Rule("tag", "t")) == 1
+            assert await one.invalidate(InvalidationRule("tag", "t")) == 1
             assert (await two.get(entry.key)).entry is None
             assert not await two.put(entry)
             await until(lambda: not follower.entries)
@@ -70,7 +70,7 @@ async def test_all_keys_are_of_one_slot_and_entries_expire_by_themselves() -> No
         epoch = await store.epoch()
         await store.put(an_entry("soon", epoch=epoch, expires=time.time() + 0.2))
         await store.put(an_entry("late", epoch=epoch))
-        await store.invalidate(Rule("tag", "t"))
+        await store.invalidate(InvalidationRule("tag", "t"))
         async with Redis.from_url(REDIS_URL) as redis:
             names = [name.decode() async for name in redis.scan_iter(f"*{prefix}*")]
             assert len(names) == 7
@@ -88,7 +88,7 @@ async def test_many_rules_become_one() -> None:
         old = an_entry("old", epoch=await store.epoch())
         for number in range(5000):
             await store._client.run(INVALIDATE, None, f"{number:016}".encode(), "tag:x", 100)
-        await store.invalidate(Rule("tag", "recent"))
+        await store.invalidate(InvalidationRule("tag", "recent"))
         async with Redis.from_url(REDIS_URL) as redis:
             assert 50 <= await redis.zcard(f"{{{prefix}}}:rules") <= 103
         epoch = await store.epoch()
@@ -124,7 +124,7 @@ async def test_an_older_copy_is_not_believed(server: RedisServer) -> None:
         entry = an_entry(epoch=await store.epoch(), tags=("t",))
         assert await store.put(entry)
         dumps = {key: await redis.dump(key) for key in await redis.keys(f"{{{prefix}}}*")}
-        await store.invalidate(Rule("tag", "t"))
+        await store.invalidate(InvalidationRule("tag", "t"))
         await redis.flushall()
         for key, dump in dumps.items():
             assert dump is not None
@@ -140,7 +140,7 @@ async def test_a_lost_part_of_it_brings_nothing_back(server: RedisServer) -> Non
         async with stores(1, server.url, max_bytes=1 << 18) as (store,):
             entry = an_entry(epoch=await store.epoch(), tags=("t",))
             await store.put(entry)
-            await store.invalidate(Rule("tag", "t"))
+            await store.invalidate(InvalidationRule("tag", "t"))
             await server.command("DEL", f"{{pointsman:cache}}:{part}")
             assert (await store.get(entry.key)).entry is None
             assert not await store.put(entry)

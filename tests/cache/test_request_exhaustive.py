@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from cache.keys import Keys, keys
+from cache.keys import CacheKeys, keys
 from cache.request import from_chat, from_responses
 from tests.support.asking import CUSTOM_CALL, CUSTOM_ITEM, JSON, LARK, cached, said
 
@@ -190,7 +190,7 @@ def at(body: Any, way: Path) -> Any:
     return body
 
 
-def names(surface: str, body: JSON) -> Keys | None:
+def names(surface: str, body: JSON) -> CacheKeys | None:
     made = SURFACES[surface][0](body)
     return None if not hasattr(made, "canonical") else keys(cached(made), scope="s")
 

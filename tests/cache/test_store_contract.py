@@ -14,7 +14,7 @@ import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cache.entry import EVERYTHING, Entry, Rule
+from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
 from cache.store import Found, Store
 from tests.support.stores import KINDS, Clock, Kind, an_entry, following, name, opened_store
 from tests.support.waiting import until
@@ -66,15 +66,15 @@ async def test_an_expired_entry_is_neither_found_nor_kept(store: Store, clock: C
 
 RULES = [
     EVERYTHING,
-    Rule("model", "m"),
-    Rule("namespace", name("n")),
-    Rule("entry", name("k")),
-    Rule("tag", "t"),
+    InvalidationRule("model", "m"),
+    InvalidationRule("namespace", name("n")),
+    InvalidationRule("entry", name("k")),
+    InvalidationRule("tag", "t"),
 ]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.kind))
-async def test_an_invalidation_is_about_what_it_names(store: Store, rule: Rule) -> None:
+async def test_an_invalidation_is_about_what_it_names(store: Store, rule: InvalidationRule) -> None:
     epoch = await store.epoch()
     named = an_entry(epoch=epoch, tags=("s", "t"))
     others = [
@@ -94,11 +94,11 @@ async def test_an_invalidation_is_about_what_it_names(store: Store, rule: Rule) 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.kind))
 async def test_a_slow_answer_does_not_bring_back_what_was_invalidated(
-    store: Store, rule: Rule
+    store: Store, rule: InvalidationRule
 ) -> None:
     slow = an_entry(epoch=(await store.get(name("k"))).epoch, tags=("t",))
     assert await store.invalidate(rule) == 0
-    await store.invalidate(Rule("tag", "something else"))
+    await store.invalidate(InvalidationRule("tag", "something else"))
     assert not await store.put(slow)
     assert (await store.get(slow.key)).entry is None
 
@@ -141,7 +141,7 @@ async def test_changes_tell_what_is_there_and_what_happens(store: Store) -> None
         await store.put(an_entry("new", epoch=epoch, tags=("t",)))
         await until(lambda: name("new") in follower.alive())
         assert name("1") not in follower.alive()
-        await store.invalidate(Rule("tag", "t"))
+        await store.invalidate(InvalidationRule("tag", "t"))
         await until(lambda: len(follower.alive()) == 698)
         assert follower.resets == 1
 
@@ -167,9 +167,16 @@ async def test_a_text_that_is_no_text_does_no_harm(store: Store) -> None:
 KEYS = ("a", "b", "c")
 _RULES = st.one_of(
     st.just(EVERYTHING),
-    st.sampled_from(KEYS).map(lambda key: Rule("entry", name(key))),
-    st.sampled_from([Rule("model", "m"), Rule("model", "o"), Rule("tag", "s"), Rule("tag", "t")]),
-    st.just(Rule("namespace", name("n"))),
+    st.sampled_from(KEYS).map(lambda key: InvalidationRule("entry", name(key))),
+    st.sampled_from(
+        [
+            InvalidationRule("model", "m"),
+            InvalidationRule("model", "o"),
+            InvalidationRule("tag", "s"),
+            InvalidationRule("tag", "t"),
+        ]
+    ),
+    st.just(InvalidationRule("namespace", name("n"))),
 )
 _ENTRIES = st.fixed_dictionaries(
     {
@@ -203,13 +210,13 @@ class World:
     clock: Clock
     epoch: int
     first: int
-    entries: dict[str, Entry] = field(default_factory=dict)
-    rules: dict[Rule, int] = field(default_factory=dict)
+    entries: dict[str, CacheEntry] = field(default_factory=dict)
+    rules: dict[InvalidationRule, int] = field(default_factory=dict)
 
-    def allowed(self, entry: Entry) -> bool:
+    def allowed(self, entry: CacheEntry) -> bool:
         return all(self.rules.get(rule, 0) <= entry.epoch for rule in entry.rules())
 
-    def alive(self, key: str) -> Entry | None:
+    def alive(self, key: str) -> CacheEntry | None:
         entry = self.entries.get(key)
         return entry if entry is not None and entry.expires > self.clock.now else None
 
@@ -234,7 +241,7 @@ class World:
         assert was_there == (alive is not None) or name(key) in self.entries
         self.entries.pop(name(key), None)
 
-    async def invalidate(self, rule: Rule) -> None:
+    async def invalidate(self, rule: InvalidationRule) -> None:
         about = [entry for entry in self.entries.values() if rule in entry.rules()]
         alive = [entry for entry in about if entry.expires > self.clock.now]
         assert len(alive) <= await self.store.invalidate(rule) <= len(about)

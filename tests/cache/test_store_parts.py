@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache.entry import EVERYTHING, Entry, Rule
+from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
 from cache.store import Change
 from cache.stores.codec import pack_head, pack_rule, unpack, unpack_rule
 from cache.stores.feed import RESET, Feed
-from cache.stores.ledger import Held, Ledger
-from cache.stores.rules import Rules
+from cache.stores.ledger import EntryTable, Held
+from cache.stores.rules import InvalidationRules
 from tests.support.stores import an_entry, name
 
 _RULES = st.one_of(
-    st.just(EVERYTHING), st.integers(0, 30).map(lambda number: Rule("tag", str(number)))
+    st.just(EVERYTHING), st.integers(0, 30).map(lambda number: InvalidationRule("tag", str(number)))
 )
 
 
 @given(st.lists(_RULES, max_size=80))
-def test_few_rules_are_kept_and_none_is_forgotten(invalidations: list[Rule]) -> None:
-    rules, kept = Rules(most=10), dict[Rule, int]()
+def test_few_rules_are_kept_and_none_is_forgotten(invalidations: list[InvalidationRule]) -> None:
+    rules, kept = InvalidationRules(most=10), dict[InvalidationRule, int]()
     for number, rule in enumerate(invalidations, 1):
         kept |= dict(rules.add(rule))
         assert rules.epoch == number
@@ -35,7 +35,7 @@ def test_few_rules_are_kept_and_none_is_forgotten(invalidations: list[Rule]) -> 
         tags = (rule.value,) if rule.kind == "tag" else ()
         assert not rules.allow(an_entry(epoch=number, tags=tags))
     assert rules.allow(an_entry(epoch=len(invalidations)))
-    restored = Rules()
+    restored = InvalidationRules()
     restored.restore((rule, epoch) for rule, epoch in kept.items() if epoch)
     for epoch in range(len(invalidations) + 1):
         for tag in map(str, range(31)):
@@ -44,9 +44,9 @@ def test_few_rules_are_kept_and_none_is_forgotten(invalidations: list[Rule]) -> 
 
 
 def test_recent_invalidations_stay_exact_where_old_ones_are_merged() -> None:
-    rules = Rules(most=10)
+    rules = InvalidationRules(most=10)
     for number in range(12):
-        rules.add(Rule("tag", str(number)))
+        rules.add(InvalidationRule("tag", str(number)))
     assert rules.allow(an_entry(epoch=8))
     assert not rules.allow(an_entry(epoch=8, tags=("10",)))
     assert not rules.allow(an_entry(epoch=1))
@@ -102,7 +102,7 @@ def test_times_are_numbers() -> None:
 
 async def test_a_follower_that_is_too_slow_begins_anew() -> None:
     feed = Feed(most=10)
-    there: list[Entry] = []
+    there: list[CacheEntry] = []
 
     async def everything() -> AsyncIterator[Sequence[Change]]:
         yield [Change(added=entry) for entry in there]
@@ -124,7 +124,7 @@ async def test_a_follower_that_is_too_slow_begins_anew() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("alrf"), st.integers(0, 9)), max_size=60))
 def test_the_least_recently_used_goes_first(operations: list[tuple[str, int]]) -> None:
-    ledger, order = Ledger(1 << 20), list[str]()
+    ledger, order = EntryTable(1 << 20), list[str]()
     for operation, number in operations:
         key = name(str(number))
         if operation == "a":

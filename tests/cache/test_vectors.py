@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cache.answer import Answer
-from cache.keys import Keys, keys
+from cache.answer import CachedAnswer
+from cache.keys import CacheKeys, keys
 from cache.request import Bypass, CacheRequest, from_chat, from_embeddings, from_responses
 from cache.vectors import VectorAnswer
 
@@ -41,7 +41,7 @@ def request(body: dict[str, Any]) -> CacheRequest:
     return made
 
 
-def key(body: dict[str, Any], scope: str = "key:a") -> Keys:
+def key(body: dict[str, Any], scope: str = "key:a") -> CacheKeys:
     return keys(request(body), scope=scope)
 
 
@@ -144,7 +144,7 @@ def test_an_answer_is_read_as_it_was_written(odd: str, usage: dict[str, int]) ->
         lambda data: data.replace(b'"usage":"null"', b'"usage":"{"'),
         lambda data: data.replace(b'"model":"m"', b'"model":7'),
         lambda data: data.replace(b',"body":', b',"text":'),
-        lambda data: Answer("m", [], None, {}, {}).encode(),
+        lambda data: CachedAnswer("m", [], None, {}, {}).encode(),
     ],
 )
 def test_what_is_damaged_is_not_read(damage: Any) -> None:

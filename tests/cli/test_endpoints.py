@@ -92,7 +92,7 @@ async def upstream() -> AsyncIterator[Upstream]:
 async def router(upstream: Upstream) -> AsyncIterator[Router]:
     one = endpoint(upstream, "chat", "gpu-1", models=["m", "n"], max_in_flight=4)
     async with routing(one, admin=ADMIN) as router:
-        await eventually(router.target("gpu-1").endpoint.probed.is_set)
+        await eventually(router.deployment("gpu-1").endpoint.probed.is_set)
         yield router
 
 
@@ -183,11 +183,11 @@ async def test_every_state(command: Command, upstream: Upstream) -> None:
         endpoints = {one.name: one for one in router.fleet.registry.endpoints}
         await eventually(lambda: all(one.probed.is_set() for one in endpoints.values()))
         now = time.monotonic()
-        router.target("away")
-        router.target("cools").cool_down(40.4, now)
+        router.deployment("away")
+        router.deployment("cools").cool_down(40.4, now)
         endpoints["drained"].host.drained = True
-        router.target("fails").failed(now)
-        loads = router.target("loads")
+        router.deployment("fails").failed(now)
+        loads = router.deployment("loads")
         loads.in_memory(now, False)
         loads.load_began = now - 3
         loads.answered(now, 0.25)
@@ -213,14 +213,14 @@ async def test_what_is_in_memory(command: Command) -> None:
     ):
         [one] = router.fleet.registry.endpoints
         await eventually(lambda: one.catalogue.in_memory("a") is not None)
-        await router.fleet.loads.warm(one.target("a"), None)
+        await router.fleet.loads.warm(one.deployment("a"), None)
         await eventually(lambda: one.catalogue.in_memory("a"))
         said = await command("--url", router.url)
         assert [row[3:8] for row in said.rows] == [
             ["a", "ready", "0/32", "closed", "loaded"],
             ["(2", "not", "asked", "for)", "-"],
         ]
-        del one.targets["a"]  # loaded by somebody else
+        del one.deployments["a"]  # loaded by somebody else
         said = await command("--url", router.url)
         assert said.rows[0][3:8] == ["a", "-", "-", "-", "loaded"]
 
@@ -242,7 +242,7 @@ async def test_a_reload_that_was_refused(command: Command, router: Router) -> No
 async def test_nothing_that_a_terminal_would_obey(command: Command, upstream: Upstream) -> None:
     odd = endpoint(upstream, "chat", models=["*"])
     async with routing(odd, admin=ADMIN) as router:
-        router.target("one", "\x1b[31mred\r\n\u202e").learn(Abilities(), 0.0)
+        router.deployment("one", "\x1b[31mred\r\n\u202e").learn(Abilities(), 0.0)
         said = await command("--url", router.url)
         assert "?[31mred???" in said.out
         assert "\x1b" not in said.out

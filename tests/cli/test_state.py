@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 
 from router.cli.main import main
-from router.state.responses import Responses
+from router.state.responses import ResponseStore
 from tests.support.commands import Ended, pointsman, pointsman_process
 from tests.support.damage import executed
 from tests.support.processes import Processes, RouterProcess
@@ -56,7 +56,7 @@ async def filled(config: Path, database_url: str) -> AsyncIterator[Path]:
     async with opened(database_url) as database:
         for ident, owner in (("resp_a", "ann"), ("resp_b", "bob"), ("resp_c", "ann")):
             row = stored(ident, owner=owner, given=[message("m_" + ident)])
-            await database.write(*Responses(database).added(row))
+            await database.write(*ResponseStore(database).added(row))
     yield config
 
 
@@ -117,7 +117,7 @@ async def test_a_file_that_was_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     async with opened(f"sqlite:///{path}") as database:
         given = [message("m", "x" * 500_000)]
-        await database.write(*Responses(database).added(stored("resp_a", given=given)))
+        await database.write(*ResponseStore(database).added(stored("resp_a", given=given)))
     os.truncate(path, path.stat().st_size // 2)
     config = configured(tmp_path, f"sqlite:///{path}")
     checked = await state(config, "check")
@@ -179,7 +179,7 @@ async def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{path}") as database:
         for number in range(30):
             row = stored(f"resp_{number}", given=[message("m", "x" * 100_000)])
-            await database.write(*Responses(database).added(row))
+            await database.write(*ResponseStore(database).added(row))
     config = configured(tmp_path, f"sqlite:///{path}")
     line = f"{sys.executable} -m router state export --owner ann --config {config} | head -c 20"
     process = await asyncio.create_subprocess_shell(

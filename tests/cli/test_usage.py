@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from router.cli import usage as cli_usage
-from router.core.usage_record import Kind, Provenance, Row, Tokens
+from router.core.usage_record import Kind, Provenance, Tokens, UsageRecord
 from router.settings.schema import Settings
 from router.state.database import StateError
 from tests.support.router import settings_for
 from tests.support.state import database_url, opened
-from tests.support.usage import booked, row
+from tests.support.usage import recorded, row
 
 __all__ = ["database_url"]
 
@@ -38,10 +38,10 @@ def settings_at(url: str) -> Settings:
     return settings_for(endpoint, state={"url": url})
 
 
-def fill(url: str, rows: Sequence[Row]) -> Settings:
+def fill(url: str, rows: Sequence[UsageRecord]) -> Settings:
     async def fill() -> None:
         async with opened(url) as database:
-            await booked(database, *rows)
+            await recorded(database, *rows)
 
     asyncio.run(fill())
     return settings_at(url)

@@ -303,7 +303,7 @@ async def test_stop_sequences_are_kept_or_named(claude: AsyncAnthropic, model: s
     assert block.type == "text"
     assert message.stop_reason == "end_turn"
     if model == MODELS["responses"]:
-        assert raw.headers["X-Pointsman-Unsent"] == "top_k, stop_sequences"
+        assert raw.headers["X-Pointsman-Dropped-Parameters"] == "top_k, stop_sequences"
         assert block.text.endswith("9")
     else:
         assert block.text.rstrip() == "1, 2, 3, 4,"

@@ -205,5 +205,5 @@ async def test_one_more_choice_is_named(client: AsyncOpenAI) -> None:
         raw = await client.chat.completions.with_raw_response.create(
             model=name, messages=ask("count to 3"), n=2, seed=1
         )
-        unsent = {MODELS["ollama"]: "n", ONLY_RESPONSES: "n, seed"}[name]
-        assert raw.headers["X-Pointsman-Unsent"] == unsent
+        dropped = {MODELS["ollama"]: "n", ONLY_RESPONSES: "n, seed"}[name]
+        assert raw.headers["X-Pointsman-Dropped-Parameters"] == dropped

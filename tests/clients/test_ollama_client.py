@@ -320,7 +320,7 @@ async def test_what_open_webui_does(url: str) -> None:
             }
             async with http.post(f"{url}/api/chat", json=payload) as reply:
                 assert reply.headers["Content-Type"] == "application/x-ndjson"
-                assert reply.headers["X-Pointsman-Unsent"] == "keep_alive"
+                assert reply.headers["X-Pointsman-Dropped-Parameters"] == "keep_alive"
                 lines = [json.loads(line) async for line in reply.content]
             assert "".join(line["message"]["content"] for line in lines) == "1, 2, 3, 4"
             assert lines[-1]["done"] is True

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from router.core.exchange import _OF_THE_ANSWER, _OF_THE_REQUEST, Exchange
-from router.core.plugin_set import Generation
-from router.plugin import Chain
-from tests.support.chain import an_exchange
+from router.core.plugin_set import PluginSet
+from router.plugin import PluginChain
+from tests.support.plugin_chain import an_exchange
 
 
 async def _core(exchange: object, sink: object) -> None:
@@ -16,10 +16,10 @@ def test_a_derived_exchange_is_for_the_same_request_and_not_answered_yet() -> No
     exchange = an_exchange()
     for name in Exchange.__slots__:
         setattr(exchange, name, f"the {name}")
-    generation = Generation(Chain(()), _core)
-    derived = exchange.derive({"model": "m"}, generation)
+    plugin_set = PluginSet(PluginChain(()), _core)
+    derived = exchange.derive({"model": "m"}, plugin_set)
     fresh = an_exchange()
-    fresh.body, fresh.generation = {"model": "m"}, generation
+    fresh.body, fresh.plugin_set = {"model": "m"}, plugin_set
     for name in _OF_THE_REQUEST:
         assert getattr(derived, name) == f"the {name}"
     for name in _OF_THE_ANSWER:

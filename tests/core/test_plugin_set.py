@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from router.core.exchange import Exchange, Sink
-from router.core.plugin_set import Generation, Generations, first_output, proceed
-from router.plugin import Chain, Interceptor, Observer, Proceed
-from tests.support.chain import Page, an_exchange
+from router.core.plugin_set import PluginSet, PluginSets, first_output, proceed
+from router.plugin import Interceptor, Observer, PluginChain, Proceed
+from tests.support.plugin_chain import Page, an_exchange
 from tests.support.waiting import until
 
 
@@ -41,22 +41,22 @@ async def core(exchange: Exchange, sink: Sink) -> None:
     sink.finish(200, b"{}", {})
 
 
-def chain(life: list[str], name: str) -> Chain:
-    return Chain([Living(life, name)])
+def chain(life: list[str], name: str) -> PluginChain:
+    return PluginChain([Living(life, name)])
 
 
-def entered(generations: Generations) -> Exchange:
+def entered(plugin_sets: PluginSets) -> Exchange:
     exchange = an_exchange()
-    exchange.generation = generations.enter()
+    exchange.plugin_set = plugin_sets.enter()
     return exchange
 
 
 async def test_an_exchange_stays_with_its_plugins() -> None:
     life: list[str] = []
-    generations = Generations(chain(life, "old"), core)
-    before = entered(generations)
-    generations.swap(chain(life, "new"))
-    after = entered(generations)
+    plugin_sets = PluginSets(chain(life, "old"), core)
+    before = entered(plugin_sets)
+    plugin_sets.swap(chain(life, "new"))
+    after = entered(plugin_sets)
     page = Page()
     for exchange in (before, after, before):
         await proceed(exchange, page)
@@ -64,64 +64,64 @@ async def test_an_exchange_stays_with_its_plugins() -> None:
     one, two = (["intercept old", "first_output old"], ["intercept new", "first_output new"])
     assert life == [*one, *two, *one]
     assert page.said == ["200 {}"] * 3
-    await generations.stop()
+    await plugin_sets.stop()
 
 
 async def test_the_old_are_stopped_after_their_last_user() -> None:
     life: list[str] = []
-    generations = Generations(chain(life, "old"), core)
-    await generations.start()
-    users = [generations.enter(), generations.enter()]
+    plugin_sets = PluginSets(chain(life, "old"), core)
+    await plugin_sets.start()
+    users = [plugin_sets.enter(), plugin_sets.enter()]
     users[0].enter()  # a task beside its request
-    generations.swap(chain(life, "new"))
+    plugin_sets.swap(chain(life, "new"))
     await asyncio.sleep(0)
     for user in (users[0], users[1]):
         user.leave()
         await asyncio.sleep(0)
-    assert (life, len(generations)) == (["start old"], 2)
+    assert (life, len(plugin_sets)) == (["start old"], 2)
     users[0].leave()
-    await until(lambda: len(generations) == 1)
+    await until(lambda: len(plugin_sets) == 1)
     assert life == ["start old", "stop old"]
-    await generations.stop()
+    await plugin_sets.stop()
     assert life == ["start old", "stop old", "stop new"]
 
 
 async def test_those_that_nobody_uses_are_stopped_at_once() -> None:
     life: list[str] = []
-    generations = Generations(chain(life, "0"), core)
+    plugin_sets = PluginSets(chain(life, "0"), core)
     for number in range(1, 4):
-        generations.enter().leave()
-        generations.swap(chain(life, str(number)))
-    await until(lambda: len(generations) == 1)
+        plugin_sets.enter().leave()
+        plugin_sets.swap(chain(life, str(number)))
+    await until(lambda: len(plugin_sets) == 1)
     assert sorted(life) == ["stop 0", "stop 1", "stop 2"]
-    await generations.stop()
+    await plugin_sets.stop()
     assert life[3:] == ["stop 3"]
 
 
 async def test_one_that_never_ends_is_not_waited_for_for_ever() -> None:
     life: list[str] = []
-    generations = Generations(chain(life, "old"), core, patience=0.01)
-    user = generations.enter()
+    plugin_sets = PluginSets(chain(life, "old"), core, patience=0.01)
+    user = plugin_sets.enter()
     with capture_logs() as log:
-        generations.swap(chain(life, "new"))
-        await until(lambda: len(generations) == 1)
+        plugin_sets.swap(chain(life, "new"))
+        await until(lambda: len(plugin_sets) == 1)
     assert life == ["stop old"]
     (line,) = log
     assert (line["event"], line["users"]) == ("plugins are stopped although they are in use", 1)
     user.leave()
-    await generations.stop()
+    await plugin_sets.stop()
     assert life == ["stop old", "stop new"]
 
 
 async def test_at_the_end_everything_is_stopped_once_whoever_is_left() -> None:
     life: list[str] = []
-    generations = Generations(chain(life, "a"), core)
-    generations.enter()
-    generations.swap(chain(life, "b"))
-    generations.enter()
-    generations.swap(chain(life, "c"))
+    plugin_sets = PluginSets(chain(life, "a"), core)
+    plugin_sets.enter()
+    plugin_sets.swap(chain(life, "b"))
+    plugin_sets.enter()
+    plugin_sets.swap(chain(life, "c"))
     with capture_logs() as log:
-        await generations.stop()
+        await plugin_sets.stop()
     assert sorted(life[:2]) == ["stop a", "stop b"]
     assert life[2:] == ["stop c"]
     assert log == []
@@ -133,33 +133,33 @@ def test_any_order_of_things(steps: list[str]) -> None:
 
     async def play() -> None:
         life: list[str] = []
-        generations = Generations(chain(life, "0"), core)
-        inside: list[Generation] = []
+        plugin_sets = PluginSets(chain(life, "0"), core)
+        inside: list[PluginSet] = []
         swaps = 0
 
         def stopped() -> list[str]:
             return [word.removeprefix("stop ") for word in life]
 
-        def names(users: list[Generation]) -> set[str]:
+        def names(users: list[PluginSet]) -> set[str]:
             return {plugin.name for user in users for plugin in user.chain.plugins}
 
         for step in steps:
             if step == "enter":
-                inside.append(generations.enter())
+                inside.append(plugin_sets.enter())
                 assert names(inside[-1:]) == {str(swaps)}
             elif step.startswith("leave") and inside:
                 inside.pop(0 if step == "leave first" else -1).leave()
             elif step == "swap":
                 swaps += 1
-                generations.swap(chain(life, str(swaps)))
+                plugin_sets.swap(chain(life, str(swaps)))
             for _ in range(5):
                 await asyncio.sleep(0)
             assert not names(inside) & set(stopped())
             assert len(set(stopped())) == len(stopped())
         for user in inside:
             user.leave()
-        await until(lambda: len(generations) == 1)
-        await generations.stop()
+        await until(lambda: len(plugin_sets) == 1)
+        await plugin_sets.stop()
         assert sorted(stopped(), key=int) == [str(number) for number in range(swaps + 1)]
 
     asyncio.run(play())

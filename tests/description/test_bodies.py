@@ -9,8 +9,8 @@ import pytest
 
 from router.dialects.chat.schema import check_chat
 from router.dialects.embeddings.schema import check_completions, check_embeddings, check_rerank
-from router.dialects.messages.decode_request import messages_request
-from router.dialects.ollama.decode_request import chat_request, generate_request
+from router.dialects.messages.decode_request import decode_messages_request
+from router.dialects.ollama.decode_request import decode_chat_request, decode_generate_request
 from router.dialects.ollama.embeddings import embed_request
 from router.dialects.responses.conversations import parse_added, parse_new
 from router.dialects.responses.prompts import parse_changes, parse_prompt
@@ -161,36 +161,36 @@ def test_another_of_openais(
 
 MESSAGE: Final = {"model": "m", "max_tokens": 9, "messages": [USER]}
 FOREIGN: Final[list[tuple[str, Check, dict[str, Any], bool]]] = [
-    ("/v1/messages", messages_request, MESSAGE, True),
-    ("/v1/messages", messages_request, {**MESSAGE, "max_tokens": 0}, False),
-    ("/v1/messages", messages_request, {"model": "m", "messages": [USER]}, False),
-    ("/v1/messages", messages_request, {**MESSAGE, "messages": []}, False),
-    ("/v1/messages", messages_request, {**MESSAGE, "temperature": 1.5}, False),
-    ("/v1/messages", messages_request, {**MESSAGE, "thinking": {"type": "enabled"}}, False),
-    ("/v1/messages", messages_request, {**MESSAGE, "tools": [{"name": "f"}]}, False),
+    ("/v1/messages", decode_messages_request, MESSAGE, True),
+    ("/v1/messages", decode_messages_request, {**MESSAGE, "max_tokens": 0}, False),
+    ("/v1/messages", decode_messages_request, {"model": "m", "messages": [USER]}, False),
+    ("/v1/messages", decode_messages_request, {**MESSAGE, "messages": []}, False),
+    ("/v1/messages", decode_messages_request, {**MESSAGE, "temperature": 1.5}, False),
+    ("/v1/messages", decode_messages_request, {**MESSAGE, "thinking": {"type": "enabled"}}, False),
+    ("/v1/messages", decode_messages_request, {**MESSAGE, "tools": [{"name": "f"}]}, False),
     (
         "/v1/messages",
-        messages_request,
+        decode_messages_request,
         {**MESSAGE, "tools": [{"name": "f", "input_schema": {}}], "tool_choice": {"type": "any"}},
         True,
     ),
-    ("/v1/messages", messages_request, {**MESSAGE, "stop_sequences": [""]}, False),
-    ("/v1/messages", messages_request, {**MESSAGE, "service_tier": "flex"}, False),
-    ("/api/chat", chat_request, {"model": "m", "messages": [USER]}, True),
-    ("/api/chat", chat_request, {"name": "m", "messages": [USER], "think": "low"}, True),
-    ("/api/chat", chat_request, {"messages": [USER]}, False),
-    ("/api/chat", chat_request, {"model": "m", "messages": [{"role": "cat"}]}, False),
-    ("/api/chat", chat_request, {"model": "m", "messages": [USER], "format": "xml"}, False),
+    ("/v1/messages", decode_messages_request, {**MESSAGE, "stop_sequences": [""]}, False),
+    ("/v1/messages", decode_messages_request, {**MESSAGE, "service_tier": "flex"}, False),
+    ("/api/chat", decode_chat_request, {"model": "m", "messages": [USER]}, True),
+    ("/api/chat", decode_chat_request, {"name": "m", "messages": [USER], "think": "low"}, True),
+    ("/api/chat", decode_chat_request, {"messages": [USER]}, False),
+    ("/api/chat", decode_chat_request, {"model": "m", "messages": [{"role": "cat"}]}, False),
+    ("/api/chat", decode_chat_request, {"model": "m", "messages": [USER], "format": "xml"}, False),
     (
         "/api/chat",
-        chat_request,
+        decode_chat_request,
         {"model": "m", "messages": [USER], "options": {"temperature": 3}},
         False,
     ),
-    ("/api/chat", chat_request, {"model": "m", "messages": [USER], "tools": [{}]}, False),
-    ("/api/generate", generate_request, {"model": "m", "prompt": "hi", "options": {}}, True),
-    ("/api/generate", generate_request, {"model": "m", "prompt": 1}, False),
-    ("/api/generate", generate_request, {"model": "m", "prompt": "hi", "stream": 1}, False),
+    ("/api/chat", decode_chat_request, {"model": "m", "messages": [USER], "tools": [{}]}, False),
+    ("/api/generate", decode_generate_request, {"model": "m", "prompt": "hi", "options": {}}, True),
+    ("/api/generate", decode_generate_request, {"model": "m", "prompt": 1}, False),
+    ("/api/generate", decode_generate_request, {"model": "m", "prompt": "hi", "stream": 1}, False),
     ("/api/embed", embed_request, {"model": "m", "input": ["a"]}, True),
     ("/api/embed", embed_request, {"model": "m", "input": [1]}, False),
     ("/api/embed", embed_request, {"model": "m", "input": "a", "dimensions": 0}, False),

@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.chat.decode_stream import ChatReader
-from router.dialects.chat.encode_stream import ChatTold
-from router.dialects.ollama.decode_stream import OllamaReader
-from router.dialects.responses.decode_stream import NativeReader
+from router.dialects.chat.decode_stream import ChatDecoder
+from router.dialects.chat.encode_stream import ChatEncoder
+from router.dialects.ollama.decode_stream import OllamaDecoder
+from router.dialects.responses.decode_stream import ResponsesDecoder
 from router.errors import RouterError, UpstreamFailure
-from router.response.decoder import Reader
+from router.response.decoder import StreamDecoder
 from router.response.machine import MachineOptions
 from tests.support import chat as chats
 from tests.support.native import ACCOUNT, USAGE, answer, begun, call, message, reasoning, refusal
@@ -34,22 +34,22 @@ NATIVE: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def native() -> NativeReader:
-    return NativeReader(make_draft(muted=True), ACCOUNT, hide=True)
+def native() -> ResponsesDecoder:
+    return ResponsesDecoder(make_draft(muted=True), ACCOUNT, hide=True)
 
 
-def told() -> ChatTold:
-    return ChatTold(native(), wants_usage=False, muted=True)
+def told() -> ChatEncoder:
+    return ChatEncoder(native(), wants_usage=False, muted=True)
 
 
-def assembled(reader: Reader, stream: bytes) -> bytes:
+def assembled(decoder: StreamDecoder, stream: bytes) -> bytes:
     for piece in in_bytes(stream):
-        reader.feed(piece)
-    if not reader.ended:
-        reader.finish()
-    assert reader.error is None
-    assert reader.ended
-    return reader.assembled()
+        decoder.feed(piece)
+    if not decoder.ended:
+        decoder.finish()
+    assert decoder.error is None
+    assert decoder.ended
+    return decoder.assembled()
 
 
 def outcome(read: Callable[[], bytes]) -> Any:
@@ -61,7 +61,7 @@ def outcome(read: Callable[[], bytes]) -> Any:
 
 @pytest.mark.parametrize("make", [native, told])
 @pytest.mark.parametrize("case", NATIVE)
-def test_a_response(case: str, make: Callable[[], Reader]) -> None:
+def test_a_response(case: str, make: Callable[[], StreamDecoder]) -> None:
     items, fields = NATIVE[case]
     final = {"status": fields.get("end", "completed"), "output": items, "usage": USAGE}
     final |= {name: value for name, value in fields.items() if name != "end"}
@@ -69,20 +69,23 @@ def test_a_response(case: str, make: Callable[[], Reader]) -> None:
     whole, streamed = make(), make()
     expected = outcome(lambda: whole.whole(body))
     assert outcome(lambda: assembled(streamed, stream)) == expected
-    assert (streamed.usage, streamed.hidden) == (whole.usage, whole.hidden)
+    assert (streamed.usage, streamed.encrypted_reasoning) == (
+        whole.usage,
+        whole.encrypted_reasoning,
+    )
     if isinstance(expected, dict):
         assert NOW in (expected.get("created_at"), expected.get("created"))
 
 
 @pytest.mark.parametrize("make", [native, told])
-def test_a_response_that_the_endpoint_failed_is_none(make: Callable[[], Reader]) -> None:
+def test_a_response_that_the_endpoint_failed_is_none(make: Callable[[], StreamDecoder]) -> None:
     error = {"code": "server_error", "message": "on fire"}
     with pytest.raises(UpstreamFailure, match="on fire"):
         assembled(make(), answer(message("A"), end="failed", error=error))
 
 
-def chat_reader() -> ChatReader:
-    return ChatReader(make_draft(muted=True), MachineOptions(logprobs=True))
+def chat_reader() -> ChatDecoder:
+    return ChatDecoder(make_draft(muted=True), MachineOptions(logprobs=True))
 
 
 @pytest.mark.parametrize("finish", ["stop", "length", "content_filter"])
@@ -109,7 +112,7 @@ def test_a_chat_of_ollamas() -> None:
         *({"content": piece} for piece in "Hé"),
         {"content": "", **calls},
     ]
-    expected = orjson.loads(OllamaReader(make_draft(muted=True)).whole(whole))
+    expected = orjson.loads(OllamaDecoder(make_draft(muted=True)).whole(whole))
     assert expected["output_text"] == "Hé"
     stream = ollama(*messages, reason="length", **counts)
-    assert orjson.loads(assembled(OllamaReader(make_draft(muted=True)), stream)) == expected
+    assert orjson.loads(assembled(OllamaDecoder(make_draft(muted=True)), stream)) == expected

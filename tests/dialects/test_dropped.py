@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from router.dialects.chat.encode_request import RESPONSES_FIELDS, chat_body
+from router.dialects.chat.encode_request import RESPONSES_FIELDS, encode_chat_request
 from router.dialects.dropped import ROUTERS, is_default
-from router.dialects.ollama.encode_request import ollama_body
-from router.dialects.responses.encode_request import known_fields, native_body
+from router.dialects.ollama.encode_request import encode_ollama_request
+from router.dialects.responses.encode_request import encode_responses_request, known_fields
 from router.dialects.responses.schema import validate_create
 
 FUNCTION = {"type": "function", "name": "f"}
@@ -18,7 +18,7 @@ FIELDS: dict[str, tuple[Any, str, str]] = {
     # field: (a value that asks for something, what becomes of it for chat, and for Ollama)
     "background": (True, "router", "router"),
     "client_metadata": ({"thread": "t"}, "router", "router"),
-    "context_management": ([{"type": "compaction"}], "unsent", "unsent"),
+    "context_management": ([{"type": "compaction"}], "dropped", "dropped"),
     "conversation": ("conv_1", "router", "router"),
     "include": (["message.output_text.logprobs"], "sent", "sent"),
     "input": ("hi", "sent", "sent"),
@@ -27,16 +27,16 @@ FIELDS: dict[str, tuple[Any, str, str]] = {
     "max_tool_calls": (3, "router", "router"),
     "metadata": ({"a": "b"}, "router", "router"),
     "model": ("m", "sent", "sent"),
-    "moderation": ({"model": "x"}, "unsent", "unsent"),
-    "parallel_tool_calls": (False, "sent", "unsent"),
+    "moderation": ({"model": "x"}, "dropped", "dropped"),
+    "parallel_tool_calls": (False, "sent", "dropped"),
     "previous_response_id": ("resp_1", "router", "router"),
     "prompt": ({"id": "pmpt_1"}, "router", "router"),
     "prompt_cache_key": ("k", "sent", "router"),
-    "prompt_cache_options": ({"ttl": "1h"}, "unsent", "unsent"),
-    "prompt_cache_retention": ("24h", "unsent", "unsent"),
+    "prompt_cache_options": ({"ttl": "1h"}, "dropped", "dropped"),
+    "prompt_cache_retention": ("24h", "dropped", "dropped"),
     "reasoning": ({"effort": "low"}, "sent", "sent"),
     "safety_identifier": ("s", "sent", "router"),
-    "service_tier": ("flex", "sent", "unsent"),
+    "service_tier": ("flex", "sent", "dropped"),
     "store": (True, "router", "router"),
     "stream": (True, "router", "router"),
     "stream_options": ({"include_obfuscation": False}, "router", "router"),
@@ -52,33 +52,33 @@ FIELDS: dict[str, tuple[Any, str, str]] = {
     "cache": ({"ttl": 5}, "router", "router"),
     "nomyo": ({"cache": True}, "router", "router"),
     "frequency_penalty": (1, "sent", "sent"),
-    "function_call": ({"name": "f"}, "unsent", "unsent"),
-    "functions": ([{"name": "f"}], "unsent", "unsent"),
-    "guided_regex": ("a+", "sent", "unsent"),
-    "keep_alive": (0, "sent", "unsent"),
-    "logit_bias": ({"1": 2}, "sent", "unsent"),
+    "function_call": ({"name": "f"}, "dropped", "dropped"),
+    "functions": ([{"name": "f"}], "dropped", "dropped"),
+    "guided_regex": ("a+", "sent", "dropped"),
+    "keep_alive": (0, "sent", "dropped"),
+    "logit_bias": ({"1": 2}, "sent", "dropped"),
     "max_completion_tokens": (9, "sent", "sent"),
     "max_tokens": (9, "sent", "sent"),
-    "messages": ([{"role": "user"}], "unsent", "unsent"),
+    "messages": ([{"role": "user"}], "dropped", "dropped"),
     "min_p": (0.1, "sent", "sent"),
-    "n": (2, "unsent", "unsent"),
-    "num_ctx": (4096, "sent", "unsent"),
-    "prediction": ({"type": "content"}, "sent", "unsent"),
+    "n": (2, "dropped", "dropped"),
+    "num_ctx": (4096, "sent", "dropped"),
+    "prediction": ({"type": "content"}, "sent", "dropped"),
     "presence_penalty": (1, "sent", "sent"),
     "seed": (1, "sent", "sent"),
     "stop": (["x"], "sent", "sent"),
-    "web_search_options": ({"search_context_size": "low"}, "sent", "unsent"),
+    "web_search_options": ({"search_context_size": "low"}, "sent", "dropped"),
 }
 PLAIN = {"model": "m", "input": "hi", "tools": [FUNCTION]}
 
 
 def chat(body: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    return chat_body(body, model="m", stream=False)
+    return encode_chat_request(body, model="m", stream=False)
 
 
 def ollama(body: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    sent, mode = ollama_body(body, model="m", stream=False, num_ctx=None)
-    return sent, mode.unsent
+    sent, mode = encode_ollama_request(body, model="m", stream=False, num_ctx=None)
+    return sent, mode.dropped
 
 
 def test_every_field_has_its_fate() -> None:
@@ -94,9 +94,9 @@ def test_what_becomes_of_a_field(name: str, dialect: Any) -> None:
     body = {**PLAIN, name: value}
     validate_create(body)
     plain, nothing = dialect(PLAIN)
-    sent, unsent = dialect(body)
+    sent, dropped = dialect(body)
     assert nothing == ()
-    assert unsent == ((name,) if fate == "unsent" else ())
+    assert dropped == ((name,) if fate == "dropped" else ())
     if PLAIN.get(name) != value:
         assert (sent != plain) == (fate == "sent")
 
@@ -142,16 +142,16 @@ def test_one_call_at_a_time_is_named_where_there_are_tools() -> None:
 
 def test_native_endpoints_get_everything() -> None:
     body = {name: value for name, (value, *_) in FIELDS.items()}
-    sent, _ = native_body(body, model="m", stream=True, account="a")
+    sent, _ = encode_responses_request(body, model="m", stream=True, account="a")
     state = {"background", "conversation", "previous_response_id", "prompt", "cache", "nomyo"}
     assert sent.keys() == body.keys() - state | {"store", "stream"}
 
 
 def test_but_of_another_apis_request_what_responses_have() -> None:
     body = {name: value for name, (value, *_) in FIELDS.items()}
-    known, unsent = known_fields(body)
+    known, dropped = known_fields(body)
     assert known.keys() == RESPONSES_FIELDS
-    assert set(unsent) == body.keys() - RESPONSES_FIELDS - {"cache", "nomyo"}
+    assert set(dropped) == body.keys() - RESPONSES_FIELDS - {"cache", "nomyo"}
     assert known_fields({"model": "m", "n": 1, "stop": None, "seed": 0})[1] == ("seed",)
 
 

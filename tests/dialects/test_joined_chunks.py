@@ -187,10 +187,10 @@ def test_a_legacy_completion() -> None:
     ],
 )
 def test_what_is_no_chunk_is_a_failure_of_the_endpoint(choices: Any) -> None:
-    reader = ChatPassthrough(model="m", wants_usage=False, assembles=True)
-    assert reader.feed(sse({"choices": choices})) == []
-    assert isinstance(reader.error, UpstreamFailure)
-    assert "malformed" in reader.error.message
+    decoder = ChatPassthrough(model="m", wants_usage=False, assembles=True)
+    assert decoder.feed(sse({"choices": choices})) == []
+    assert isinstance(decoder.error, UpstreamFailure)
+    assert "malformed" in decoder.error.message
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -200,23 +200,23 @@ def test_a_reader_says_all_of_it_at_once(legacy: bool) -> None:
     last = {**HEAD, "choices": [], "usage": USAGE}
     data = sse(*chunks, last, DONE)
     for given in (data, in_bytes(data)):
-        reader = (
+        decoder = (
             CompletionPassthrough({"prompt": "a"}, model="m", wants_usage=False, assembles=True)
             if legacy
             else ChatPassthrough(model="m", wants_usage=False, assembles=True)
         )
-        read_all(reader, given)
-        assert (reader.ended, reader.said) == (True, 3)
-        whole = orjson.loads(reader.assembled())
+        read_all(decoder, given)
+        assert (decoder.ended, decoder.output_chars) == (True, 3)
+        whole = orjson.loads(decoder.assembled())
         assert (whole["model"], whole["usage"]) == ("m", USAGE)
         [choice] = whole["choices"]
         assert (choice["text"] if legacy else choice["message"]["content"]) == "Héy"
-        assert reader.usage is not None
-        assert reader.usage["total_tokens"] == 13
+        assert decoder.usage is not None
+        assert decoder.usage["total_tokens"] == 13
 
 
 def test_an_end_without_an_answer() -> None:
-    reader = ChatPassthrough(model="m", wants_usage=False, assembles=True)
-    reader.feed(sse(DONE))
+    decoder = ChatPassthrough(model="m", wants_usage=False, assembles=True)
+    decoder.feed(sse(DONE))
     with pytest.raises(UpstreamFailure, match="without choices"):
-        reader.assembled()
+        decoder.assembled()

@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.responses.decode_stream import NativeReader
+from router.dialects.responses.decode_stream import ResponsesDecoder
 from router.dialects.responses.item_ids import is_plainly_unique
-from tests.support.native import ACCOUNT, UNIQUE, answer, begun, call, events, message, reader
+from tests.support.native import ACCOUNT, UNIQUE, answer, begun, call, decoder, events, message
 from tests.support.reading import (
     BROKEN,
     checked,
@@ -64,7 +64,7 @@ def check_one_id_each(made: list[dict[str, Any]]) -> list[str]:
 def test_every_event_names_the_new_id(case: str, size: int) -> None:
     items = ANSWERS[case]
     stream = answer(*items)
-    made = decoded(read_all(reader(), in_bytes(stream, size)))
+    made = decoded(read_all(decoder(), in_bytes(stream, size)))
     ids = check_one_id_each(made)
     output = made[-1]["response"]["output"]
     assert output == [named(item, ident) for item, ident in zip(items, ids, strict=True)]
@@ -78,7 +78,7 @@ def test_every_event_names_the_new_id(case: str, size: int) -> None:
 def test_a_whole_answer(case: str) -> None:
     items = ANSWERS[case]
     body = begun(status="completed", output=list(items))
-    output = orjson.loads(reader().whole(orjson.dumps(body)))["output"]
+    output = orjson.loads(decoder().whole(orjson.dumps(body)))["output"]
     ids = [item["id"] for item in output]
     assert len(set(ids)) == len(ids)
     assert ids != [item["id"] for item in items]
@@ -86,7 +86,7 @@ def test_a_whole_answer(case: str) -> None:
 
 
 def test_the_order_is_checked_like_any_answers() -> None:
-    checked(reader(), answer(*ANSWERS["one id for all"]))
+    checked(decoder(), answer(*ANSWERS["one id for all"]))
 
 
 @pytest.mark.parametrize("name", [None, "call_g"])
@@ -99,7 +99,7 @@ def test_an_item_without_an_id_gets_one(name: str | None) -> None:
             if event.pop("item_id", None) and name is not None:
                 event["item_id"] = name
     made[-1]["response"]["output"][1] = LACKING
-    ids = check_one_id_each(decoded(read_all(reader(), native(*made))))
+    ids = check_one_id_each(decoded(read_all(decoder(), native(*made))))
     assert ids[0] == message("A")["id"]
     assert ids[1].startswith("fc_")
 
@@ -110,7 +110,7 @@ def test_an_answer_that_only_names_items_by_id() -> None:
     for event in made:
         if event["type"] != "response.output_item.added":
             event.pop("output_index", None)
-    told = decoded(read_all(reader(), native(*made)))
+    told = decoded(read_all(decoder(), native(*made)))
     ids = [item["id"] for item in told[-1]["response"]["output"]]
     begins = [place for place, e in enumerate(told) if e["type"] == "response.output_item.added"]
     parts = (told[begins[0] : begins[1]], told[begins[1] : -1])
@@ -122,7 +122,7 @@ def test_an_id_of_the_history_is_not_given_again() -> None:
     taken = message("A")
     made = {}
     for history in ((), {taken["id"]}):
-        subject = NativeReader(make_draft(), ACCOUNT, taken=history)
+        subject = ResponsesDecoder(make_draft(), ACCOUNT, taken=history)
         told = decoded(read_all(subject, answer(taken)))
         made[bool(history)] = check_one_id_each(told)
     assert made[False] == [taken["id"]]
@@ -131,11 +131,11 @@ def test_an_id_of_the_history_is_not_given_again() -> None:
 
 def test_a_final_output_left_out_has_the_ids_of_the_stream() -> None:
     stream = answer(named(message("A"), "msg_1"), output=[])
-    check_one_id_each(decoded(read_all(reader(), stream)))
+    check_one_id_each(decoded(read_all(decoder(), stream)))
 
 
 def test_an_answer_that_breaks_off_keeps_its_ids() -> None:
-    subject = reader()
+    subject = decoder()
     told = decoded(subject.feed(answer(named(message("A"), "msg_1"), end=None)))
     told += decoded(subject.fail(BROKEN))
     check_one_id_each(told)
@@ -144,13 +144,13 @@ def test_an_answer_that_breaks_off_keeps_its_ids() -> None:
 def test_a_snapshot_in_mid_stream_begins_nothing() -> None:
     made = events(message("A"))
     made.insert(2, {"type": "response.something", "response": begun(output=[message("A")])})
-    ids = check_one_id_each(decoded(read_all(reader(), native(*made))))
+    ids = check_one_id_each(decoded(read_all(decoder(), native(*made))))
     assert ids == [message("A")["id"]]
 
 
 def test_unique_ids_pass_byte_by_byte() -> None:
     stream = answer(message("A"), CALL)
-    ours = [frame.encode().rstrip() for frame in read_all(reader(), stream)]
+    ours = [frame.encode().rstrip() for frame in read_all(decoder(), stream)]
     assert ours[2:-1] == stream.split(b"\n\n")[2:-2]
 
 

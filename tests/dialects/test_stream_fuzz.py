@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.dialects.chat.decode_stream import ChatReader
-from router.dialects.chat.encode_stream import ChatTold
+from router.dialects.chat.decode_stream import ChatDecoder
+from router.dialects.chat.encode_stream import ChatEncoder
 from router.dialects.chat.passthrough import ChatPassthrough
-from router.dialects.ollama.decode_stream import OllamaReader
-from router.dialects.responses.decode_stream import NativeReader
+from router.dialects.ollama.decode_stream import OllamaDecoder
+from router.dialects.responses.decode_stream import ResponsesDecoder
 from router.errors import UpstreamError
-from router.response.decoder import Reader
+from router.response.decoder import StreamDecoder
 from router.response.machine import MachineOptions
 from tests.support import chat as chats
 from tests.support import native as natives
@@ -51,7 +51,7 @@ class Dialect:
     that their order must hold whatever came in.
     """
 
-    reader: Callable[[], Reader]
+    decoder: Callable[[], StreamDecoder]
     encode: Callable[[Objects], bytes]
     whole: dict[str, Any]
     ordered: bool = True
@@ -73,17 +73,17 @@ COUNTS = {"prompt_eval_count": 3, "eval_count": 2}
 
 DIALECTS = {
     "chat": Dialect(
-        lambda: ChatReader(make_draft(), OPTIONS),
+        lambda: ChatDecoder(make_draft(), OPTIONS),
         lambda chunks: sse(*chunks, b"[DONE]"),
         {"choices": [CHOICE], "usage": chats.USAGE},
     ),
     "forced": Dialect(
-        lambda: ChatReader(make_draft(), MachineOptions(forced_call=True)),
+        lambda: ChatDecoder(make_draft(), MachineOptions(forced_call=True)),
         lambda chunks: sse(*chunks, b"[DONE]"),
         {"choices": [{**CHOICE, "message": {"content": '{"name":"f","arguments":{"a":1}}'}}]},
     ),
     "ollama": Dialect(
-        lambda: OllamaReader(make_draft(), OPTIONS),
+        lambda: OllamaDecoder(make_draft(), OPTIONS),
         lambda lines: b"".join(orjson.dumps(line) + b"\n" for line in lines),
         {
             "message": {"content": "Hi", "thinking": "hm", "tool_calls": CALLS},
@@ -93,19 +93,19 @@ DIALECTS = {
         },
     ),
     "native": Dialect(
-        lambda: natives.reader(tools=[{"type": "function", "name": "f"}]),
+        lambda: natives.decoder(tools=[{"type": "function", "name": "f"}]),
         lambda events: native(*events),
         NATIVE,
         ordered=False,
     ),
     "told natively": Dialect(
-        lambda: ChatTold(natives.reader(), wants_usage=True),
+        lambda: ChatEncoder(natives.decoder(), wants_usage=True),
         lambda events: native(*events),
         NATIVE,
         ordered=False,
     ),
     "told of ollama": Dialect(
-        lambda: ChatTold(OllamaReader(make_draft(), OPTIONS), wants_usage=False),
+        lambda: ChatEncoder(OllamaDecoder(make_draft(), OPTIONS), wants_usage=False),
         lambda lines: b"".join(orjson.dumps(line) + b"\n" for line in lines),
         {"message": {"content": "Hi", "tool_calls": CALLS}, "done": True, **COUNTS},
         ordered=False,
@@ -208,24 +208,24 @@ def reads(data: bytes, cuts: list[float]) -> list[bytes]:
     return [data[a:b] for a, b in pairwise(edges)]
 
 
-def outcome(reader: Reader, data: bytes | list[bytes]) -> tuple[list[bytes], Any, Any]:
+def outcome(decoder: StreamDecoder, data: bytes | list[bytes]) -> tuple[list[bytes], Any, Any]:
     """What comes out of a reader: frames, error, usage. Whatever is raised fails the test."""
-    frames = read_all(reader, data)
-    assert reader.ended == (reader.error is None)
-    error = reader.error
+    frames = read_all(decoder, data)
+    assert decoder.ended == (decoder.error is None)
+    error = decoder.error
     assert error is None or isinstance(error, UpstreamError)
     if error is not None:
         assert error.message
-        frames += reader.fail(error)
-    assert reader.ended
-    assert reader.fail(BROKEN) == reader.feed(b"data: {}\n\n") == reader.salvage() == []
-    return [frame.encode() for frame in frames], error and str(error), reader.usage
+        frames += decoder.fail(error)
+    assert decoder.ended
+    assert decoder.fail(BROKEN) == decoder.feed(b"data: {}\n\n") == decoder.salvage() == []
+    return [frame.encode() for frame in frames], error and str(error), decoder.usage
 
 
 def check(dialect: Dialect, data: bytes, cuts: list[float]) -> str:
     """Read ``data`` in one piece and in many; the status of the answer."""
-    whole = outcome(dialect.reader(), data)
-    assert outcome(dialect.reader(), reads(data, cuts)) == whole
+    whole = outcome(dialect.decoder(), data)
+    assert outcome(dialect.decoder(), reads(data, cuts)) == whole
     frames, error, _ = whole
     assert frames
     if not frames[0].startswith(b"event: "):
@@ -362,11 +362,11 @@ def test_wrong_types_in_any_field(name: str, data: st.DataObject, cuts: list[flo
 def test_wrong_types_in_a_whole_answer(name: str, data: st.DataObject) -> None:
     dialect = DIALECTS[name]
     body = orjson.dumps(damaged(data, dialect.whole))
-    reader = dialect.reader()
+    decoder = dialect.decoder()
     with contextlib.suppress(UpstreamError):
-        assert isinstance(orjson.loads(reader.whole(body)), dict)
-    if not isinstance(reader, ChatPassthrough | ChatTold | NativeReader):
-        streaming = dialect.reader()
+        assert isinstance(orjson.loads(decoder.whole(body)), dict)
+    if not isinstance(decoder, ChatPassthrough | ChatEncoder | ResponsesDecoder):
+        streaming = dialect.decoder()
         try:
             frames = streaming.whole_as_stream(body)
         except UpstreamError as error:

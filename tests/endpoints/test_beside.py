@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from router.endpoints import beside as beside_module
 from router.endpoints.beside import beside, hint
-from router.probing.capabilities import Limits, probe_endpoint
+from router.probing.capabilities import ProbeLimits, probe_endpoint
 from router.probing.endpoint import probe
 from router.upstream.adapters import connect
 from tests.support.router import eventually, routing
@@ -76,7 +76,9 @@ async def test_check_probe_and_log_say_it(
         assert all(text in checked.error for text in wanted), checked.error
 
         until = asyncio.get_running_loop().time() + 60
-        report = await probe_endpoint(settings, [], Limits(5.0, until), told=lambda model: None)
+        report = await probe_endpoint(
+            settings, [], ProbeLimits(5.0, until), told=lambda model: None
+        )
         assert all(text in report.note for text in wanted), report.note
 
         with capture_logs() as log:

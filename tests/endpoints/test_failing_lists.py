@@ -50,9 +50,9 @@ async def test_what_lists_nothing_and_answers_nobody_is_down(status: int) -> Non
 async def test_requests_that_succeed_say_more(status: int) -> None:
     async with listing(200) as (fleet, upstream):
         endpoint = fleet["one"]
-        target = fleet.target("m")
+        deployment = fleet.deployment("m")
         assert endpoint.host.up
-        target.answered(time.monotonic() + 3600, None)  # ever since
+        deployment.answered(time.monotonic() + 3600, None)  # ever since
         upstream.on_get = lists(status)
         await fleet.more()
         assert endpoint.host.up

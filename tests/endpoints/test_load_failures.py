@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from router.balance.breaker import State
+from router.balance.breaker import BreakerState
 from router.endpoints import loads as loads_module
 from router.errors import (
     ModelLoadFailed,
@@ -52,17 +52,17 @@ async def answering(*answers: tuple[int, str], **fields: Any) -> AsyncIterator[W
     upstream = Upstream(default=by_path({"/api/generate": generate}), on_get=by_path(lists))
     async with upstream, watched(one(upstream.address, "ollama", **fields)) as fleet:
         await eventually(lambda: fleet["one"].ready)
-        await told(fleet.target(LATEST), loaded=False)
-        fleet.target(LATEST).take()
+        await told(fleet.deployment(LATEST), loaded=False)
+        fleet.deployment(LATEST).take()
         yield fleet
 
 
 async def test_a_load_that_takes_too_long_sends_everybody_elsewhere() -> None:
     async with cold_ollama(load_seconds=NEVER, timeouts={"load": 0.2}) as (fleet, memory):
-        target = fleet.target(LATEST)
+        deployment = fleet.deployment(LATEST)
         began = time.monotonic()
         results = await asyncio.gather(
-            *(fleet.loads.ensure(target) for _ in range(3)), return_exceptions=True
+            *(fleet.loads.ensure(deployment) for _ in range(3)), return_exceptions=True
         )
         assert len({id(result) for result in results}) == 3
         for error in results:
@@ -74,23 +74,23 @@ async def test_a_load_that_takes_too_long_sends_everybody_elsewhere() -> None:
                 "it was not done within 0.2 s (timeouts.load)."
             )
             assert error.headers == {"Retry-After": "30"}
-        assert state(target) == (False, "cooling")
-        assert began + 30 <= target.cool_until <= time.monotonic() + 30
-        assert target.load_began is None
+        assert state(deployment) == (False, "cooling")
+        assert began + 30 <= deployment.cool_until <= time.monotonic() + 30
+        assert deployment.load_began is None
         # Giving up reaches Ollama: nothing is being loaded any more.
         await eventually(lambda: not memory.listed())
 
 
 async def test_a_load_that_fails_is_no_matter_of_the_breakers() -> None:
     async with answering((500, '{"error": "model requires more memory"}')) as fleet:
-        target = fleet.target(LATEST)
+        deployment = fleet.deployment(LATEST)
         for _ in range(5):
             with pytest.raises(ModelLoadFailed, match="HTTP 500 after"):
-                await fleet.loads.ensure(target)
-            target.cool_until = 0.0
+                await fleet.loads.ensure(deployment)
+            deployment.cool_until = 0.0
         now = time.monotonic()
-        assert target.breaker.state(now) is State.CLOSED
-        assert target.breaker.failure_ratio(now) == 0.0
+        assert deployment.breaker.state(now) is BreakerState.CLOSED
+        assert deployment.breaker.failure_ratio(now) == 0.0
         assert fleet["one"].host.up
 
 
@@ -98,7 +98,7 @@ async def test_what_it_says_of_a_failure_goes_to_the_log_without_the_key() -> No
     with capture_logs() as log:
         async with answering((500, "no memory for sk-upstream"), api_key="sk-upstream") as fleet:
             with pytest.raises(ModelLoadFailed) as caught:
-                await fleet.loads.ensure(fleet.target(LATEST))
+                await fleet.loads.ensure(fleet.deployment(LATEST))
     assert "memory" not in caught.value.message
     (line,) = [line for line in log if line["event"] == "model not loaded"]
     assert line["error"] == "HTTP 500: no memory for [api_key]"
@@ -108,31 +108,31 @@ async def test_what_it_says_of_a_failure_goes_to_the_log_without_the_key() -> No
 async def test_a_model_that_cannot_be_loaded_is_left_alone_longer_and_longer() -> None:
     failed = (500, "")
     async with answering(*[failed] * 6, (200, "{}"), failed) as fleet:
-        target = fleet.target(LATEST)
+        deployment = fleet.deployment(LATEST)
         pauses = []
         for _ in range(8):
             began = time.monotonic()
             try:
-                await fleet.loads.ensure(target)
+                await fleet.loads.ensure(deployment)
             except ModelLoadFailed as error:
                 pauses.append(int(error.headers["Retry-After"]))
-                assert target.cool_until >= began + pauses[-1]
+                assert deployment.cool_until >= began + pauses[-1]
             else:
                 pauses.append(0)
-                target.loaded = False
-            target.cool_until = time.monotonic()
+                deployment.loaded = False
+            deployment.cool_until = time.monotonic()
         assert pauses == [30, 60, 120, 240, 300, 300, 0, 30]
 
 
 async def test_a_failure_long_ago_is_forgotten() -> None:
     async with answering((500, "")) as fleet:
-        target = fleet.target(LATEST)
+        deployment = fleet.deployment(LATEST)
         pauses = []
         for _ in range(2):
             with pytest.raises(ModelLoadFailed) as caught:
-                await fleet.loads.ensure(target)
+                await fleet.loads.ensure(deployment)
             pauses.append(caught.value.headers["Retry-After"])
-            target.cool_until = time.monotonic() - 301
+            deployment.cool_until = time.monotonic() - 301
         assert pauses == ["30", "30"]
 
 
@@ -140,16 +140,16 @@ async def test_a_failure_long_ago_is_forgotten() -> None:
 async def test_who_does_not_know_such_requests_is_not_asked_again(status: int, text: str) -> None:
     # A second request would be answered by a failure.
     async with answering((status, text), (500, "")) as fleet:
-        target = fleet.target(LATEST)
-        await fleet.loads.ensure(target)
-        await fleet.loads.ensure(target)
-        assert not state(target)[0]
-        assert target.load_began is None
+        deployment = fleet.deployment(LATEST)
+        await fleet.loads.ensure(deployment)
+        await fleet.loads.ensure(deployment)
+        assert not state(deployment)[0]
+        assert deployment.load_began is None
         # Once a request was answered the model is there.
-        target.answered(time.monotonic(), 0.1)
-        assert state(target)[0]
+        deployment.answered(time.monotonic(), 0.1)
+        assert state(deployment)[0]
         with pytest.raises(NotSupported):
-            await fleet.loads.warm(target, None)
+            await fleet.loads.warm(deployment, None)
 
 
 async def test_who_did_not_know_is_asked_again_after_a_while(
@@ -157,23 +157,23 @@ async def test_who_did_not_know_is_asked_again_after_a_while(
 ) -> None:
     monkeypatch.setattr("router.endpoints.loads._ASKED_AGAIN", 0.0)
     async with answering((404, "404 page not found"), (200, "{}")) as fleet:
-        target = fleet.target(LATEST)
-        await fleet.loads.ensure(target)
-        assert not state(target)[0]
-        await fleet.loads.ensure(target)
-        assert state(target)[0]
+        deployment = fleet.deployment(LATEST)
+        await fleet.loads.ensure(deployment)
+        assert not state(deployment)[0]
+        await fleet.loads.ensure(deployment)
+        assert state(deployment)[0]
 
 
 async def test_what_is_refused_is_for_the_request_itself_to_find_out() -> None:
     text = """{"error": "model 'm' not found, try pulling it first"}"""
     async with answering((404, text), (200, '{"load_duration": 5000000000}')) as fleet:
-        target = fleet.target(LATEST)
-        await fleet.loads.ensure(target)
-        assert not state(target)[0]
-        assert target.cool_until == 0.0
-        await fleet.loads.ensure(target)
-        assert state(target)[0]
-        assert target.load_time.value == 5.0
+        deployment = fleet.deployment(LATEST)
+        await fleet.loads.ensure(deployment)
+        assert not state(deployment)[0]
+        assert deployment.cool_until == 0.0
+        await fleet.loads.ensure(deployment)
+        assert state(deployment)[0]
+        assert deployment.load_time.value == 5.0
 
 
 async def test_a_model_that_turns_out_to_be_there_teaches_nothing_about_loading(
@@ -181,21 +181,21 @@ async def test_a_model_that_turns_out_to_be_there_teaches_nothing_about_loading(
 ) -> None:
     monkeypatch.setattr(loads_module, "_NO_LOAD_SECONDS", 5.0)
     async with answering((200, '{"done": true}')) as fleet:
-        target = fleet.target(LATEST)
-        await fleet.loads.ensure(target)
-        assert state(target)[0]
-        assert target.load_time.value is None
+        deployment = fleet.deployment(LATEST)
+        await fleet.loads.ensure(deployment)
+        assert state(deployment)[0]
+        assert deployment.load_time.value is None
 
 
 async def test_without_a_connection_the_endpoint_is_to_blame_and_not_the_model() -> None:
     async with refused_port() as url, watched(one(url, "ollama", models=["m"])) as fleet:
-        target = fleet.target("m")
-        target.loaded = False
+        deployment = fleet.deployment("m")
+        deployment.loaded = False
         for _ in range(2):
             with pytest.raises(UpstreamUnavailable) as caught:
-                await fleet.loads.ensure(target)
+                await fleet.loads.ensure(deployment)
             assert caught.value.again
-        assert target.cool_until == 0.0
+        assert deployment.cool_until == 0.0
 
 
 async def test_a_connection_that_breaks_is_a_load_that_failed() -> None:
@@ -204,11 +204,11 @@ async def test_a_connection_that_breaks_is_a_load_that_failed() -> None:
         watched(one(upstream.address, "ollama")) as fleet,
     ):
         await eventually(lambda: fleet["one"].ready)
-        target = fleet.target("m")
-        target.loaded = False
+        deployment = fleet.deployment("m")
+        deployment.loaded = False
         with pytest.raises(ModelLoadFailed, match="closed the connection, not answering"):
-            await fleet.loads.ensure(target)
-        assert state(target) == (False, "cooling")
+            await fleet.loads.ensure(deployment)
+        assert state(deployment) == (False, "cooling")
         assert fleet["one"].host.up
 
 
@@ -218,7 +218,7 @@ async def test_a_connection_that_breaks_is_a_load_that_failed() -> None:
 async def test_why_a_model_cannot_be_warmed_is_told(status: int, error: type[Exception]) -> None:
     async with answering((status, '{"error": "the model does not want to"}')) as fleet:
         with pytest.raises(error):
-            await fleet.loads.warm(fleet.target(LATEST), "1h")
+            await fleet.loads.warm(fleet.deployment(LATEST), "1h")
 
 
 async def test_a_bug_in_a_load_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,5 +229,5 @@ async def test_a_bug_in_a_load_leaves_nobody_waiting(monkeypatch: pytest.MonkeyP
     with capture_logs() as log:
         async with cold_ollama() as (fleet, _):
             with pytest.raises(ModelLoadFailed, match="it was given up"):
-                await fleet.loads.ensure(fleet.target(LATEST))
+                await fleet.loads.ensure(fleet.deployment(LATEST))
     assert "task failed" in [line["event"] for line in log]

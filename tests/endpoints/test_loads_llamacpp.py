@@ -23,7 +23,7 @@ async def llamacpp(*models: str, path: str = "") -> AsyncIterator[tuple[Watched,
     async with server, watched(one(server.address + path)) as fleet:
         await eventually(lambda: fleet["one"].ready)
         for model in models:
-            await told(fleet.target(model), loaded=False)
+            await told(fleet.deployment(model), loaded=False)
         yield fleet, server
 
 
@@ -36,59 +36,59 @@ def polls(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("path", ["", "/v1"])
 async def test_llamacpp_is_waited_for_although_it_answers_at_once(path: str) -> None:
     async with llamacpp("m", path=path) as (fleet, server):
-        target = fleet.target("m")
-        clients = [asyncio.create_task(fleet.loads.ensure(target)) for _ in range(5)]
+        deployment = fleet.deployment("m")
+        clients = [asyncio.create_task(fleet.loads.ensure(deployment)) for _ in range(5)]
         await eventually(lambda: server.status["m"] == "loading")
         await fleet.more()
-        assert not state(target)[0]
+        assert not state(deployment)[0]
         server.status["m"] = "loaded"
         await asyncio.gather(*clients)
-        assert state(target)[0]
+        assert state(deployment)[0]
         assert server.loads == ["m"]
-        await fleet.loads.warm(target, 0)
+        await fleet.loads.warm(deployment, 0)
         assert server.status["m"] == "unloaded"
-        assert not state(target)[0]
+        assert not state(deployment)[0]
 
 
 @pytest.mark.usefixtures("polls")
 async def test_llamacpp_gives_up_a_load() -> None:
     async with llamacpp("m") as (fleet, server):
-        target = fleet.target("m")
-        client = asyncio.create_task(fleet.loads.ensure(target))
+        deployment = fleet.deployment("m")
+        client = asyncio.create_task(fleet.loads.ensure(deployment))
         await eventually(lambda: server.status["m"] == "loading")
         server.status["m"] = "unloaded"
         with pytest.raises(ModelLoadFailed, match="did not go on"):
             await client
-        assert state(target) == (False, "cooling")
+        assert state(deployment) == (False, "cooling")
 
 
 @pytest.mark.usefixtures("polls")
 async def test_llamacpp_refuses_what_somebody_else_is_loading_already() -> None:
     async with llamacpp("m") as (fleet, server):
-        target = fleet.target("m")
+        deployment = fleet.deployment("m")
         server.status["m"] = "loading"
-        client = asyncio.create_task(fleet.loads.ensure(target))
+        client = asyncio.create_task(fleet.loads.ensure(deployment))
         await eventually(lambda: server.loads)
         server.status["m"] = "loaded"
         await client
-        assert state(target)[0]
+        assert state(deployment)[0]
 
 
 @pytest.mark.usefixtures("polls")
 async def test_what_llamacpp_has_put_to_sleep_wakes_up_by_itself() -> None:
     async with llamacpp("m") as (fleet, server):
-        target = fleet.target("m")
+        deployment = fleet.deployment("m")
         server.status["m"] = "sleeping"
-        await fleet.loads.ensure(target)
-        assert not state(target)[0]
-        assert target.cool_until == 0.0
+        await fleet.loads.ensure(deployment)
+        assert not state(deployment)[0]
+        assert deployment.cool_until == 0.0
 
 
 async def test_one_that_tells_nothing_is_not_asked() -> None:
     async with listening(create_backend("chat", ["m"])) as url, watched(one(f"{url}/v1")) as fleet:
         await eventually(lambda: fleet["one"].ready)
-        target = fleet.target("m")
+        deployment = fleet.deployment("m")
         await fleet.more()
-        assert state(target)[0]
+        assert state(deployment)[0]
         with pytest.raises(NotSupported):
-            await fleet.loads.warm(target, None)
+            await fleet.loads.warm(deployment, None)

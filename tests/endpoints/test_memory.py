@@ -53,15 +53,15 @@ def _named(models: tuple[str, ...], status: int = 200) -> Script:
 async def test_what_is_in_memory(asked_as: str) -> None:
     ollama = Ollama("m:latest", "other:7b")
     async with ollama.watched(models=[asked_as, "other:7b"]) as fleet:
-        target, other = fleet.target(asked_as), fleet.target("other:7b")
-        await told(target, loaded=False)
-        assert state(target) == (False, "cold")
+        deployment, other = fleet.deployment(asked_as), fleet.deployment("other:7b")
+        await told(deployment, loaded=False)
+        assert state(deployment) == (False, "cold")
         ollama.resident = ("m:latest",)
-        await told(target, loaded=True)
-        assert state(target) == (True, "ready")
+        await told(deployment, loaded=True)
+        assert state(deployment) == (True, "ready")
         assert state(other) == (False, "cold")
         ollama.resident = ("other:7b",)
-        await told(target, loaded=False)
+        await told(deployment, loaded=False)
         assert state(other) == (True, "ready")
 
 
@@ -69,10 +69,10 @@ async def test_an_endpoint_that_does_not_tell_this_time_leaves_it_as_it_was() ->
     ollama = Ollama("a", "b")
     ollama.resident = ("a",)
     async with ollama.watched() as fleet:
-        await told(fleet.target("b"), loaded=False)
+        await told(fleet.deployment("b"), loaded=False)
         ollama.status, ollama.resident = 500, ("b",)
         await fleet.more()
-        assert (fleet.target("a").loaded, fleet.target("b").loaded) == (True, False)
+        assert (fleet.deployment("a").loaded, fleet.deployment("b").loaded) == (True, False)
         assert fleet["one"].host.up
         # Of a model that nobody had asked for nothing is known.
         assert fleet["one"].catalogue.in_memory("a") is None
@@ -81,31 +81,31 @@ async def test_an_endpoint_that_does_not_tell_this_time_leaves_it_as_it_was() ->
 async def test_what_became_known_since_it_was_asked_counts_more() -> None:
     ollama = Ollama("m")
     async with ollama.watched() as fleet:
-        target = fleet.target("m")
-        await told(target, loaded=False)
+        deployment = fleet.deployment("m")
+        await told(deployment, loaded=False)
         ollama.telling.clear()
         asked = ollama.asked
         await eventually(lambda: ollama.asked > asked)
-        target.answered(0.0, None)
+        deployment.answered(0.0, None)
         seen = len(fleet.told)
         ollama.telling.set()
         await eventually(lambda: len(fleet.told) > seen)
-        assert target.loaded
+        assert deployment.loaded
         # The next time it says so again.
-        await told(target, loaded=False)
+        await told(deployment, loaded=False)
 
 
 async def test_what_answers_is_in_memory_whatever_is_listed() -> None:
     ollama = Ollama("m")
     async with ollama.watched() as fleet:
-        target = fleet.target("m")
-        await told(target, loaded=False)
-        target.take()
-        target.answered(0.0, None)
+        deployment = fleet.deployment("m")
+        await told(deployment, loaded=False)
+        deployment.take()
+        deployment.answered(0.0, None)
         await fleet.more()
-        assert target.loaded
-        target.give_back(0.0)
-        await told(target, loaded=False)
+        assert deployment.loaded
+        deployment.give_back(0.0)
+        await told(deployment, loaded=False)
 
 
 async def test_llamacpp_tells_in_its_list() -> None:
@@ -113,11 +113,11 @@ async def test_llamacpp_tells_in_its_list() -> None:
     server.status["a"] = "loaded"
     async with server, watched(one(f"{server.address}/v1")) as fleet:
         await eventually(lambda: fleet["one"].ready)
-        await told(fleet.target("b"), loaded=False)
-        assert fleet.target("a").loaded
+        await told(fleet.deployment("b"), loaded=False)
+        assert fleet.deployment("a").loaded
         server.status.update(a="sleeping", b="loaded")
-        await told(fleet.target("a"), loaded=False)
-        assert fleet.target("b").loaded
+        await told(fleet.deployment("a"), loaded=False)
+        assert fleet.deployment("b").loaded
 
 
 async def test_a_context_that_is_told_is_the_models_unless_one_is_configured() -> None:
@@ -132,9 +132,9 @@ async def test_a_context_that_is_told_is_the_models_unless_one_is_configured() -
         async with watched(one(upstream.address, capabilities=capabilities)) as fleet:
             group = await fleet.registry.group("a")
             assert group.contexts
-            assert fleet.target("a").context == 4096
-            assert fleet.target("b").context == 1000
+            assert fleet.deployment("a").context == 4096
+            assert fleet.deployment("b").context == 1000
             context = 8192
-            await eventually(lambda: fleet.target("a").context == 8192)
-            assert fleet.target("b").context == 1000
-            assert fleet.target("a").loaded
+            await eventually(lambda: fleet.deployment("a").context == 8192)
+            assert fleet.deployment("b").context == 1000
+            assert fleet.deployment("a").loaded

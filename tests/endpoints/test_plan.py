@@ -8,9 +8,9 @@ import pytest
 
 from router.balance.capability import Abilities, Feature
 from router.dialects.responses.decode_stream import seal
+from router.endpoints.deployment import Deployment
 from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Plan, able, issuers
 from router.endpoints.registry import Group
-from router.endpoints.target import Target
 from router.errors import InvalidRequest
 from tests.support.depot import Depot, asking, backend
 
@@ -30,8 +30,8 @@ async def group_of(*backends: dict[str, Any]) -> Group:
     return await Depot(*backends).registry.group("m")
 
 
-def names(targets: Any) -> str:
-    return "".join(target.endpoint.name for target in targets)
+def names(deployments: Any) -> str:
+    return "".join(deployment.endpoint.name for deployment in deployments)
 
 
 @pytest.mark.parametrize(
@@ -139,21 +139,21 @@ async def test_what_a_request_is_told_that_nobody_can_serve(
 async def test_what_was_learned_counts_like_what_is_configured() -> None:
     depot = Depot(backend("a", "m"), backend("b", "m"), backend("c", "m", **can(tools=True)))
     for name in "ac":
-        depot.target(name).learn(Abilities(Feature.TOOLS), 0.0)
+        depot.deployment(name).learn(Abilities(Feature.TOOLS), 0.0)
     depot.registry.catalogue_changed()
     plan = await depot.plan(asking(tools=TOOLS))
-    assert names(plan.targets) == "bc"  # what is configured to be there stays
+    assert names(plan.deployments) == "bc"  # what is configured to be there stays
 
 
 async def test_what_was_learned_is_forgotten() -> None:
     depot = Depot(backend("a", "m"))
-    target = depot.target("a")
-    target.learn(Abilities(Feature.TOOLS), 0.0)
-    target.learn(Abilities(context=100), 1000.0)
-    target.reassess(4600.0)
-    assert (target.lacks, target.context) == (int(Feature.TOOLS), 100)
-    target.reassess(4601.0)
-    assert (target.lacks, target.context) == (0, None)
+    deployment = depot.deployment("a")
+    deployment.learn(Abilities(Feature.TOOLS), 0.0)
+    deployment.learn(Abilities(context=100), 1000.0)
+    deployment.reassess(4600.0)
+    assert (deployment.lacks, deployment.context) == (int(Feature.TOOLS), 100)
+    deployment.reassess(4601.0)
+    assert (deployment.lacks, deployment.context) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -166,18 +166,18 @@ async def test_what_was_learned_is_forgotten() -> None:
     ],
 )
 async def test_where_the_context_is_known_from(fields: dict[str, Any], context: int | None) -> None:
-    assert Depot(backend("a", "m", **fields)).target("a").context == context
+    assert Depot(backend("a", "m", **fields)).deployment("a").context == context
 
 
 async def test_what_failed_or_cannot_serve_it_is_not_left() -> None:
     group = await group_of(*(backend(name, "m") for name in "abc"))
-    plan = Plan(group, group.targets, "caller")
-    a, b, c = group.targets
+    plan = Plan(group, group.deployments, "caller")
+    a, b, c = group.deployments
     assert names(plan.left) == "abc"
     plan.tried.append(b)
     assert names(plan.left) == "ac"
     plan.drop(a)
-    assert (names(plan.targets), names(plan.left)) == ("bc", "c")
+    assert (names(plan.deployments), names(plan.left)) == ("bc", "c")
     plan.drop(c)
     assert not plan.left
     plan.tried.clear()
@@ -187,12 +187,12 @@ async def test_what_failed_or_cannot_serve_it_is_not_left() -> None:
 async def test_a_plan_follows_who_serves_the_model() -> None:
     depot = Depot(*(backend(name, "m") for name in "abc"))
     plan = await depot.plan(asking(tools=TOOLS))
-    plan.drop(depot.target("a"))
-    plan.tried.append(depot.target("b"))
+    plan.drop(depot.deployment("a"))
+    plan.tried.append(depot.deployment("b"))
     unable = backend("e", "m", **can(tools=False))
     depot.apply(*(backend(name, "m") for name in "abd"), unable)
     plan.follow(await depot.registry.group("m"))
-    assert names(plan.targets) == "bd"
+    assert names(plan.deployments) == "bd"
     assert names(plan.left) == "d"
     depot.apply(unable)
     with pytest.raises(InvalidRequest):
@@ -202,14 +202,14 @@ async def test_a_plan_follows_who_serves_the_model() -> None:
 async def test_a_plan_that_was_made_by_hand_stays_as_it_is() -> None:
     depot = Depot(*(backend(name, "m") for name in "abc"))
     group = await depot.registry.group("m")
-    plan = Plan(group, group.targets[:1], "caller")
-    plan.follow(Group("m", group.targets))
+    plan = Plan(group, group.deployments[:1], "caller")
+    plan.follow(Group("m", group.deployments))
     assert plan.group is group
-    assert names(plan.targets) == "a"
+    assert names(plan.deployments) == "a"
 
 
-def reasoning(target: Target, blob: str = "blob") -> dict[str, Any]:
-    return {"type": "reasoning", "encrypted_content": seal(blob, target.endpoint.account)}
+def reasoning(deployment: Deployment, blob: str = "blob") -> dict[str, Any]:
+    return {"type": "reasoning", "encrypted_content": seal(blob, deployment.endpoint.account)}
 
 
 async def test_issuers_are_those_of_the_account_that_encrypted_last() -> None:
@@ -218,7 +218,7 @@ async def test_issuers_are_those_of_the_account_that_encrypted_last() -> None:
     depot = Depot(*(backend(name, "m", url=url, api_key=key) for name, key in keys.items()))
     group = await depot.registry.group("m")
     message = {"role": "user", "content": "hi"}
-    first, last = reasoning(depot.target("a")), reasoning(depot.target("c"))
+    first, last = reasoning(depot.deployment("a")), reasoning(depot.deployment("c"))
     assert names(issuers(group, {"input": [message, first, message]})) == "ab"
     assert names(issuers(group, {"input": [first, last, message]})) == "c"
     assert names(issuers(group, {"input": [last, first, message]})) == "ab"
@@ -244,10 +244,10 @@ async def test_most_requests_bring_back_nothing(given: Any) -> None:
 async def test_reasoning_goes_to_its_issuer_whatever_the_load() -> None:
     depot = Depot(backend("a", "m"), backend("b", "m"))
     for _ in range(30):
-        depot.target("a").take()
-    plan = await depot.plan(asking(input=[reasoning(depot.target("a")), {"content": "go on"}]))
+        depot.deployment("a").take()
+    plan = await depot.plan(asking(input=[reasoning(depot.deployment("a")), {"content": "go on"}]))
     assert names(plan.preferred) == "a"
-    assert (await depot.selector.reserve(plan)).target is depot.target("a")
+    assert (await depot.selector.reserve(plan)).deployment is depot.deployment("a")
 
 
 HISTORY = [
@@ -260,7 +260,7 @@ HISTORY = [
 async def answered_at(depot: Depot, name: str, body: dict[str, Any]) -> None:
     """This request has been answered there."""
     plan = await depot.plan(asking(**body))
-    plan.targets = [depot.target(name)]
+    plan.deployments = [depot.deployment(name)]
     reservation = await depot.selector.reserve(plan)
     depot.selector.answered(reservation, 0.1)
     depot.selector.release(reservation)
@@ -272,7 +272,7 @@ async def test_a_conversation_stays_where_it_was_within_the_bound() -> None:
     chosen = []
     for _ in range(3):
         plan = await depot.plan(asking(input=HISTORY))
-        chosen.append((await depot.selector.reserve(plan)).target.endpoint.name)
+        chosen.append((await depot.selector.reserve(plan)).deployment.endpoint.name)
     assert chosen[:2] == ["c", "c"]
     assert chosen[2] != "c"
     elsewhere = await depot.plan(asking(input=HISTORY[1:]))

@@ -61,7 +61,7 @@ async def test_without_a_key_none_is_sent() -> None:
 
 async def served(fleet: Watched, model: str) -> list[str]:
     """The endpoints' own names for a model."""
-    return [target.model for target in (await fleet.registry.group(model)).targets]
+    return [deployment.model for deployment in (await fleet.registry.group(model)).deployments]
 
 
 async def test_a_model_that_appears_or_vanishes_is_noticed() -> None:
@@ -78,12 +78,12 @@ async def test_a_model_that_appears_or_vanishes_is_noticed() -> None:
 async def test_a_request_that_runs_keeps_the_slot_of_a_model_that_vanishes() -> None:
     backend = Upstream(models=("a", "b"))
     async with backend, watched(one(backend.address)) as fleet:
-        (target,) = (await fleet.registry.group("a")).targets
-        target.take()
+        (deployment,) = (await fleet.registry.group("a")).deployments
+        deployment.take()
         backend.models = ("b",)
         await eventually(lambda: fleet.registry.public_models() == ["b"])
         assert fleet["one"].in_flight == 1
-        target.give_back(0.0)
+        deployment.give_back(0.0)
         assert fleet["one"].in_flight == 0
 
 

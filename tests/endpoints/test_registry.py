@@ -17,7 +17,7 @@ from tests.support.depot import Depot, asking, backend, settings_of, turns
 
 
 def names(group: Group) -> list[tuple[str, str]]:
-    return [(target.endpoint.name, target.model) for target in group.targets]
+    return [(deployment.endpoint.name, deployment.model) for deployment in group.deployments]
 
 
 async def test_a_group_is_all_that_serve_the_model_under_their_own_names() -> None:
@@ -32,7 +32,7 @@ async def test_a_group_is_all_that_serve_the_model_under_their_own_names() -> No
     group = await depot.registry.group("m")
     assert names(group) == [("a", "m"), ("b", "x"), ("c", "m:latest"), ("e", "m")]
     assert await depot.registry.group("m") is group
-    assert group.at("c") is depot.target("c", "m:latest")
+    assert group.at("c") is depot.deployment("c", "m:latest")
     assert group.at("d") is None
 
 
@@ -160,38 +160,38 @@ async def test_memory_does_not_grow_with_what_clients_ask_for() -> None:
     for number in range(5000):
         assert await depot.registry.group(f"name-{number}")
     assert len(depot.registry._groups) <= 4096
-    assert len(depot["a"].targets) <= 4097
+    assert len(depot["a"].deployments) <= 4097
     await depot.registry.group("x" * 10_000)
     assert max(map(len, depot.registry._groups)) < 300
-    assert len(depot["a"].host.lanes) == len(depot["a"].targets)
+    assert len(depot["a"].host.deployments) == len(depot["a"].deployments)
 
 
 async def test_what_is_in_use_is_not_forgotten() -> None:
     depot = Depot(backend("a", "*"))
-    busy, idle = depot.target("a", "busy"), depot.target("a", "idle")
-    (planned,) = (await depot.registry.group("planned")).targets
+    busy, idle = depot.deployment("a", "busy"), depot.deployment("a", "idle")
+    (planned,) = (await depot.registry.group("planned")).deployments
     busy.take()
     for number in range(4100):
-        depot.target("a", f"name-{number}")
-    assert depot.target("a", "busy") is busy
-    assert depot.target("a", "planned") is planned
-    assert depot.target("a", "idle") is not idle
+        depot.deployment("a", f"name-{number}")
+    assert depot.deployment("a", "busy") is busy
+    assert depot.deployment("a", "planned") is planned
+    assert depot.deployment("a", "idle") is not idle
 
 
 def busy_target(depot: Depot) -> Any:
     """The target of ``m`` at ``a``, with a past."""
-    target = depot.target("a")
-    target.take()
-    target.take()
-    target.answered(1.0, 0.5)
-    target.service.observe(2.0)
-    target.failed(1.0)
-    return target
+    deployment = depot.deployment("a")
+    deployment.take()
+    deployment.take()
+    deployment.answered(1.0, 0.5)
+    deployment.service.observe(2.0)
+    deployment.failed(1.0)
+    return deployment
 
 
 async def test_what_is_known_of_an_endpoint_survives_other_settings() -> None:
     depot = Depot(backend("a", "m", max_in_flight=4), backend("b", "m"))
-    target, before = busy_target(depot), depot["a"]
+    deployment, before = busy_target(depot), depot["a"]
     depot["b"].catalogue.update(["discovered"])
     depot.apply(
         backend("b", "m"),
@@ -207,14 +207,19 @@ async def test_what_is_known_of_an_endpoint_survives_other_settings() -> None:
     )
     assert [endpoint.name for endpoint in depot.registry.endpoints] == ["b", "a"]
     assert depot["a"] is before
-    assert depot.target("a") is target
-    assert (target.in_flight, target.limit, target.weight, target.tier) == (2, 2, 3.0, 2)
-    assert target.load == 2 / 6
-    assert (target.first_token.latest, target.service.value) == (0.5, 2.0)
-    assert not target.free
-    assert target.lacks
-    target.failed(1.0)  # the second in a row, which is enough now
-    assert target.breaker.opens_until
+    assert depot.deployment("a") is deployment
+    assert (deployment.in_flight, deployment.limit, deployment.weight, deployment.tier) == (
+        2,
+        2,
+        3.0,
+        2,
+    )
+    assert deployment.load == 2 / 6
+    assert (deployment.first_token.latest, deployment.service.value) == (0.5, 2.0)
+    assert not deployment.free
+    assert deployment.lacks
+    deployment.failed(1.0)  # the second in a row, which is enough now
+    assert deployment.breaker.opens_until
     assert [name for name, _ in depot.made] == ["a", "b", "a"]
     assert [transport.retired for _, transport in depot.made] == [True, False, False]
     assert before.transport is depot.made[2][1]
@@ -241,17 +246,17 @@ async def test_what_was_discovered_survives_other_settings() -> None:
 )
 async def test_another_backend_of_the_same_name_is_another_endpoint(change: Any) -> None:
     depot = Depot(backend("a", "m"))
-    target, before = busy_target(depot), depot["a"]
+    deployment, before = busy_target(depot), depot["a"]
     plan = await depot.plan()
     depot.apply(backend("a", "m", **change))
     assert depot["a"] is not before
-    other = depot.target("a")
+    other = depot.deployment("a")
     assert (other.in_flight, other.first_token.known) == (0, False)
-    assert target.in_flight == 2
+    assert deployment.in_flight == 2
     assert depot.made[0][1].retired
     # Who has planned with the one that is gone does not go there any more.
     assert depot.selector.choose(plan)[0] is None
-    assert (await depot.selector.reserve(plan)).target is other
+    assert (await depot.selector.reserve(plan)).deployment is other
 
 
 async def test_an_endpoint_that_is_drained_stays_so_by_its_name() -> None:
@@ -265,7 +270,7 @@ async def test_an_endpoint_that_is_drained_stays_so_by_its_name() -> None:
 async def test_an_endpoint_that_is_gone_ends_what_it_began() -> None:
     depot = Depot(backend("a", "m"), backend("b", "m"))
     reservation = await depot.selector.reserve(await depot.plan())
-    gone = reservation.target.endpoint
+    gone = reservation.deployment.endpoint
     left = next(e for e in depot.registry.endpoints if e is not gone)
     depot.made[0][1].busy = depot.made[1][1].busy = True
     depot.apply(backend(left.name, "m"))
@@ -276,7 +281,7 @@ async def test_an_endpoint_that_is_gone_ends_what_it_began() -> None:
     }
     assert names(await depot.registry.group("m")) == [(left.name, "m")]
     depot.selector.release(reservation)
-    assert depot.in_flight == {reservation.target.slot: 0}
+    assert depot.in_flight == {reservation.deployment.slot: 0}
     await depot.registry.close()
     assert all(transport.closed for _, transport in depot.made)
 
@@ -316,7 +321,7 @@ async def test_a_configuration_that_is_prepared_only_changes_nothing() -> None:
     depot = Depot(backend("a", "m"))
     depot.registry.prepare(settings_of(backend("a", "m", max_in_flight=1), backend("b", "m")))
     assert names(await depot.registry.group("m")) == [("a", "m")]
-    assert depot.target("a").limit == 32
+    assert depot.deployment("a").limit == 32
     assert not depot.made[0][1].retired
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from router.balance.lane import COLD, OPEN, PROBE, READY, WARMING
+from router.balance.deployment_state import COLD, OPEN, PROBE, READY, WARMING
 from router.errors import Overloaded
 from tests.support.clock import run_in_virtual_time
 from tests.support.depot import Depot, asking, backend, depot_of, now, sick, take
@@ -16,13 +16,13 @@ def test_the_least_loaded_is_taken_and_given_back() -> None:
     async def main() -> None:
         depot = depot_of(4, 4)
         first, second = await take(depot), await take(depot)
-        assert {first.target.endpoint.name, second.target.endpoint.name} == {"a", "b"}
+        assert {first.deployment.endpoint.name, second.deployment.endpoint.name} == {"a", "b"}
         assert depot.in_flight == {("a", "m"): 1, ("b", "m"): 1}
         for reservation in (first, second):
             assert not reservation.probe
             depot.selector.release(reservation)
         assert depot.in_flight == {("a", "m"): 0, ("b", "m"): 0}
-        assert [depot.target(name).in_flight for name in "ab"] == [0, 0]
+        assert [depot.deployment(name).in_flight for name in "ab"] == [0, 0]
 
     run_in_virtual_time(main())
 
@@ -42,15 +42,15 @@ def test_one_request_tries_what_was_sick() -> None:
     async def main() -> None:
         depot = depot_of(4, 4)
         sick(depot, "a")
-        assert (await take(depot)).target is depot.target("b")
+        assert (await take(depot)).deployment is depot.deployment("b")
         await asyncio.sleep(1.3)
         probe = await take(depot)
-        assert (probe.target, probe.probe) == (depot.target("a"), True)
+        assert (probe.deployment, probe.probe) == (depot.deployment("a"), True)
         others = [await take(depot) for _ in range(2)]
-        assert {other.target.endpoint.name for other in others} == {"b"}
+        assert {other.deployment.endpoint.name for other in others} == {"b"}
         depot.selector.answered(probe, 0.1)
         assert not probe.probe
-        assert depot.target("a").grade == WARMING
+        assert depot.deployment("a").grade == WARMING
         depot.selector.release(probe)
 
     run_in_virtual_time(main())
@@ -68,7 +68,7 @@ def test_how_a_probe_ends(ending: str) -> None:
             getattr(depot.selector, ending)(probe)
         depot.selector.release(probe)
         grades = {"failed": OPEN, "refused": WARMING, "released": PROBE}
-        assert depot.target("a").grade == grades[ending]
+        assert depot.deployment("a").grade == grades[ending]
         await asyncio.sleep(3.0)
         if ending == "failed":
             # It is tried again, although nothing else has happened there.
@@ -83,8 +83,8 @@ def test_a_retry_is_no_probe() -> None:
         sick(depot, "a")
         await asyncio.sleep(1.3)
         plan = await depot.plan()
-        plan.tried.append(depot.target("b"))
-        assert (await depot.selector.reserve(plan)).target is depot.target("c")
+        plan.tried.append(depot.deployment("b"))
+        assert (await depot.selector.reserve(plan)).deployment is depot.deployment("c")
 
     run_in_virtual_time(main())
 
@@ -95,8 +95,10 @@ def test_a_hedge_gets_only_what_can_begin_at_once() -> None:
         plan = await depot.plan()
         first = depot.selector.try_reserve(plan)
         assert first is not None
-        plan.tried.append(first.target)
-        other = next(target for target in plan.targets if target is not first.target)
+        plan.tried.append(first.deployment)
+        other = next(
+            deployment for deployment in plan.deployments if deployment is not first.deployment
+        )
         other.in_memory(now(), False)
         assert other.grade == COLD
         assert depot.selector.try_reserve(plan) is None
@@ -104,11 +106,11 @@ def test_a_hedge_gets_only_what_can_begin_at_once() -> None:
         assert other.grade == READY
         second = depot.selector.try_reserve(plan)
         assert second is not None
-        assert second.target is other
+        assert second.deployment is other
         assert depot.selector.try_reserve(await depot.plan()) is None
         depot.selector.answered(second, 0.1)
         first.swap(second)
-        assert (first.target, first.good) == (other, True)
+        assert (first.deployment, first.good) == (other, True)
         depot.selector.release(first)
         depot.selector.release(second)
         assert depot.in_flight == {("a", "m"): 0, ("b", "m"): 0}
@@ -128,7 +130,7 @@ def test_how_long_slots_are_held_is_learned_from_good_answers(
         if not good:
             depot.selector.failed(reservation)
         depot.selector.release(reservation)
-        assert depot.target("a").service.value == average
+        assert depot.deployment("a").service.value == average
 
     run_in_virtual_time(main())
 

@@ -8,7 +8,7 @@ from math import ceil
 
 import pytest
 
-from router.balance.lane import OPEN
+from router.balance.deployment_state import OPEN
 from router.errors import Overloaded, RouterError, UpstreamRateLimited
 from tests.support.clock import run_in_virtual_time
 from tests.support.depot import Depot, asking, backend, depot_of, now, sick, take, turns, waiting
@@ -21,7 +21,7 @@ def test_who_waits_gets_the_first_slot_anywhere() -> None:
         third = await waiting(depot)
         depot.selector.release(second)
         granted = await third
-        assert granted.target is second.target
+        assert granted.deployment is second.deployment
         assert len(depot.selector.queue) == 0
         assert depot.in_flight == {("a", "m"): 1, ("b", "m"): 1}
         for reservation in (first, granted):
@@ -34,15 +34,15 @@ def test_who_waits_gets_the_first_slot_anywhere() -> None:
 def test_only_those_that_are_left_are_waited_for() -> None:
     async def main() -> None:
         depot = depot_of(1, 1)
-        held = {r.target.endpoint.name: r for r in (await take(depot), await take(depot))}
+        held = {r.deployment.endpoint.name: r for r in (await take(depot), await take(depot))}
         plan = await depot.plan()
-        plan.tried.append(depot.target("a"))
+        plan.tried.append(depot.deployment("a"))
         task = await waiting(depot, plan)
         depot.selector.release(held["a"])
         await turns()
         assert not task.done()
         depot.selector.release(held["b"])
-        assert (await task).target is depot.target("b")
+        assert (await task).deployment is depot.deployment("b")
 
     run_in_virtual_time(main())
 
@@ -77,9 +77,9 @@ def test_who_finds_a_slot_while_looking_around_has_had_a_turn() -> None:
         first, second, other = [await waiting(depot, plan) for plan in plans]
         depot["b"].host.drained = False
         depot["b"].host.refresh(now())
-        assert (await first).target is depot.target("b")
+        assert (await first).deployment is depot.deployment("b")
         depot.selector.release(held)
-        assert (await other).target is depot.target("a")
+        assert (await other).deployment is depot.deployment("a")
         assert not second.done()
         second.cancel()
 
@@ -106,7 +106,7 @@ def test_what_a_request_is_told_that_finds_no_slot(
         depot = depot_of(2, queue_size=size)
         await take(depot), await take(depot)
         if held is not None:
-            depot.target("a").service.observe(held)
+            depot.deployment("a").service.observe(held)
         others = [await waiting(depot) for _ in range(size % 9)]
         with pytest.raises(Overloaded, match=reason) as caught:
             await take(depot)
@@ -127,11 +127,14 @@ def test_a_cold_endpoint_is_better_than_a_refusal(queue_size: int) -> None:
 
     async def main() -> None:
         depot = depot_of(1, 1, queue_size=queue_size)
-        depot.target("b").in_memory(now(), False)
+        depot.deployment("b").in_memory(now(), False)
         held = await take(depot)
-        held.target.service.observe(0.5)
+        held.deployment.service.observe(0.5)
         reservation = await take(depot)
-        assert (reservation.target, reservation.target.loaded) == (depot.target("b"), False)
+        assert (reservation.deployment, reservation.deployment.loaded) == (
+            depot.deployment("b"),
+            False,
+        )
         assert now() == (5.0 if queue_size else 0.0)
 
     run_in_virtual_time(main())
@@ -141,17 +144,17 @@ def test_who_waits_gets_what_others_have_loaded_meanwhile() -> None:
     async def main() -> None:
         depot = depot_of(1, 1)
         for name in "ab":
-            depot.target(name).service.observe(0.5)
-        depot.target("b").in_memory(now(), False)
+            depot.deployment(name).service.observe(0.5)
+        depot.deployment("b").in_memory(now(), False)
         await take(depot)
         task = await waiting(depot)
         plan = await depot.plan()
-        plan.tried.append(depot.target("a"))
+        plan.tried.append(depot.deployment("a"))
         loading = await depot.selector.reserve(plan)
-        assert loading.target is depot.target("b")
+        assert loading.deployment is depot.deployment("b")
         depot.selector.answered(loading, 0.1)
         depot.selector.release(loading)
-        assert (await task).target is depot.target("b")
+        assert (await task).deployment is depot.deployment("b")
         assert now() == 0.0
 
     run_in_virtual_time(main())
@@ -161,33 +164,33 @@ def test_a_slot_where_the_model_was_not_loaded_after_all_is_no_better_than_the_q
     async def main() -> None:
         depot = depot_of(1, 1)
         for name in "ab":
-            depot.target(name).service.observe(0.5)
-        depot.target("b").in_memory(now(), False)
+            depot.deployment(name).service.observe(0.5)
+        depot.deployment("b").in_memory(now(), False)
         held = await take(depot)
         task = await waiting(depot)
         plan = await depot.plan()
-        plan.tried.append(depot.target("a"))
+        plan.tried.append(depot.deployment("a"))
         depot.selector.release(await depot.selector.reserve(plan))
         await turns()
         assert not task.done()
         depot.selector.release(held)
-        assert (await task).target is depot.target("a")
+        assert (await task).deployment is depot.deployment("a")
 
     run_in_virtual_time(main())
 
 
 def pause(depot: Depot) -> None:
-    depot.target("a").cool_down(9.0, now())
-    depot.target("b").cool_down(2.5, now())
+    depot.deployment("a").cool_down(9.0, now())
+    depot.deployment("b").cool_down(2.5, now())
 
 
 def pause_and_fail_to_load(depot: Depot) -> None:
-    depot.target("a").cool_down(9.0, now())
-    depot.target("b").cool(now() + 3.0, now())
+    depot.deployment("a").cool_down(9.0, now())
+    depot.deployment("b").cool(now() + 3.0, now())
 
 
 def fail_to_load(depot: Depot) -> None:
-    depot.target("a").cool(now() + 7.0, now())
+    depot.deployment("a").cool(now() + 7.0, now())
     depot["b"].host.drained = True
     depot["b"].host.refresh(now())
 
@@ -237,8 +240,8 @@ def test_what_a_request_is_told_that_nobody_can_be_asked_for(
 def test_a_load_that_failed_after_a_rate_limit_is_no_rate_limit() -> None:
     async def main() -> None:
         depot = depot_of(4)
-        depot.target("a").cool_down(1.0, now())
-        depot.target("a").cool(now() + 5.0, now())
+        depot.deployment("a").cool_down(1.0, now())
+        depot.deployment("a").cool(now() + 5.0, now())
         with pytest.raises(Overloaded):
             await take(depot)
 
@@ -248,10 +251,10 @@ def test_a_load_that_failed_after_a_rate_limit_is_no_rate_limit() -> None:
 def test_who_waits_does_not_wait_for_others_to_see_what_time_changes() -> None:
     async def main() -> None:
         depot = depot_of(1, 1)
-        depot.target("b").cool_down(2.0, now())
+        depot.deployment("b").cool_down(2.0, now())
         await take(depot)
         task = await waiting(depot)
-        assert (await task).target is depot.target("b")
+        assert (await task).deployment is depot.deployment("b")
         assert now() == 2.0
 
     run_in_virtual_time(main())
@@ -260,16 +263,16 @@ def test_who_waits_does_not_wait_for_others_to_see_what_time_changes() -> None:
 def test_an_alarm_is_set_sooner_when_something_changes_sooner() -> None:
     async def main() -> None:
         depot = depot_of(1, 1, 1)
-        depot.target("b").cool_down(4.0, now())
-        depot.target("c").cool_down(3.0, now())
+        depot.deployment("b").cool_down(4.0, now())
+        depot.deployment("c").cool_down(3.0, now())
         await take(depot)
         tasks = [await waiting(depot), await waiting(depot)]
         await asyncio.sleep(1.0)
-        depot.target("c").cool_until = 2.0
-        depot.target("c").refresh(now())
-        assert (await tasks[0]).target is depot.target("c")
+        depot.deployment("c").cool_until = 2.0
+        depot.deployment("c").refresh(now())
+        assert (await tasks[0]).deployment is depot.deployment("c")
         assert now() == 2.0
-        assert (await tasks[1]).target is depot.target("b")
+        assert (await tasks[1]).deployment is depot.deployment("b")
         assert now() == 4.0
 
     run_in_virtual_time(main())
@@ -283,7 +286,7 @@ def test_what_is_sick_and_busy_is_waited_for_when_nothing_else_is_left() -> None
         task = await waiting(depot)
         depot.selector.release(held)
         granted = await task
-        assert granted.target.grade == OPEN
+        assert granted.deployment.grade == OPEN
         assert not granted.probe
 
     run_in_virtual_time(main())
@@ -295,11 +298,11 @@ def test_who_waits_follows_a_reload() -> None:
         held = await take(depot)
         first, second, third = [await waiting(depot) for _ in range(3)]
         depot.apply(backend("a", "m", max_in_flight=2))
-        assert (await first).target is held.target
+        assert (await first).deployment is held.deployment
         depot.apply(backend("a", "m", max_in_flight=2), backend("b", "m", max_in_flight=1))
-        assert (await second).target is depot.target("b")
+        assert (await second).deployment is depot.deployment("b")
         depot.apply(backend("c", "m"))
-        assert (await third).target is depot.target("c")
+        assert (await third).deployment is depot.deployment("c")
         assert now() == 0.0
 
     run_in_virtual_time(main())
@@ -316,9 +319,9 @@ def test_who_waits_follows_to_what_has_to_be_asked_first() -> None:
         assert not second.done()
         depot.lists("b", "m")
         granted = await first
-        assert granted.target is depot.target("b")
+        assert granted.deployment is depot.deployment("b")
         depot.selector.release(granted)
-        assert (await second).target is granted.target
+        assert (await second).deployment is granted.deployment
         assert now() == 0.0
 
     run_in_virtual_time(main())

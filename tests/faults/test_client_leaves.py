@@ -21,7 +21,7 @@ def mounted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Run by ourselves, or in an application whose server does not cancel handlers."""
     if request.param == "own":
         return {}
-    monkeypatch.setattr("router.http.front._SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr("router.http.dispatcher._SWEEP_SECONDS", 0.05)
     return {"foreign": True, "handler_cancellation": False}
 
 

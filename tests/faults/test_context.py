@@ -70,7 +70,7 @@ async def known_from(source: str, dialect: Dialect) -> AsyncIterator[tuple[Route
             upstream.scripts.append(TOO_LONG)
             assert (await router.ask(input=TURNS)).status == 400
             upstream.requests.clear()
-        await eventually(lambda: router.target().context == CONTEXT)
+        await eventually(lambda: router.deployment().context == CONTEXT)
         yield router, upstream
 
 

@@ -231,7 +231,7 @@ async def test_what_is_left_out_is_named_before_the_endpoint_answers() -> None:
         _,
     ):
         reply = await router.ask(stream=True, service_tier="flex")
-        assert reply.headers["X-Pointsman-Unsent"] == "service_tier"
+        assert reply.headers["X-Pointsman-Dropped-Parameters"] == "service_tier"
         assert b": keep-alive\n\n" in reply.body
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from router.balance import lane
-from router.balance.lane import GRADES
+from router.balance import deployment_state
+from router.balance.deployment_state import GRADES
 from router.settings.schema import Dialect
 from tests.support.pair import by, pair, single
 from tests.support.router import API_KEY, Router, endpoint, eventually, routing
@@ -35,20 +35,20 @@ BAD = whole(b"{}", 500)
 
 def grade(router: Router, name: str = "one") -> str:
     """How the model at this endpoint is."""
-    return GRADES[router.target(name).grade]
+    return GRADES[router.deployment(name).grade]
 
 
 def half_open(router: Router, name: str = "one") -> None:
     """It has failed, a good while ago."""
-    target = router.target(name)
-    target.breaker.trip(time.monotonic() - 3600)
-    target.refresh(time.monotonic())
+    deployment = router.deployment(name)
+    deployment.breaker.trip(time.monotonic() - 3600)
+    deployment.refresh(time.monotonic())
     assert grade(router, name) == "probe"
 
 
 def failures(router: Router, name: str = "one") -> float:
     """The share of failures that its breaker knows of."""
-    return router.target(name).breaker.failure_ratio(time.monotonic())
+    return router.deployment(name).breaker.failure_ratio(time.monotonic())
 
 
 async def test_a_rate_limit_is_told_without_asking_again(stream: bool) -> None:
@@ -137,14 +137,14 @@ async def test_a_probe_whose_client_leaves_says_nothing() -> None:
 async def test_a_probe_that_stalls_costs_no_more_than_the_patience(
     begun: bool, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane, "_LEAST_PATIENCE", 0.05)
+    monkeypatch.setattr(deployment_state, "_LEAST_PATIENCE", 0.05)
     chat = SPEECH["chat"]
     opened = streamed(b": hold on\n\n", kind=chat.kind, then=silent)
     async with pair(opened if begun else silent, breaker={"open_seconds": 60}) as scene:
         router, one, two = scene
         two.default = STREAM if stream else GOOD
-        router.target("one").first_token.observe(0.001, time.monotonic())
-        router.target("one").service.observe(0.001)
+        router.deployment("one").first_token.observe(0.001, time.monotonic())
+        router.deployment("one").service.observe(0.001)
         half_open(router)
         reply = await router.ask(stream=stream)
         assert (by(reply), reply.headers["X-Pointsman-Attempts"]) == ("two", "2")
@@ -156,12 +156,12 @@ async def test_a_probe_that_stalls_costs_no_more_than_the_patience(
 
 
 async def test_a_probe_that_has_begun_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "_LEAST_PATIENCE", 0.05)
+    monkeypatch.setattr(deployment_state, "_LEAST_PATIENCE", 0.05)
     chat = SPEECH["chat"]
     begun = chat.opening + chat.words[0]
     slow = streamed(begun, *chat.words[1:], chat.closing, kind=chat.kind, pause=0.04)
     async with pair(slow) as (router, one, two):
-        router.target("one").first_token.observe(0.001, time.monotonic())
+        router.deployment("one").first_token.observe(0.001, time.monotonic())
         half_open(router)
         reply = await router.ask(stream=True)
         assert by(reply) == "one"
@@ -173,8 +173,8 @@ async def test_when_all_are_sick_they_are_asked_all_the_same(stream: bool) -> No
     async with pair(breaker={"open_seconds": 60}) as (router, one, two):
         one.default = two.default = STREAM if stream else GOOD
         for name in ("one", "two"):
-            router.target(name).breaker.trip(time.monotonic())
-            router.target(name).refresh(time.monotonic())
+            router.deployment(name).breaker.trip(time.monotonic())
+            router.deployment(name).refresh(time.monotonic())
         for _ in range(3):
             assert by(await router.ask(stream=stream)) in ("one", "two")
 
@@ -240,7 +240,7 @@ async def test_who_cannot_be_reached_is_left_to_the_probes() -> None:
             endpoints = [endpoint(address, "chat"), endpoint(two, "chat", "two", priority=2)]
             balance = {"policy": "priority", "breaker": breaker}
             async with routing(*endpoints, balance=balance) as router:
-                one = router.target("one").endpoint
+                one = router.deployment("one").endpoint
                 await eventually(one.probed.is_set)
                 one.host.reachable(time.monotonic())  # as if it had only just gone
                 assert [by(await router.ask()) for _ in range(5)] == ["two"] * 5
@@ -268,7 +268,7 @@ async def test_after_recovery_traffic_comes_back_gradually(warmth: float, share:
         router.fleet.selector.selection._random = cycle(
             [n * 7 % 20 / 20 for n in range(1, 21)]
         ).__next__
-        router.target("one").warm(time.monotonic() - warmth * seconds)
+        router.deployment("one").warm(time.monotonic() - warmth * seconds)
         for _ in range(20):
             await router.ask()
         assert [len(one.requests), len(two.requests)] == [share, 20 - share]
@@ -297,7 +297,7 @@ async def test_who_was_not_reached_costs_no_budget() -> None:
         budget, breaker = {"ratio": 0, "reserve": 0}, {"open_seconds": 60, "slow_start": 0}
         balance = {"policy": "priority", "retry_budget": budget, "breaker": breaker}
         async with routing(*endpoints, balance=balance) as router:
-            one = router.target("one").endpoint
+            one = router.deployment("one").endpoint
             await eventually(one.probed.is_set)
             one.host.reachable(time.monotonic())
             reply = await router.ask()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from router.balance.lane import GRADES
+from router.balance.deployment_state import GRADES
 from router.endpoints import loading as loading_module
 from router.endpoints import prober as prober_module
 from tests.support.llamacpp import Starting
@@ -50,17 +50,17 @@ async def test_requests_wait_for_it(lists: bool, models: list[str] | None) -> No
         clients = [asyncio.create_task(router.ask()) for _ in range(3)]
         if models is not None:
             await eventually(lambda: 503 in server.statuses(CHAT))
-            target = router.target()
-            await eventually(lambda: not target.loaded)
-            assert GRADES[target.grade] == "cold"
+            deployment = router.deployment()
+            await eventually(lambda: not deployment.loaded)
+            assert GRADES[deployment.grade] == "cold"
         await eventually(lambda: len(server.statuses("/health")) > 1 or models is None)
         assert not any(client.done() for client in clients)
         server.loading = False
         for reply in await asyncio.gather(*clients):
             assert by(reply) == "one"
-        target = router.target()
-        assert target.breaker.failure_ratio(time.monotonic()) == 0
-        assert GRADES[target.grade] == "ready"
+        deployment = router.deployment()
+        assert deployment.breaker.failure_ratio(time.monotonic()) == 0
+        assert GRADES[deployment.grade] == "ready"
         assert router.fleet.registry.named("one").host.up  # type: ignore[union-attr]
 
 
@@ -73,7 +73,7 @@ async def test_another_that_is_ready_is_not_waited_with() -> None:
                     assert by(await router.ask()) == "two"
                 assert server.statuses(CHAT) == [503]
                 server.loading = False
-                await eventually(lambda: router.target().loaded)
+                await eventually(lambda: router.deployment().loaded)
                 assert by(await router.ask()) == "one"
 
 
@@ -82,8 +82,8 @@ async def test_it_is_not_waited_for_longer_than_a_load_may_take() -> None:
         reply = await router.ask()
         assert (reply.status, reply.error["code"]) == (503, "model_load_failed")
         assert "timeouts.load" in reply.error["message"]
-        assert GRADES[router.target().grade] == "cooling"
-        assert router.target().breaker.failure_ratio(time.monotonic()) == 0
+        assert GRADES[router.deployment().grade] == "cooling"
+        assert router.deployment().breaker.failure_ratio(time.monotonic()) == 0
         assert 200 not in server.statuses(CHAT)
 
 

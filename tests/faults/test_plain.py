@@ -187,7 +187,7 @@ async def test_who_cannot_is_not_asked_again(lacking: Script, path: str) -> None
         assert rows == [("one", 0, "failed"), ("two", 9, "ok"), ("two", 9, "ok")]
         with router.occupied("one"):
             pass  # its slot is free again
-        assert router.target("one").breaker.state(0.0).value == "closed"
+        assert router.deployment("one").breaker.state(0.0).value == "closed"
         other.default = lacking
         reply = await post(router, path)
         assert (reply.status, reply.error["code"], reply.error["param"]) == (
@@ -233,7 +233,7 @@ async def test_what_its_dialect_cannot_carry_goes_to_another() -> None:
             other.default = reranking(1, 2)
             assert by(await post(router, "/v1/rerank")) == ("two", "1")
             reply = await post(router, EMBEDDING, input_type="query")
-            assert reply.headers["X-Pointsman-Unsent"] == "input_type"
+            assert reply.headers["X-Pointsman-Dropped-Parameters"] == "input_type"
         alone = routing(endpoint(one, "ollama"), server={"unsupported": "strict"})
         async with alone as router:
             tokens = await post(router, EMBEDDING, input=[1, 2])

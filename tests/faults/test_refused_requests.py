@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.balance.lane import GRADES
+from router.balance.deployment_state import GRADES
 from router.settings.schema import Dialect
 from tests.support.pair import by, pair
 from tests.support.router import Router
@@ -65,13 +65,13 @@ def error_of(dialect: Dialect, error: dict[str, Any]) -> bytes:
 
 def failures(router: Router) -> float:
     """The share of failures that the first endpoint's breaker knows of."""
-    return router.target("one").breaker.failure_ratio(time.monotonic())
+    return router.deployment("one").breaker.failure_ratio(time.monotonic())
 
 
 async def check_unharmed(router: Router, one: Upstream, two: Upstream, times: int) -> None:
     """Nobody else was asked, and the first endpoint goes on."""
     assert [len(one.requests), len(two.requests)] == [times, 0]
-    assert GRADES[router.target("one").grade] == "ready"
+    assert GRADES[router.deployment("one").grade] == "ready"
     assert failures(router) == 0
     assert by(await router.ask()) == "one"
 

@@ -30,7 +30,7 @@ async def begins_and_stops(wire: Wire) -> None:
 
 
 def failure_ratio(router: Router, name: str = "one") -> float:
-    return router.target(name).breaker.failure_ratio(asyncio.get_running_loop().time())
+    return router.deployment(name).breaker.failure_ratio(asyncio.get_running_loop().time())
 
 
 async def test_what_has_begun_is_only_too_long() -> None:
@@ -67,7 +67,7 @@ async def test_one_that_has_answered_only_at_first_is_not() -> None:
         Upstream(default=whole(CHAT.whole)) as two,
         routing(*endpoints(one, two)) as router,
     ):
-        other = router.target("two").endpoint.host
+        other = router.deployment("two").endpoint.host
         other.drained = True
         other.refresh(0.0)
         long = asyncio.create_task(router.ask(input="long"))

@@ -15,8 +15,8 @@ import pytest
 import trustme
 from aiohttp import web
 
-from router.fetch.guard import Fetched, Guard, NotFetched
-from router.settings.fetch import Fetch
+from router.fetch.guard import Fetched, FetchGuard, NotFetched
+from router.settings.fetch import FetchSettings
 from tests.support.files import PNG, Files, Handler, file, serving_at
 
 PUBLIC, INSIDE = "127.0.0.2", "127.0.0.1"
@@ -42,10 +42,12 @@ def plays_public(address: IPv4Address | IPv6Address) -> bool:
     return str(address) == PUBLIC
 
 
-def guard(names: Names | None = None, tls: ssl.SSLContext | None = None, **fields: Any) -> Guard:
+def guard(
+    names: Names | None = None, tls: ssl.SSLContext | None = None, **fields: Any
+) -> FetchGuard:
     """A guard for which every name is that of the public server."""
     names = names or Names([PUBLIC])
-    return Guard(Fetch(**fields), resolve=names, public=plays_public, tls=tls)
+    return FetchGuard(FetchSettings(**fields), resolve=names, public=plays_public, tls=tls)
 
 
 @asynccontextmanager
@@ -60,7 +62,7 @@ def at(files: Files, path: str, host: str = "pictures.test", scheme: str = "http
     return f"{scheme}://{host}:{files.port}{path}"
 
 
-async def refused(guard: Guard, url: str, **options: Any) -> NotFetched:
+async def refused(guard: FetchGuard, url: str, **options: Any) -> NotFetched:
     with pytest.raises(NotFetched) as caught:
         await guard.fetch(url, types=TYPES, **options)
     return caught.value
@@ -108,7 +110,7 @@ async def test_addresses_inside(host: str) -> None:
 async def test_addresses_inside_in_other_words(host: str) -> None:
     """The system's own resolver is asked what they are."""
     async with web_of(a=file()) as files:
-        subject = Guard(Fetch())
+        subject = FetchGuard(FetchSettings())
         try:
             error = await refused(subject, at(files, "/a", host))
         finally:
@@ -302,7 +304,7 @@ async def test_name_servers_that_dawdle() -> None:
 
 async def test_hosts_that_are_not_there(unused_tcp_port: int) -> None:
     assert "not found" in (await refused(guard(Names([])), "http://nowhere.test/a")).message
-    long = await refused(Guard(Fetch()), f"http://{'a' * 64}.test/a")
+    long = await refused(FetchGuard(FetchSettings()), f"http://{'a' * 64}.test/a")
     assert long.code in ("invalid_image_url", "failed_to_download_image")
     gone = await refused(guard(), f"http://gone.test:{unused_tcp_port}/a")
     assert "could not be reached" in gone.message
@@ -310,7 +312,9 @@ async def test_hosts_that_are_not_there(unused_tcp_port: int) -> None:
 
 async def test_the_next_address_where_the_first_does_not_answer() -> None:
     async with serving_at(PUBLIC, {"/a": file()}) as files:
-        subject = Guard(Fetch(), resolve=Names(["127.0.0.3", PUBLIC]), public=lambda address: True)
+        subject = FetchGuard(
+            FetchSettings(), resolve=Names(["127.0.0.3", PUBLIC]), public=lambda address: True
+        )
         assert (await subject.fetch(at(files, "/a"), types=TYPES)).body == PNG
 
 

@@ -123,7 +123,7 @@ class Traffic:
 
     async def _hedged(self) -> None:
         for name in ("late", "soon"):
-            target = self.router.target(name, "twin")
+            target = self.router.deployment(name, "twin")
             for _ in range(20):
                 target.late.observe(0.001)
         await self.ask(model="twin", stream=True)
@@ -161,7 +161,7 @@ class Traffic:
         async with self.router.request(stream=True, input="hang", store=False) as response:
             await response.content.readany()
         waiting = asyncio.create_task(self.router.ask(model="slow", stream=True, store=False))
-        await eventually(lambda: self.router.target("slow", "slow").in_flight)
+        await eventually(lambda: self.router.deployment("slow", "slow").in_flight)
         waiting.cancel()
         await asyncio.wait({waiting})
         await eventually(lambda: not self.router.running)

@@ -61,7 +61,7 @@ async def test_a_client_key_is_no_admin_key(router: Router) -> None:
         reply = await call_admin(router, method, path, key="sk-a")
         assert (reply.status, reply.error["code"]) == (401, "invalid_api_key")
         assert reply.headers["Cache-Control"] == "no-store"
-    assert not router.target().host.drained
+    assert not router.deployment().host.drained
 
 
 async def test_an_admin_key_is_no_client_key(router: Router) -> None:
@@ -241,15 +241,15 @@ async def test_those_who_wait_are_not_sent_there(upstream: Upstream) -> None:
 
 async def test_again_and_again(router: Router) -> None:
     await router.ask()
-    target = router.target()
+    deployment = router.deployment()
     for _ in range(3):
         reply = await call_admin(router, "POST", "/endpoints/one/drain")
         assert (reply.status, reply.json["state"]) == (200, "drained")
     for _ in range(3):
         reply = await call_admin(router, "POST", "/endpoints/one/undrain")
         assert (reply.status, reply.json["state"]) == (200, "up")
-        recovering = target.warm_from
-    assert target.warm_from == recovering
+        recovering = deployment.warm_from
+    assert deployment.warm_from == recovering
 
 
 async def test_undraining_what_is_not_drained(router: Router) -> None:

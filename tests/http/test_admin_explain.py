@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
-from router.dialects.dropped import UNSENT
-from router.endpoints.explain import Candidate, Explanation, LeftOut, ModelPlan, Sent
+from router.dialects.dropped import DROPPED_PARAMETERS
+from router.endpoints.explain_routing import (
+    ExplainedEndpoint,
+    Explanation,
+    LeftOut,
+    ModelPlan,
+    Sent,
+)
 from router.settings.schema import Dialect
 from tests.support.admin import call_admin, explained
-from tests.support.explaining import FUNCTION, PARAMETERS, PICTURE, fleet
+from tests.support.explain_routing import FUNCTION, PARAMETERS, PICTURE, fleet
 from tests.support.fetch import fetch
 from tests.support.router import API_KEY
 from tests.support.speech import DIALECTS, SPEECH
@@ -39,7 +45,7 @@ async def test_everything_that_is_documented_is_there() -> None:
         [plan] = told["plans"]
         assert plan.keys() == ModelPlan.__annotations__.keys()
         for candidate in plan["candidates"]:
-            assert candidate.keys() == Candidate.__annotations__.keys()
+            assert candidate.keys() == ExplainedEndpoint.__annotations__.keys()
         assert plan["candidates"][1]["left_out"].keys() == LeftOut.__annotations__.keys()
 
 
@@ -162,7 +168,7 @@ async def test_a_field_that_is_nearly_a_known_one_is_left_out_as_it_is_for_a_req
     async with fleet({}) as (lenient, _):
         told = await explained(lenient, request)
         assert "temprature" not in told["request"]["body"]
-        assert told["request"]["answer_headers"][UNSENT] == "temprature"
+        assert told["request"]["answer_headers"][DROPPED_PARAMETERS] == "temprature"
     async with fleet({}, server={"unsupported": "strict"}) as (strict, _):
         reply = await call_admin(strict, "POST", "/explain", request)
         assert (reply.status, reply.error["code"]) == (400, "unsupported_parameter")

@@ -9,7 +9,7 @@ import pytest
 from router.balance.capability import Abilities, Feature
 from router.dialects.responses.decode_stream import seal
 from tests.support.admin import ADMIN, call_admin, explained, reported
-from tests.support.explaining import FUNCTION, PICTURE, fleet, left_out, messages, tried
+from tests.support.explain_routing import FUNCTION, PICTURE, fleet, left_out, messages, tried
 from tests.support.fetch import fetch
 from tests.support.router import endpoint, eventually, routing
 from tests.support.upstream import refused_port
@@ -23,10 +23,10 @@ async def test_nothing_is_changed(policy: str) -> None:
     async with fleet({}, {}, {}, balance={"policy": policy, "affinity": 0}) as (router, upstreams):
         for _ in range(4):
             await router.ask()
-        targets = [router.target(f"e{number}") for number in range(3)]
+        deployments = [router.deployment(f"e{number}") for number in range(3)]
         asked = [len(upstream.requests) for upstream in upstreams]
         before = await call_admin(router, "GET", "/endpoints")
-        turns = [target.turn for target in targets]
+        turns = [deployment.turn for deployment in deployments]
         for _ in range(5):
             told = await explained(router, stream=True)
             assert len(tried(told)) == 3
@@ -36,7 +36,7 @@ async def test_nothing_is_changed(policy: str) -> None:
                 assert one["models"][0].pop("first_token") is None or policy == "fastest"
         assert before.json["endpoints"] == after.json["endpoints"]
         assert before.json["queue"] == after.json["queue"]
-        assert turns == [target.turn for target in targets]
+        assert turns == [deployment.turn for deployment in deployments]
         assert asked == [len(upstream.requests) for upstream in upstreams]
         assert not len(router.fleet.selector._affinity)
 
@@ -71,7 +71,7 @@ async def test_by_load() -> None:
 async def test_chance_is_mentioned_where_it_decides() -> None:
     async with fleet({}, {}) as (router, _):
         assert any("chance" in note for note in (await explained(router))["notes"])
-        router.target("e1").host.drained = True
+        router.deployment("e1").host.drained = True
         assert not any("chance" in note for note in (await explained(router))["notes"])
 
 
@@ -103,9 +103,9 @@ async def test_why_each_is_left_out() -> None:
         balance={"breaker": rules},
     ) as (router, upstreams):  # fmt: skip
         now = time.monotonic()
-        router.target("e5").failed(now)
-        router.target("e6").cool_down(40, now)
-        router.target("e7").host.unreachable(now)
+        router.deployment("e5").failed(now)
+        router.deployment("e6").cool_down(40, now)
+        router.deployment("e7").host.unreachable(now)
         await call_admin(router, "POST", "/endpoints/e8/drain")
         with router.occupied("e4"):
             told = await explained(router, {"model": "m", "input": PICTURE * 20})
@@ -136,7 +136,7 @@ async def test_why_each_is_left_out() -> None:
 
 async def test_what_was_learned() -> None:
     async with fleet({}, {}) as (router, _):
-        router.target("e0").learn(Abilities(lacks=Feature.TOOLS), time.monotonic())
+        router.deployment("e0").learn(Abilities(lacks=Feature.TOOLS), time.monotonic())
         router.fleet.registry.catalogue_changed()
         told = await explained(router, tools=[FUNCTION])
         assert left_out(told) == {"e0": "unsupported_feature", "e1": None}
@@ -167,7 +167,7 @@ async def test_a_dialect_that_cannot_carry_it() -> None:
         assert left_out(told) == {
             "e0": "unsupported_dialect", "e1": None, "e2": "unsupported_dialect"
         }  # fmt: skip
-        router.target("e1").host.drained = True
+        router.deployment("e1").host.drained = True
         told = await explained(router, request)
         assert left_out(told) == {
             "e0": "unsupported_dialect", "e1": "drained", "e2": "unsupported_dialect"
@@ -208,7 +208,7 @@ async def test_nobody_is_left() -> None:
 async def test_a_sick_one_for_want_of_a_better() -> None:
     rules = {"failures": 1, "open_seconds": 50, "max_open_seconds": 60, "panic": 1.0}
     async with fleet({}, balance={"breaker": rules}) as (router, _):
-        router.target("e0").failed(time.monotonic())
+        router.deployment("e0").failed(time.monotonic())
         told = await explained(router)
         assert told["chosen"]["why"] == "nothing better is left"
         [candidate] = told["plans"][0]["candidates"]
@@ -218,27 +218,27 @@ async def test_a_sick_one_for_want_of_a_better() -> None:
 async def test_a_breaker_is_not_probed() -> None:
     rules = {"failures": 1, "open_seconds": 0.01, "max_open_seconds": 0.01}
     async with fleet({}, {}, balance={"breaker": rules}) as (router, _):
-        target = router.target("e0")
-        target.failed(time.monotonic())
+        deployment = router.deployment("e0")
+        deployment.failed(time.monotonic())
         for _ in range(3):
-            await eventually(lambda: time.monotonic() > target.breaker.opens_until)
+            await eventually(lambda: time.monotonic() > deployment.breaker.opens_until)
             told = await explained(router)
             assert told["chosen"]["endpoint"] == "e0"
             assert "probe" in told["chosen"]["why"]
-            assert not target.breaker.probing
+            assert not deployment.breaker.probing
             assert (await reported(router, "e0"))["models"][0]["grade"] == "probe"
 
 
 async def test_a_model_that_has_to_be_loaded() -> None:
     async with fleet({}, dialect="ollama") as (router, [upstream]):
-        target = router.target("e0")
-        target.load_time.observe(7.0)
-        target.in_memory(time.monotonic(), False)
+        deployment = router.deployment("e0")
+        deployment.load_time.observe(7.0)
+        deployment.in_memory(time.monotonic(), False)
         told = await explained(router)
         assert told["chosen"]["why"] == "it will load the model"
         [candidate] = told["plans"][0]["candidates"]
         assert (candidate["grade"], candidate["wait"]) == ("cold", 7.0)
-        assert (target.loaded, target.load_began, upstream.requests) == (False, None, [])
+        assert (deployment.loaded, deployment.load_began, upstream.requests) == (False, None, [])
 
 
 async def test_who_knows_the_conversation() -> None:
@@ -261,7 +261,7 @@ async def test_who_knows_the_conversation() -> None:
 
 async def test_who_encrypted_the_reasoning() -> None:
     async with fleet({}, {}, dialect="responses") as (router, _):
-        blob = seal("theirs", router.target("e1").endpoint.account)
+        blob = seal("theirs", router.deployment("e1").endpoint.account)
         reasoning = {"type": "reasoning", "summary": [], "encrypted_content": blob}
         said = {"role": "user", "content": "go on"}
         for _ in range(5):

@@ -9,7 +9,7 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.support.admin import call_admin, explained
-from tests.support.explaining import fleet
+from tests.support.explain_routing import fleet
 from tests.support.fetch import fetch
 from tests.support.speech import DIALECTS
 from tests.support.upstream import whole

@@ -102,7 +102,7 @@ async def test_before_anything_is_known() -> None:
         Upstream(late) as upstream,
         routing(endpoint(upstream, "chat"), admin=ADMIN) as router,
     ):
-        router.target().endpoint.probed.clear()
+        router.deployment().endpoint.probed.clear()
         asking = asyncio.create_task(router.ask())
         await eventually(lambda: upstream.requests)
         found = await reported(router)
@@ -156,8 +156,8 @@ async def test_time_changes_a_grade() -> None:
         routing(endpoint(upstream, "chat"), admin=ADMIN, balance={"max_attempts": 1}) as router,
     ):
         await router.ask()
-        target = router.target()
-        await eventually(lambda: time.monotonic() > target.cool_until)
+        deployment = router.deployment()
+        await eventually(lambda: time.monotonic() > deployment.cool_until)
         m = await model(router)
         assert (m["grade"], m["cooling_for"], m["rate_limited"]) == ("ready", None, False)
 
@@ -235,8 +235,8 @@ async def test_while_a_model_is_loaded() -> None:
         Upstream(loading, default=whole(OLLAMA.whole)) as upstream,
         routing(endpoint(upstream, "ollama", keep_alive="7m"), admin=ADMIN) as router,
     ):
-        target = router.target()
-        target.in_memory(time.monotonic(), False)
+        deployment = router.deployment()
+        deployment.in_memory(time.monotonic(), False)
         load = call_admin(router, "POST", "/endpoints/one/load", {"model": "m"})
         asking = asyncio.create_task(load)
         await eventually(lambda: upstream.requests)
@@ -315,7 +315,7 @@ async def test_loads_that_cannot_be() -> None:
         reply = await call_admin(router, "POST", "/endpoints/b/load", {"model": "m"})
         assert (reply.status, reply.error["code"]) == (501, "not_supported")
         assert "cannot be asked to load" in reply.error["message"]
-        router.target("a").in_memory(time.monotonic(), False)
+        router.deployment("a").in_memory(time.monotonic(), False)
         reply = await call_admin(router, "POST", "/endpoints/a/load", {"model": "m"})
         assert (reply.status, reply.error["code"]) == (503, "model_load_failed")
         assert (await model(router, "a"))["grade"] == "cooling"

@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from router.http.conversations import ConversationsApi
-from router.state.conversations import Conversations
+from router.state.conversations import ConversationStore
 from router.state.database import Database
-from router.state.responses import Responses
+from router.state.responses import ResponseStore
 from router.state.stored import StoredResponse
 from tests.support.mounted import Mounted, mounted
 from tests.support.router import Reply
@@ -23,8 +23,8 @@ __all__ = ["database", "database_url"]
 
 @pytest.fixture
 async def api(database: Database) -> AsyncIterator[Mounted]:
-    conversations = Conversations(database)
-    find_items = Responses(database).find_items
+    conversations = ConversationStore(database)
+    find_items = ResponseStore(database).find_items
     async with mounted(lambda f: ConversationsApi(f, conversations, find_items).routes()) as api:
         yield api
 
@@ -313,15 +313,15 @@ async def think(database: Database, output: dict[str, Any] = THOUGHT) -> None:
     stored = StoredResponse.of(
         {"id": "resp_1", "status": "completed", "created_at": 1, "output": [output]},
         owner="alice",
-        own_items=[],
-        hidden={"rs_1": "sealed"},
+        request_items=[],
+        encrypted_reasoning={"rs_1": "sealed"},
         parent=None,
         conversation=None,
         account=None,
         background=False,
         resumable=False,
     )
-    assert await database.write(*Responses(database).added(stored))
+    assert await database.write(*ResponseStore(database).added(stored))
 
 
 @pytest.mark.parametrize("given", [THOUGHT, {"type": "item_reference", "id": "rs_1"}])
@@ -341,8 +341,8 @@ async def test_hidden_reasoning_is_kept_and_shown_to_who_asks(
     assert (await items(api, ident))["data"] == [THOUGHT]
     query = {"include[]": "reasoning.encrypted_content"}
     shown = {**THOUGHT, "encrypted_content": "sealed"}
-    assert await Conversations(database).history("alice", ident) == [shown]
-    assert await Responses(database).delete("alice", "resp_1")
+    assert await ConversationStore(database).history("alice", ident) == [shown]
+    assert await ResponseStore(database).delete("alice", "resp_1")
     assert (await items(api, ident, **query))["data"] == [shown]
     path = f"/conversations/{ident}/items/rs_1"
     assert (await api.call("GET", path)).json == THOUGHT

@@ -12,12 +12,12 @@ import structlog
 from aiohttp import web
 
 from router.core.exchange import Operation
-from router.core.plugin_set import Generations, proceed
+from router.core.plugin_set import PluginSets, proceed
 from router.http.body import expect_later
-from router.http.front import Front
+from router.http.dispatcher import RequestDispatcher
 from router.http.keys_admin import KeysAdmin
-from router.plugin import Chain
-from router.settings.schema import Server, Settings
+from router.plugin import PluginChain
+from router.settings.schema import ServerSettings, Settings
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening
 from tests.support.keys import Here, here
@@ -65,17 +65,17 @@ async def admin(database: Any) -> AsyncIterator[Admin]:
     async def anybody(exchange: Any) -> None:
         exchange.caller = "admin"
 
-    front = Front(Generations(Chain([]), proceed), Server())
+    dispatcher = RequestDispatcher(PluginSets(PluginChain([]), proceed), ServerSettings())
     async with here(database) as one:
-        api = KeysAdmin(front, one.store, lambda: found.settings, SERVED.__contains__)
+        api = KeysAdmin(dispatcher, one.store, lambda: found.settings, SERVED.__contains__)
         app = web.Application()
         for method, path, handler in api.routes():
-            guarded = front.route(Operation.ADMIN, "/admin" + path, handler, anybody)
+            guarded = dispatcher.route(Operation.ADMIN, "/admin" + path, handler, anybody)
             app.router.add_route(method, "/admin" + path, guarded, expect_handler=expect_later)
         async with listening(app) as url, http_client() as http:
             found = Admin(url, http, one, settings(CONFIGURED))
             yield found
-        await front.stop()
+        await dispatcher.stop()
 
 
 async def test_a_key_from_its_beginning_to_its_end(admin: Admin) -> None:

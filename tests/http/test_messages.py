@@ -34,7 +34,7 @@ __all__ = ["dialect", "speech"]
 
 KEY = "sk-claude"
 KEYS: dict[str, Any] = {"auth": {"keys": [{"name": "ann", "key": KEY}]}}
-UNSENT = "X-Pointsman-Unsent"
+DROPPED_PARAMETERS = "X-Pointsman-Dropped-Parameters"
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 DROPPED = "X-Pointsman-Reasoning-Dropped"
 
@@ -85,7 +85,7 @@ async def test_an_answer_is_booked(
         assert reply.headers["request-id"] == reply.headers["X-Request-Id"] == "mine"
         assert reply.headers["X-Pointsman-Endpoint"] == "one"
         assert reply.headers["X-Pointsman-Attempts"] == "1"
-        assert UNSENT not in reply.headers
+        assert DROPPED_PARAMETERS not in reply.headers
         await eventually(lambda: router.rows)
         (row,) = router.rows
         assert (row.key, row.operation, row.kind, row.request) == (
@@ -237,7 +237,7 @@ async def test_what_is_not_sent_is_named_or_refused() -> None:
     ):
         reply = await post(router, body)
         assert reply.status == 200
-        assert reply.headers[UNSENT] == "tools.0.input_examples, container"
+        assert reply.headers[DROPPED_PARAMETERS] == "tools.0.input_examples, container"
         status, kind, message = error_of(await post(strict, body))
         assert (status, kind) == (400, "invalid_request_error")
         assert "tools.0.input_examples" in message

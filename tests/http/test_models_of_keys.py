@@ -6,27 +6,29 @@ from aiohttp import web
 
 from plugins.api_keys import ApiKeys
 from router.core.exchange import Operation
-from router.core.plugin_set import Generations, proceed
-from router.http.front import Front
+from router.core.plugin_set import PluginSets, proceed
+from router.http.dispatcher import RequestDispatcher
 from router.http.models import ModelsApi
-from router.plugin import Chain
-from router.settings.schema import Server
-from router.usage.accounting import Ring
+from router.plugin import PluginChain
+from router.settings.schema import ServerSettings
+from router.usage.accounting import AccountKeyResolver
 from tests.support.depot import Depot, backend
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening
 from tests.support.keys import configured
 from tests.support.router import Reply
 
-RING = Ring([configured("all"), configured("some", models=["a", "org/*"])])
+RING = AccountKeyResolver([configured("all"), configured("some", models=["a", "org/*"])])
 
 
 async def test_only_those_that_the_key_may_use() -> None:
-    front = Front(Generations(Chain([ApiKeys(RING)]), proceed), Server())
+    dispatcher = RequestDispatcher(
+        PluginSets(PluginChain([ApiKeys(RING)]), proceed), ServerSettings()
+    )
     api = ModelsApi(Depot(backend("one", "a", "b", "org/z:1", "org/y")).registry)
     app = web.Application()
     for path, handler in (("/models", api.index), ("/models/{id:.+}", api.get)):
-        app.router.add_get(path, front.route(Operation.MODELS, path, handler))
+        app.router.add_get(path, dispatcher.route(Operation.MODELS, path, handler))
     async with listening(app) as url, http_client() as http:
 
         async def get(path: str, key: str) -> Reply:
@@ -49,4 +51,4 @@ async def test_only_those_that_the_key_may_use() -> None:
         assert missing.error["message"] == (
             "The model 'org/z' does not exist here. Served: a, org/z:1, org/y."
         )
-    await front.stop()
+    await dispatcher.stop()

@@ -130,9 +130,9 @@ async def test_what_is_sent_on(dialect: Dialect, speech: Speech) -> None:
         options = {"temperature": 0.5, "num_ctx": 9, "num_predict": 20, "seed": 1}
         reply = await chat(router, options=options, keep_alive="5m")
         assert reply.status == 200, reply.body
-        unsent = reply.headers["X-Pointsman-Unsent"].split(", ")
-        assert unsent[:2] == ["keep_alive", "options.num_ctx"]
-        assert unsent[2:] == (["options.seed"] if dialect == "responses" else [])
+        dropped = reply.headers["X-Pointsman-Dropped-Parameters"].split(", ")
+        assert dropped[:2] == ["keep_alive", "options.num_ctx"]
+        assert dropped[2:] == (["options.seed"] if dialect == "responses" else [])
         [received] = upstream.requests
         sent = received.json
         if dialect == "ollama":
@@ -367,20 +367,20 @@ async def test_loading_is_the_routers_own() -> None:
         reply = await call(router, "POST", "/generate", {"model": "of-a", "keep_alive": "10m"})
         assert reply.json["done_reason"] == "load"
         assert reply.json["response"] == ""
-        assert reply.headers["X-Pointsman-Unsent"] == "keep_alive"
+        assert reply.headers["X-Pointsman-Dropped-Parameters"] == "keep_alive"
         assert reply.headers["X-Pointsman-Endpoint"] == "a"
-        assert router.target("a", "of-a:latest").loaded
+        assert router.deployment("a", "of-a:latest").loaded
         assert any(line["event"] == "model loaded" for line in router.log)
         assert router.rows == []  # nothing was used
         body = {"model": "of-a", "messages": [], "keep_alive": "0s"}
         assert "admin key" in error(await call(router, "POST", "/chat", body), 403)
-        assert router.target("a", "of-a:latest").loaded
+        assert router.deployment("a", "of-a:latest").loaded
         reply = await call(router, "POST", "/chat", body, key=ADMIN_KEY)
         assert reply.json["done_reason"] == "unload"
-        assert not router.target("a", "of-a:latest").loaded
+        assert not router.deployment("a", "of-a:latest").loaded
         reply = await call(router, "POST", "/chat", {**body, "keep_alive": -1}, key=ADMIN_KEY)
         assert reply.json["done_reason"] == "load"
-        assert "X-Pointsman-Unsent" not in reply.headers
+        assert "X-Pointsman-Dropped-Parameters" not in reply.headers
         said = error(await call(router, "POST", "/chat", {**body, "keep_alive": "soon"}), 400)
         assert "'keep_alive'" in said
 

@@ -11,7 +11,7 @@ import pytest
 
 from router.http.prompts import PromptsApi
 from router.state.database import Database
-from router.state.prompts import Prompts
+from router.state.prompts import PromptStore
 from tests.support.mounted import Mounted, mounted
 from tests.support.router import Reply
 from tests.support.state import database, database_url
@@ -30,8 +30,8 @@ FIELDS: dict[str, Any] = {
 
 @pytest.fixture
 async def api(database: Database) -> AsyncIterator[Mounted]:
-    prompts = Prompts(database)
-    async with mounted(lambda front: PromptsApi(front, prompts).routes()) as api:
+    prompts = PromptStore(database)
+    async with mounted(lambda dispatcher: PromptsApi(dispatcher, prompts).routes()) as api:
         yield api
 
 
@@ -246,6 +246,6 @@ async def test_credentials_are_kept_but_not_shown(api: Mounted, database: Databa
     made = await create(api, "agent", tools=[{**tool, "authorization": "tok"}])
     assert made["tools"] == (await shown(api, "agent"))["tools"] == [tool]
     await change(api, "agent", user="u")
-    stored = await Prompts(database).get("alice", "agent")
+    stored = await PromptStore(database).get("alice", "agent")
     assert stored is not None
     assert orjson.loads(stored.body)["tools"] == [{**tool, "authorization": "tok"}]

@@ -184,7 +184,7 @@ async def test_what_is_left_alone_is_counted(reason: str, answer: Script) -> Non
         Upstream(answer) as upstream,
         routing(endpoint(upstream, "chat"), balance={"breaker": breaker}) as router,
     ):
-        await eventually(router.target().endpoint.probed.is_set)
+        await eventually(router.deployment().endpoint.probed.is_set)
         name = "pointsman_models_left_alone"
         assert (await scrape(router)).sum(name, endpoint="one") == 0
         await router.ask()

@@ -13,24 +13,24 @@ import pytest_asyncio
 from aiohttp import web
 
 from router.core.exchange import Exchange, Operation
-from router.core.key import Budget, Key, Limits
-from router.core.plugin_set import Generations, proceed
-from router.core.usage_record import NANO, Kind, Provenance, Row, Tokens
+from router.core.key import Budget, Key, KeyLimits
+from router.core.plugin_set import PluginSets, proceed
+from router.core.usage_record import NANO, Kind, Provenance, Tokens, UsageRecord
 from router.errors import LimitsUnavailable
 from router.http import usage as usage_module
-from router.http.front import Front
+from router.http.dispatcher import RequestDispatcher
 from router.http.usage import UsageApi
-from router.plugin import Chain
-from router.settings.schema import Server
+from router.plugin import PluginChain
+from router.settings.schema import ServerSettings
 from router.state.database import Database
 from router.usage.period import month_start
-from router.usage.rate_limiter import Demand, Hold, Standing
+from router.usage.rate_limiter import Demand, Reservation, Standing
 from router.usage.report import usage
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening
 from tests.support.router import Reply
 from tests.support.state import database, database_url, opened
-from tests.support.usage import booked, row
+from tests.support.usage import recorded, row
 
 __all__ = ["database", "database_url"]
 
@@ -39,8 +39,8 @@ KEY = Key(
     expires=2e9,
     tags=("team",),
     budgets=(Budget("month", "usd", 10 * NANO), Budget("day", "tokens", 1000)),
-    limits=Limits(requests_per_minute=60),
-    model_limits=(("big*", Limits(concurrent=2)),),
+    limits=KeyLimits(requests_per_minute=60),
+    model_limits=(("big*", KeyLimits(concurrent=2)),),
 )
 
 
@@ -57,10 +57,10 @@ class Meter:
     def up(self) -> bool:
         return not self.away
 
-    async def hold(self, demand: Demand) -> Hold:
+    async def reserve(self, demand: Demand) -> Reservation:
         raise NotImplementedError
 
-    async def settle(self, hold: Hold, tokens: Tokens, cost: int) -> None:
+    async def settle(self, hold: Reservation, tokens: Tokens, cost: int) -> None:
         raise NotImplementedError
 
     async def charge(self, key: Key, tokens: Tokens, cost: int) -> None:
@@ -94,17 +94,17 @@ class Api:
 
 @asynccontextmanager
 async def served(
-    store: Database, meter: Meter | None = None, key: Key | None = KEY
+    store: Database, rate_limiter: Meter | None = None, key: Key | None = KEY
 ) -> AsyncIterator[Api]:
     async def admit(exchange: Exchange) -> None:
         if key is not None:
             exchange.key, exchange.caller = key, key.name
 
-    api = UsageApi(store, meter)
-    front = Front(Generations(Chain([]), proceed), Server())
+    api = UsageApi(store, rate_limiter)
+    dispatcher = RequestDispatcher(PluginSets(PluginChain([]), proceed), ServerSettings())
     app = web.Application()
     for method, path, handler in [*api.routes(), ("GET", "/own", api.own)]:
-        app.router.add_route(method, path, front.route(Operation.ADMIN, path, handler, admit))
+        app.router.add_route(method, path, dispatcher.route(Operation.ADMIN, path, handler, admit))
     async with listening(app) as url, http_client() as http:
         yield Api(url, http)
 
@@ -118,14 +118,14 @@ async def memory() -> AsyncIterator[Database]:
 
 async def fill(store: Database) -> None:
     now = time.time()
-    rows: list[Row] = [
+    rows: list[UsageRecord] = [
         row(at=now - 60, key="ann", model="big", tags=("team",)),
         row(at=now - 60, key="ann", model="small", cost=None, endpoint="two", kind=Kind.FALLBACK),
         row(at=now - 60, key="bob", model="big", cost=500),
         row(at=now - 60, key="ann", model="big", kind=Kind.CACHE, provenance=Provenance.CACHED),
         row(at=now - 90 * 86400, key="ann", model="big", cost=7),
     ]
-    await booked(store, *rows)
+    await recorded(store, *rows)
 
 
 async def test_everybody(database: Database) -> None:
@@ -226,8 +226,8 @@ async def test_ones_own(database: Database) -> None:
 
 
 async def test_how_budgets_stand(memory: Database) -> None:
-    meter = Meter()
-    async with served(memory, meter) as api:
+    rate_limiter = Meter()
+    async with served(memory, rate_limiter) as api:
         assert (await api.of("/own"))["budgets"] == [
             {
                 "owner": "ann",
@@ -250,7 +250,7 @@ async def test_how_budgets_stand(memory: Database) -> None:
                 "resets_at": None,
             },
         ]
-        meter.away = True
+        rate_limiter.away = True
         budgets = (await api.of("/own"))["budgets"]
     assert [(one["budget"], one["spent"], one["left"]) for one in budgets] == [
         (10.0, None, None),
@@ -259,7 +259,7 @@ async def test_how_budgets_stand(memory: Database) -> None:
 
 
 async def test_where_there_are_no_keys(memory: Database) -> None:
-    await booked(memory, row(at=time.time(), key="default"), row(at=time.time()))
+    await recorded(memory, row(at=time.time(), key="default"), row(at=time.time()))
     async with served(memory, key=None) as api:
         shown = await api.of("/own", since="1d")
         assert (shown["key"], shown["total"]["attempts"], shown["budgets"]) == ("default", 1, [])

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 from jsonschema import validate
 
-from router.dialects.dropped import UNSENT
+from router.dialects.dropped import DROPPED_PARAMETERS
 from tests.matrix.asking import BODIES, PATHS, PNG, SCHEMA, Ask
 from tests.matrix.said import Said, read, reported, trouble
 from tests.matrix.stand import Stand
@@ -128,9 +128,9 @@ async def outcome(stand: Stand, surface: str, feature: str, *, stream: bool) -> 
         return trouble(reply)
     said = read(surface, reply, stream=stream)
     assert not said.cut
-    if unsent := reply.headers.get(UNSENT):
+    if dropped := reply.headers.get(DROPPED_PARAMETERS):
         assert said.text, said
-        return f"ignored: {unsent}"
+        return f"ignored: {dropped}"
     if surface == "Completions" and feature in _FOREIGN:
         name = _FOREIGN[feature]
         assert stand.received[-1][1][name] == body[name]
@@ -142,5 +142,5 @@ async def _asked(stand: Stand, surface: str, ask: Ask) -> Said:
     body: dict[str, Any] = BODIES[surface](ask)
     reply = await stand.post(PATHS[surface], body)
     assert reply.status == 200, reply.body
-    assert UNSENT not in reply.headers
+    assert DROPPED_PARAMETERS not in reply.headers
     return read(surface, reply, stream=ask.stream)

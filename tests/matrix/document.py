@@ -34,8 +34,8 @@ The kinds of endpoints are those of `endpoints[].dialect`. *responses only* is o
 `responses` that has `/v1/responses` and nothing beside it.
 
 - **yes**: it works.
-- **ignored**: the request is served without it, and the header `X-Pointsman-Unsent` names the
-  field; with `server.unsupported: strict` it is refused with 400 `unsupported_parameter`.
+- **ignored**: the request is served without it, and the header `X-Pointsman-Dropped-Parameters`
+  names the field; with `server.unsupported: strict` it is refused with 400 `unsupported_parameter`.
 - **passed on**: the API has no such field. What is sent goes to the endpoint as it is, which may
   understand it.
 - **counted**: the model reasons, and the usage tells how much, but not what.

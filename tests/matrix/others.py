@@ -7,7 +7,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from router.dialects.dropped import UNSENT
+from router.dialects.dropped import DROPPED_PARAMETERS
 from router.simulate.vectors import embed
 from tests.matrix.asking import BODIES, Ask
 from tests.matrix.cases import YES
@@ -50,8 +50,8 @@ def _other(reply: Reply) -> str | None:
     """What became of it, where it was not what was asked for."""
     if reply.status != 200:
         return trouble(reply)
-    unsent = reply.headers.get(UNSENT)
-    return f"ignored: {unsent}" if unsent else None
+    dropped = reply.headers.get(DROPPED_PARAMETERS)
+    return f"ignored: {dropped}" if dropped else None
 
 
 def _vectors(path: str, reply: Reply) -> Vectors:

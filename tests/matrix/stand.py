@@ -11,7 +11,7 @@ import aiohttp
 import orjson
 from aiohttp import web
 
-from router.dialects.dropped import UNSENT
+from router.dialects.dropped import DROPPED_PARAMETERS
 from router.settings.schema import Dialect
 from router.simulate import create_backend
 from router.simulate import listening as backend_listening
@@ -69,9 +69,9 @@ class Stand:
         first = await fetch(self.http, "POST", self.url + path, json=body, headers=fresh)
         again = await fetch(self.http, "POST", self.url + path, json=body)
         assert again.status == first.status, again.body
-        assert again.headers.get(UNSENT) == first.headers.get(UNSENT)
+        assert again.headers.get(DROPPED_PARAMETERS) == first.headers.get(DROPPED_PARAMETERS)
         known = again.headers.get("X-Cache")
-        assert known != "MISS" or again.status != 200 or UNSENT in again.headers
+        assert known != "MISS" or again.status != 200 or DROPPED_PARAMETERS in again.headers
         self.hits += known == "HIT"
         return again
 

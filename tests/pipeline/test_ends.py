@@ -104,4 +104,4 @@ async def test_a_bad_request_is_not_answered_with_an_estimate() -> None:
         async with router.http.post(url, json=body) as answer:
             assert answer.status == 400
             assert (await answer.json())["error"]["message"] == "no such tool"
-        assert router.target("one").in_flight == 0
+        assert router.deployment("one").in_flight == 0

@@ -38,7 +38,7 @@ async def test_another_endpoint_is_tried(error: UpstreamError) -> None:
     assert scene.error is None
     assert sorted(work.asked) == ["a m", "b m"]
     assert work.models == ["m"]
-    assert FALLBACK not in scene.exchange.notes
+    assert FALLBACK not in scene.exchange.response_headers
 
 
 @pytest.mark.parametrize("error", ELSEWHERE, ids=of_error)
@@ -116,7 +116,7 @@ async def test_what_one_dialect_cannot_carry_another_may(kind: type[RouterError]
 
 async def test_why_it_went_elsewhere_is_told_where_nowhere_else_is_room() -> None:
     scene = Scene([backend("a", "m"), backend("b", "m", max_in_flight=1)])
-    scene.depot.target("b").take()
+    scene.depot.deployment("b").take()
     await scene.run(failed)
     assert scene.error is failed
     await scene.run(NotSupported("not here"))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.balance.lane import COOLING, OPEN, READY
+from router.balance.deployment_state import COOLING, OPEN, READY
 from router.core.exchange import Operation
 from router.errors import (
     InvalidRequest,
@@ -41,9 +41,11 @@ async def test_a_rate_limit_concerns_one_model_at_one_endpoint() -> None:
     scene = Scene("ab")
     work = await scene.run(UpstreamRateLimited("slow down", headers={"Retry-After": "30"}))
     first = work.asked[0][0]
-    limited = scene.depot.target(first)
+    limited = scene.depot.deployment(first)
     grades = {
-        f"{name} {model}": scene.depot.target(name, model).grade for name in "ab" for model in "mn"
+        f"{name} {model}": scene.depot.deployment(name, model).grade
+        for name in "ab"
+        for model in "mn"
     }
     assert grades == {"a m": READY, "b m": READY, "a n": READY, "b n": READY, f"{first} m": COOLING}
     assert 29 < limited.cool_until - time.monotonic() <= 30
@@ -59,7 +61,7 @@ async def test_who_cannot_be_reached_is_left_alone_with_all_its_models() -> None
     first = scene.depot[work.asked[0][0]]
     assert not first.host.up
     assert first.probe_now.is_set()
-    assert {target.grade for target in first.targets.values()} == {OPEN}
+    assert {deployment.grade for deployment in first.deployments.values()} == {OPEN}
 
 
 @pytest.mark.parametrize("error", [failed, reset, busy, late, missing], ids=of_error)
@@ -68,8 +70,8 @@ async def test_failures_are_told_to_the_breaker_of_the_model(error: UpstreamErro
     work = await scene.run(error)
     first = scene.depot[work.asked[0][0]]
     assert first.host.up
-    assert scene.depot.target(first.name).grade == OPEN
-    assert scene.depot.target(first.name, "n").grade == READY
+    assert scene.depot.deployment(first.name).grade == OPEN
+    assert scene.depot.deployment(first.name, "n").grade == READY
     assert first.probe_now.is_set() == (error is missing)
     assert scene.count(
         "pointsman_upstream_attempts", endpoint=first.name, result=error.code or ""
@@ -82,7 +84,7 @@ async def test_a_route_that_is_missing_is_no_fault_of_the_model() -> None:
     exchange.operation = Operation.COMPACT
     await scene.run(missing, missing, exchange=exchange)
     assert scene.error is missing
-    assert [scene.depot.target(name).grade for name in "ab"] == [READY, READY]
+    assert [scene.depot.deployment(name).grade for name in "ab"] == [READY, READY]
 
 
 @pytest.mark.parametrize("error", [refused, limited, InvalidRequest("odd")], ids=of_error)
@@ -90,33 +92,33 @@ async def test_a_probe_that_says_nothing_is_followed_by_another(error: RouterErr
     """A refusal is an answer, and closes the breaker; anything else leaves it as it was."""
     scene = Scene("ab", breaker={"failures": 1, "open_seconds": 0.001, "slow_start": 0})
     for name in "ab":
-        scene.depot.target(name).failed(time.monotonic() - 1.0)
-        scene.depot.target(name).refresh(time.monotonic())
+        scene.depot.deployment(name).failed(time.monotonic() - 1.0)
+        scene.depot.deployment(name).refresh(time.monotonic())
     await scene.run(error)
-    assert not any(scene.depot.target(name).breaker.probing for name in "ab")
+    assert not any(scene.depot.deployment(name).breaker.probing for name in "ab")
 
 
 async def test_a_model_that_is_not_in_memory_is_loaded_first() -> None:
     scene = Scene("a")
-    target = scene.depot.target("a")
-    target.in_memory(time.monotonic(), False)
+    deployment = scene.depot.deployment("a")
+    deployment.in_memory(time.monotonic(), False)
     work = await scene.run()
-    assert scene.loads.asked == [target]
+    assert scene.loads.asked == [deployment]
     assert work.asked == ["a m"]
     await scene.run()
-    assert scene.loads.asked == [target]
+    assert scene.loads.asked == [deployment]
 
 
 async def test_a_load_that_fails_is_no_matter_of_the_breaker_or_the_budget() -> None:
     scene = Scene("ab", retry_budget={"ratio": 0.0, "reserve": 0}, breaker={"failures": 1})
     scene.loads.error = not_loaded
     for name in "ab":
-        scene.depot.target(name).in_memory(time.monotonic(), False)
+        scene.depot.deployment(name).in_memory(time.monotonic(), False)
     work = await scene.run()
     assert scene.error is not_loaded
-    assert {target.endpoint.name for target in scene.loads.asked} == {"a", "b"}
+    assert {deployment.endpoint.name for deployment in scene.loads.asked} == {"a", "b"}
     assert work.asked == []
-    assert not any(scene.depot.target(name).breaker.opens_until for name in "ab")
+    assert not any(scene.depot.deployment(name).breaker.opens_until for name in "ab")
 
 
 async def test_lessons_cost_retries_too() -> None:

@@ -47,7 +47,7 @@ async def test_another_model_takes_over(error: RouterError) -> None:
     assert scene.error is None
     assert [asked[2:] for asked in work.asked] == ["m", "n"]
     assert work.models[-1] == "n"
-    assert scene.exchange.notes[FALLBACK] == "n"
+    assert scene.exchange.response_headers[FALLBACK] == "n"
     assert scene.exchange.model == "m"
     assert scene.count("pointsman_fallbacks", model="m", fallback="n") == 1
 
@@ -60,7 +60,7 @@ async def test_no_other_model_is_asked_for_a_fault_of_the_request(error: RouterE
     work = await scene.run(error)
     assert scene.error is error
     assert work.asked == ["a m"]
-    assert FALLBACK not in scene.exchange.notes
+    assert FALLBACK not in scene.exchange.response_headers
 
 
 async def test_fallbacks_are_tried_in_their_order_with_attempts_of_their_own() -> None:
@@ -70,7 +70,7 @@ async def test_fallbacks_are_tried_in_their_order_with_attempts_of_their_own() -
     work = await scene.run(*errors)
     assert [asked[2:] for asked in work.asked] == ["m", "m", "n", "n", "o", "o"]
     assert scene.error is errors[5]
-    assert scene.exchange.notes[FALLBACK] == "o"
+    assert scene.exchange.response_headers[FALLBACK] == "o"
 
 
 async def test_a_model_that_nobody_serves_or_that_is_full_is_replaced() -> None:
@@ -79,7 +79,7 @@ async def test_a_model_that_nobody_serves_or_that_is_full_is_replaced() -> None:
     scene.depot.registry.probed(scene.depot["a"])
     work = await scene.run(exchange=asking(model="gone"))
     assert work.asked == ["a m"]
-    scene.depot.target("a").take()
+    scene.depot.deployment("a").take()
     work = await scene.run()
     assert work.asked == ["a n"]
     await scene.run(exchange=asking(model="missing"))
@@ -146,13 +146,13 @@ async def test_nothing_is_learned_from_what_the_request_did_not_need() -> None:
     work = await scene.run(NO_TOOLS)
     assert scene.error is NO_TOOLS
     assert len(work.asked) == 1
-    assert [scene.depot.target(name).lacks for name in "ab"] == [0, 0]
+    assert [scene.depot.deployment(name).lacks for name in "ab"] == [0, 0]
 
 
 async def test_a_context_is_learned() -> None:
     scene = Scene("ab")
     error = UpstreamRejected("This model's maximum context length is 4096 tokens.")
     work = await scene.run(error)
-    learned = scene.depot.target(work.asked[0][0])
+    learned = scene.depot.deployment(work.asked[0][0])
     assert learned.context == 4096
     assert len(work.asked) == 2

@@ -48,7 +48,7 @@ async def test_the_second_wins(first: Dialect, second: Dialect, opened: bool) ->
         await here.both()
         soon.let(2)
         await here.gone(0)
-        assert [here.router.target(name).in_flight for name in ("one", "two")] == [0, 1]
+        assert [here.router.deployment(name).in_flight for name in ("one", "two")] == [0, 1]
         soon.let()
         final = check(await reply)
         assert reply.result().headers["X-Pointsman-Endpoint"] == "two"
@@ -69,7 +69,7 @@ async def test_the_first_wins_after_all(dialect: Dialect) -> None:
         soon.let(1)
         late.let(2)
         await here.gone(1)
-        assert [here.router.target(name).in_flight for name in ("one", "two")] == [1, 0]
+        assert [here.router.deployment(name).in_flight for name in ("one", "two")] == [1, 0]
         late.let()
         check(await reply)
         assert reply.result().headers["X-Pointsman-Endpoint"] == "one"
@@ -91,7 +91,7 @@ async def test_the_first_fails_meanwhile(dialect: Dialect, early: bool) -> None:
         late.let()
         await here.free(0)
         assert await here.attempts(0, "upstream_error") == 1
-        assert here.router.target("one").breaker.failure_ratio(time.monotonic())
+        assert here.router.deployment("one").breaker.failure_ratio(time.monotonic())
         soon.let()
         check(await reply)
         assert await here.counted() == {"won": 1}
@@ -250,7 +250,7 @@ async def test_an_endpoint_that_was_late_is_remembered_so() -> None:
         await here.both()
         soon.let()
         check(await reply)
-        one = here.router.target("one")
+        one = here.router.deployment("one")
         assert one.first_token.latest > 0.0
         one.late.observe(1.0)  # of 22 the second longest is what nineteen of twenty do not exceed
         assert one.late.value == one.first_token.latest
@@ -317,7 +317,7 @@ async def test_not_hedged(why: str) -> None:
         balance={"hedge": 0.0} if why == "off" else {},
     ) as here:
         if why in ("open", "probe"):
-            sick, now = here.router.target("two" if why == "open" else "one"), time.monotonic()
+            sick, now = here.router.deployment("two" if why == "open" else "one"), time.monotonic()
             sick.breaker.trip(now if why == "open" else now - 3600)
             sick.refresh(now)
         with here.router.occupied(*(["two"] if why == "busy" else [])):
@@ -336,7 +336,7 @@ async def test_the_budget_bounds_it() -> None:
         here.upstreams[0].default = paced(good, 0.03)
         here.upstreams[1].default = good
         for _ in range(200):
-            here.router.target("one").late.observe(0.0)  # whatever it takes from now on
+            here.router.deployment("one").late.observe(0.0)  # whatever it takes from now on
         replies = [await here.router.ask(stream=True) for _ in range(5)]
         served = [reply.headers["X-Pointsman-Attempts"] for reply in replies]
         assert served == ["2", "1", "1", "1", "1"]

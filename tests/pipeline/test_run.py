@@ -86,7 +86,7 @@ async def test_who_answers_that_it_is_busy_is_there() -> None:
         Upstream(whole(b"{}", 503)) as upstream,
         routing(endpoint(upstream, "chat")) as router,
     ):
-        one = router.target().endpoint
+        one = router.deployment().endpoint
         await eventually(one.probed.is_set)
         assert (await router.ask()).status == 503
         assert await readiness(router) == 200
@@ -94,7 +94,7 @@ async def test_who_answers_that_it_is_busy_is_there() -> None:
 
 async def test_who_cannot_be_reached_is_not() -> None:
     async with refused_port() as nobody, routing(endpoint(nobody, "chat")) as router:
-        one = router.target().endpoint
+        one = router.deployment().endpoint
         await eventually(one.probed.is_set)
         one.host.reachable(0.0)  # as if it had only just gone
         assert (await router.ask()).status == 503

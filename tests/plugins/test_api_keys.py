@@ -6,10 +6,12 @@ import pytest
 
 from router.core.key import Key
 from router.errors import AuthenticationFailed, StateUnavailable
-from router.usage.accounting import Ring
+from router.usage.accounting import AccountKeyResolver
 from tests.support.keys import admitted, configured
 
-RING = Ring([configured("ann"), configured("old", expires="2027-01-31T12:00Z", models=["m"])])
+RING = AccountKeyResolver(
+    [configured("ann"), configured("old", expires="2027-01-31T12:00Z", models=["m"])]
+)
 END = 1801396800.0
 """When ``old`` expires."""
 

@@ -11,11 +11,11 @@ from plugins.key_scope import KeyScope
 from router.core.exchange import Exchange, Sink
 from router.core.key import Key
 from router.errors import InternalError, ModelNotFound, RouterError, StateUnavailable
-from router.plugin import Chain
-from router.usage.accounting import Ring
+from router.plugin import PluginChain
+from router.usage.accounting import AccountKeyResolver
 from tests.support.keys import admitted, configured
 
-RING = Ring([configured("all"), configured("some", models=["gpt-*", "llama3"])])
+RING = AccountKeyResolver([configured("all"), configured("some", models=["gpt-*", "llama3"])])
 
 
 class Deaf:
@@ -45,7 +45,7 @@ async def asked(
         exchange = await admitted(RING, key, 0.0)
     exchange.model = model
     with pytest.raises((RouterError, StopAsyncIteration)) as caught:
-        await Chain([scope]).run(exchange, Deaf(), core)
+        await PluginChain([scope]).run(exchange, Deaf(), core)
     if isinstance(caught.value, RouterError):
         assert not reached
         raise caught.value

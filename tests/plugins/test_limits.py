@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from plugins.limits import RequestLimits
 from router.core.exchange import ClientGone, Exchange, Operation, Sink
-from router.core.key import Budget, Key, Limits
+from router.core.key import Budget, Key, KeyLimits
 from router.core.usage_record import NO_TOKENS, Tokens, tokens_of
 from router.errors import (
     InternalError,
@@ -21,19 +21,19 @@ from router.errors import (
     UpstreamFailure,
 )
 from router.pipeline.delivery import answer_headers
-from router.plugin import Chain
-from router.usage.memory_limiter import MemoryMeter
-from router.usage.rate_limiter import Demand, Hold
-from tests.support.chain import HELLO, Page, an_exchange
+from router.plugin import PluginChain
+from router.usage.memory_limiter import MemoryRateLimiter
+from router.usage.rate_limiter import Demand, Reservation
+from tests.support.plugin_chain import HELLO, Page, an_exchange
 
-LIMITED = Key("alice", limits=Limits(requests_per_minute=10))
+LIMITED = Key("alice", limits=KeyLimits(requests_per_minute=10))
 
 
 async def nothing(owner: str, since: float) -> tuple[int, int]:
     return 0, 0
 
 
-class Listening(MemoryMeter):
+class Listening(MemoryRateLimiter):
     """Keeps what it was asked; like a meter that is elsewhere it may take its time."""
 
     instant = False
@@ -45,13 +45,13 @@ class Listening(MemoryMeter):
         self.breaks: Exception | None = None
         self.waits = False
 
-    async def hold(self, demand: Demand) -> Hold:
+    async def reserve(self, demand: Demand) -> Reservation:
         self.demands.append(demand)
         if self.breaks is not None:
             raise self.breaks
-        return await super().hold(demand)
+        return await super().reserve(demand)
 
-    async def settle(self, hold: Hold, tokens: Tokens, cost: int) -> None:
+    async def settle(self, hold: Reservation, tokens: Tokens, cost: int) -> None:
         if self.waits:
             await asyncio.sleep(0.05)
         self.settled.append((tokens, cost))
@@ -96,12 +96,12 @@ def asked(key: Key | None = LIMITED, **body: Any) -> Exchange:
 
 
 async def run(
-    meter: Listening, exchange: Exchange, core: Core | None = None, **options: Any
+    rate_limiter: Listening, exchange: Exchange, core: Core | None = None, **options: Any
 ) -> list[str]:
     """What the client got."""
     page = Page()
     common: dict[str, Any] = {"price": lambda model, tokens: 2 * tokens.total, "spent_by": spent_by}
-    chain = Chain([RequestLimits(meter, **{**common, **options})])
+    chain = PluginChain([RequestLimits(rate_limiter, **{**common, **options})])
     await chain.start()
     try:
         await chain.run(exchange, page, core or Core())
@@ -112,11 +112,11 @@ async def run(
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_what_passes_is_held_and_settled(stream: bool) -> None:
-    meter, core, exchange = Listening(), Core(stream=stream), asked()
-    said = await run(meter, exchange, core)
+    rate_limiter, core, exchange = Listening(), Core(stream=stream), asked()
+    said = await run(rate_limiter, exchange, core)
     assert said == (["open", "hello", "end"] if stream else ["200 core"])
-    assert meter.demands == [Demand("req_1", LIMITED, "m", 2 + 4096, 2 * 4098)]
-    assert meter.settled == [(Tokens(3, 0, 4, 0), 2)]
+    assert rate_limiter.demands == [Demand("req_1", LIMITED, "m", 2 + 4096, 2 * 4098)]
+    assert rate_limiter.settled == [(Tokens(3, 0, 4, 0), 2)]
     assert core.headers["x-ratelimit-limit-requests"] == "10"
     assert core.headers["x-ratelimit-remaining-requests"] == "9"
     assert core.headers["x-ratelimit-reset-requests"] == "6s"
@@ -142,26 +142,26 @@ async def test_what_passes_is_held_and_settled(stream: bool) -> None:
 async def test_what_a_request_may_come_to(
     operation: Operation, body: dict[str, Any], tokens: int
 ) -> None:
-    meter, exchange = Listening(), asked(**body)
+    rate_limiter, exchange = Listening(), asked(**body)
     exchange.operation = operation
-    await run(meter, exchange, context=lambda model: 10_000)
-    assert [demand.tokens for demand in meter.demands] == [tokens]
+    await run(rate_limiter, exchange, context=lambda model: 10_000)
+    assert [demand.tokens for demand in rate_limiter.demands] == [tokens]
 
 
 @pytest.mark.parametrize(
     ("key", "body", "tokens"),
     [
-        (Key("a", limits=Limits(tokens_per_minute=100)), {}, 100),
+        (Key("a", limits=KeyLimits(tokens_per_minute=100)), {}, 100),
         (Key("a", budgets=(Budget("day", "tokens", 50),)), {}, 50),
-        (Key("a", limits=Limits(tokens_per_minute=99), tags=("team",)), {}, 60),
-        (Key("a", model_limits=(("m*", Limits(tokens_per_minute=9)),)), {}, 9),
+        (Key("a", limits=KeyLimits(tokens_per_minute=99), tags=("team",)), {}, 60),
+        (Key("a", model_limits=(("m*", KeyLimits(tokens_per_minute=9)),)), {}, 9),
     ],
 )
 async def test_a_guess_is_no_reason_to_refuse(key: Key, body: dict[str, Any], tokens: int) -> None:
     tags = {"team": (Budget("day", "tokens", 60), Budget("day", "usd", 10**9))}
-    meter = Listening(tags=tags)
-    assert await run(meter, asked(key), tags=tags) == ["200 core"]
-    assert [demand.tokens for demand in meter.demands] == [tokens]
+    rate_limiter = Listening(tags=tags)
+    assert await run(rate_limiter, asked(key), tags=tags) == ["200 core"]
+    assert [demand.tokens for demand in rate_limiter.demands] == [tokens]
 
 
 @pytest.mark.parametrize(
@@ -175,53 +175,53 @@ async def test_a_guess_is_no_reason_to_refuse(key: Key, body: dict[str, Any], to
     ],
 )
 async def test_who_is_not_limited(change: dict[str, Any]) -> None:
-    meter, exchange, core = Listening(), asked(), Core()
+    rate_limiter, exchange, core = Listening(), asked(), Core()
     for name, value in change.items():
         setattr(exchange, name, value)
     tags = {"team": (Budget("day", "usd", 1),)}
-    assert await run(meter, exchange, core, tags=tags) == ["200 core"]
-    assert (meter.demands, meter.settled, core.calls) == ([], [], 1)
+    assert await run(rate_limiter, exchange, core, tags=tags) == ["200 core"]
+    assert (rate_limiter.demands, rate_limiter.settled, core.calls) == ([], [], 1)
     assert not any(name.startswith("x-ratelimit") for name in core.headers)
 
 
 @pytest.mark.parametrize(
     ("key", "error", "which"),
     [
-        (Key("alice", limits=Limits(requests_per_minute=1)), RateLimitExceeded, "requests"),
-        (Key("alice", limits=Limits(tokens_per_minute=10)), RateLimitExceeded, "tokens"),
-        (Key("alice", limits=Limits(concurrent=1)), RateLimitExceeded, "concurrent"),
+        (Key("alice", limits=KeyLimits(requests_per_minute=1)), RateLimitExceeded, "requests"),
+        (Key("alice", limits=KeyLimits(tokens_per_minute=10)), RateLimitExceeded, "tokens"),
+        (Key("alice", limits=KeyLimits(concurrent=1)), RateLimitExceeded, "concurrent"),
         (Key("alice", budgets=(Budget("day", "usd", 9000),)), RateLimitExceeded, "budget"),
     ],
 )
 async def test_what_is_refused(key: Key, error: type[Exception], which: str) -> None:
-    meter, core = Listening(), Core()
+    rate_limiter, core = Listening(), Core()
     hits: list[tuple[str, str]] = []
-    hold = await meter.hold(Demand("r", key, "m", 10, 9000))
+    hold = await rate_limiter.reserve(Demand("r", key, "m", 10, 9000))
     with pytest.raises(error) as caught:
-        await run(meter, asked(key), core, limit_hit=lambda *hit: hits.append(hit))
+        await run(rate_limiter, asked(key), core, limit_hit=lambda *hit: hits.append(hit))
     assert (core.calls, hits) == (0, [("alice", which)])
     assert int(caught.value.headers["Retry-After"]) >= 1  # type: ignore[attr-defined]
-    assert meter.settled == []
-    await meter.settle(hold, NO_TOKENS, 0)
+    assert rate_limiter.settled == []
+    await rate_limiter.settle(hold, NO_TOKENS, 0)
 
 
 async def test_a_spent_budget_refuses() -> None:
     key = Key("alice", budgets=(Budget("day", "usd", 9000),))
-    meter, core = Listening(), Core()
+    rate_limiter, core = Listening(), Core()
     hits: list[tuple[str, str]] = []
-    await meter.standing(key)
-    await meter.charge(key, NO_TOKENS, 9000)
+    await rate_limiter.standing(key)
+    await rate_limiter.charge(key, NO_TOKENS, 9000)
     with pytest.raises(QuotaExceeded, match="is spent"):
-        await run(meter, asked(key), core, limit_hit=lambda *hit: hits.append(hit))
+        await run(rate_limiter, asked(key), core, limit_hit=lambda *hit: hits.append(hit))
     assert (core.calls, hits) == (0, [("alice", "budget")])
 
 
 async def test_where_nothing_can_be_counted() -> None:
-    meter, core = Listening(), Core()
-    meter.breaks = LimitsUnavailable("away")
+    rate_limiter, core = Listening(), Core()
+    rate_limiter.breaks = LimitsUnavailable("away")
     hits: list[tuple[str, str]] = []
     with pytest.raises(LimitsUnavailable):
-        await run(meter, asked(), core, limit_hit=lambda *hit: hits.append(hit))
+        await run(rate_limiter, asked(), core, limit_hit=lambda *hit: hits.append(hit))
     assert (core.calls, hits) == (0, [("alice", "unavailable")])
 
 
@@ -231,45 +231,45 @@ def _fail(*_: object) -> Any:
 
 @pytest.mark.parametrize("part", ["meter", "price", "context", "tags", "limit_hit"])
 async def test_whatever_breaks_before_it_does_not_pass(part: str) -> None:
-    meter, core, exchange = Listening(), Core(), asked()
+    rate_limiter, core, exchange = Listening(), Core(), asked()
     options: dict[str, Any] = {}
     if part == "meter":
-        meter.breaks = ZeroDivisionError()
+        rate_limiter.breaks = ZeroDivisionError()
     elif part == "tags":
         exchange.key = Key("alice", tags=(["unhashable"],))  # type: ignore[arg-type]
         options = {"tags": {"team": ()}}
     elif part == "limit_hit":
-        exchange.key = Key("alice", limits=Limits(tokens_per_minute=1))
+        exchange.key = Key("alice", limits=KeyLimits(tokens_per_minute=1))
         options = {"limit_hit": _fail}
     else:
         options = {part: _fail}
     with capture_logs() as log, pytest.raises(InternalError, match="'limits'"):
-        await run(meter, exchange, core, **options)
+        await run(rate_limiter, exchange, core, **options)
     assert core.calls == 0
     assert [line["event"] for line in log] == ["gate broke"]
 
 
 @pytest.mark.parametrize("error", [UpstreamFailure("down"), KeyError("a bug"), ClientGone()])
 async def test_what_fails_is_settled(error: Exception) -> None:
-    meter = Listening()
+    rate_limiter = Listening()
     with pytest.raises(type(error)) as caught:
-        await run(meter, asked(), Core(error))
+        await run(rate_limiter, asked(), Core(error))
     assert caught.value is error
-    assert meter.settled == [(Tokens(3, 0, 4, 0), 2)]
+    assert rate_limiter.settled == [(Tokens(3, 0, 4, 0), 2)]
 
 
 async def test_who_does_not_say_what_it_used_used_all_of_it() -> None:
-    meter = Listening()
+    rate_limiter = Listening()
     with capture_logs() as log:
-        said = await run(meter, asked(), spent_by=_fail)
+        said = await run(rate_limiter, asked(), spent_by=_fail)
     assert said == ["200 core"]
-    assert meter.settled == [(Tokens(output=4098), 2 * 4098)]
+    assert rate_limiter.settled == [(Tokens(output=4098), 2 * 4098)]
     assert [line["event"] for line in log] == ["what was used cannot be told"]
 
 
 async def test_a_meter_that_breaks_afterwards_is_not_felt() -> None:
     class Breaking(Listening):
-        async def settle(self, hold: Hold, tokens: Tokens, cost: int) -> None:
+        async def settle(self, hold: Reservation, tokens: Tokens, cost: int) -> None:
             raise ZeroDivisionError
 
     exchange = asked()
@@ -281,9 +281,9 @@ async def test_a_meter_that_breaks_afterwards_is_not_felt() -> None:
 
 @pytest.mark.parametrize("twice", [False, True])
 async def test_a_client_that_leaves_settles(twice: bool) -> None:
-    key = Key("alice", limits=Limits(concurrent=1), budgets=(Budget("day", "tokens", 5000),))
-    meter, exchange = Listening(), asked(key)
-    meter.waits = True
+    key = Key("alice", limits=KeyLimits(concurrent=1), budgets=(Budget("day", "tokens", 5000),))
+    rate_limiter, exchange = Listening(), asked(key)
+    rate_limiter.waits = True
     begun = asyncio.Event()
 
     async def core(exchange: Exchange, sink: Sink) -> None:
@@ -291,11 +291,11 @@ async def test_a_client_that_leaves_settles(twice: bool) -> None:
         begun.set()
         await asyncio.sleep(60)
 
-    plugin = RequestLimits(meter, price=lambda *_: None, spent_by=spent_by)
-    task = asyncio.create_task(Chain([plugin]).run(exchange, Page(), core))
+    plugin = RequestLimits(rate_limiter, price=lambda *_: None, spent_by=spent_by)
+    task = asyncio.create_task(PluginChain([plugin]).run(exchange, Page(), core))
     await begun.wait()
     with pytest.raises(RateLimitExceeded):
-        await meter.hold(Demand("r", key, "m", 1, None))
+        await rate_limiter.reserve(Demand("r", key, "m", 1, None))
     task.cancel()
     if twice:
         await asyncio.sleep(0)
@@ -304,22 +304,22 @@ async def test_a_client_that_leaves_settles(twice: bool) -> None:
     await asyncio.wait({task})
     assert task.cancelled()
     await plugin.stop()
-    assert meter.settled == [(Tokens(3, 0, 1, 0), 0)]
-    assert [(one.spent, one.held) for one in await meter.standing(key)] == [(4, 0)]
-    await meter.hold(Demand("r", key, "m", 1, None))
+    assert rate_limiter.settled == [(Tokens(3, 0, 1, 0), 0)]
+    assert [(one.spent, one.held) for one in await rate_limiter.standing(key)] == [(4, 0)]
+    await rate_limiter.reserve(Demand("r", key, "m", 1, None))
 
 
 async def test_many_at_once_on_one_budget() -> None:
     most = 5000
     key = Key("alice", tags=("team",))
     tags = {"team": (Budget("month", "tokens", most),)}
-    meter = Listening(tags=tags)
-    plugin = RequestLimits(meter, price=lambda *_: 0, spent_by=spent_by, tags=tags)
-    chain = Chain([plugin])
+    rate_limiter = Listening(tags=tags)
+    plugin = RequestLimits(rate_limiter, price=lambda *_: 0, spent_by=spent_by, tags=tags)
+    chain = PluginChain([plugin])
     make: Callable[[], Exchange] = lambda: asked(key, input="1234", max_output_tokens=99)  # noqa: E731
     results = await asyncio.gather(
         *(chain.run(make(), Page(), Core(stream=True)) for _ in range(500)), return_exceptions=True
     )
     assert results.count(None) == 50
     assert sum(isinstance(result, RateLimitExceeded) for result in results) == 450
-    assert [(one.spent, one.held) for one in await meter.standing(key)] == [(350, 0)]
+    assert [(one.spent, one.held) for one in await rate_limiter.standing(key)] == [(350, 0)]

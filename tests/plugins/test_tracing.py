@@ -272,7 +272,7 @@ async def test_a_broken_trace_is_not_felt(
             patch.setattr(names, "of_attempt", broken)
             assert await ask(router) == 200
         with monkeypatch.context() as patch:
-            patch.setattr(names, "of_row", broken)
+            patch.setattr(names, "of_record", broken)
             assert await ask(router) == 200
         with monkeypatch.context() as patch:
             patch.setattr(names, "of_request", broken)

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from structlog.testing import capture_logs
 
 from plugins.tracing import plugin
-from plugins.tracing.sending import Told, at_collector
+from plugins.tracing.sending import LoggedExporter, at_collector
 from tests.support.router import endpoint, eventually
 from tests.support.speech import SPEECH
 from tests.support.traced import ask, traced
@@ -132,7 +132,7 @@ def test_lost_spans_are_told_of_once() -> None:
 
     lost, taken = SpanExportResult.FAILURE, SpanExportResult.SUCCESS
     results = iter([taken, lost, lost, taken, taken, lost])
-    told = Told(Shaky())
+    told = LoggedExporter(Shaky())
     spans = [ReadableSpan("a"), ReadableSpan("b")]
     with capture_logs() as log:
         for _ in range(6):

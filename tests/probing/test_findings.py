@@ -12,10 +12,10 @@ import yaml
 
 from router.balance.capability import ALL_FEATURES, Feature, configured, needs
 from router.dialects.responses.schema import validate_create
-from router.probing.configuration import EndpointReport, ModelReport, block
+from router.probing.configuration import ProbedEndpoint, ProbedModel, block
 from router.probing.ollama import context_in_memory, findings_of
 from router.probing.questions import PLAIN, QUESTIONS, Finding
-from router.settings.schema import Capabilities
+from router.settings.schema import CapabilitySettings
 
 QUESTION = {question.field: question for question in QUESTIONS}
 CALL = {"type": "function_call", "name": "ping", "arguments": "{}"}
@@ -175,11 +175,11 @@ def test_the_context_in_memory(ps: Any, context: int | None) -> None:
 
 
 def test_the_block_is_yaml_for_an_endpoint() -> None:
-    report = EndpointReport(
+    report = ProbedEndpoint(
         "one",
         "http://host/v1",
         (
-            ModelReport(
+            ProbedModel(
                 "llama3:8b",
                 {
                     "vision": Finding(False, "refused: no\n  images: [here] # really"),
@@ -188,8 +188,8 @@ def test_the_block_is_yaml_for_an_endpoint() -> None:
                     "context_length": Finding(8192),
                 },
             ),
-            ModelReport("bge", problem="refused: it does not chat"),
-            ModelReport("dumb", {"tools": Finding(None, "no answer")}),
+            ProbedModel("bge", problem="refused: it does not chat"),
+            ProbedModel("dumb", {"tools": Finding(None, "no answer")}),
         ),
         note="the first 3 of 9 models",
     )
@@ -209,17 +209,17 @@ def test_the_block_is_yaml_for_an_endpoint() -> None:
     assert not report.is_whole
     text = "endpoints:\n  - name: one\n" + block(report)
     (endpoint,) = yaml.safe_load(text)["endpoints"]
-    entries = {k: Capabilities.model_validate(v) for k, v in endpoint["capabilities"].items()}
+    entries = {k: CapabilitySettings.model_validate(v) for k, v in endpoint["capabilities"].items()}
     assert configured(entries, "llama3:8b").lacks == Feature.VISION
     assert configured(entries, "llama3:8b").context == 8192
 
 
 def test_a_block_without_anything_known_is_only_comments() -> None:
-    report = EndpointReport("one", "http://host", (ModelReport("a", problem="not asked"),), "gone")
+    report = ProbedEndpoint("one", "http://host", (ProbedModel("a", problem="not asked"),), "gone")
     assert block(report) == '    # one  http://host\n    # gone\n      # "a": not asked\n'
     assert yaml.safe_load(block(report)) is None
     assert not report.is_whole
-    assert EndpointReport("one", "http://host", (ModelReport("a"),)).is_whole
+    assert ProbedEndpoint("one", "http://host", (ProbedModel("a"),)).is_whole
 
 
 @pytest.mark.parametrize(
@@ -227,16 +227,16 @@ def test_a_block_without_anything_known_is_only_comments() -> None:
     ["a*[b]?", 'say "x" \\ y', "tab\tand\nline", "\x1b[31mred\x9b", "ünï—𝄞", "a: b # c", "{x}"],
 )
 def test_names_of_models_are_neither_patterns_nor_commands(name: str) -> None:
-    report = EndpointReport("e", "u", (ModelReport(name, {"tools": Finding(False, name)}),))
+    report = ProbedEndpoint("e", "u", (ProbedModel(name, {"tools": Finding(False, name)}),))
     text = block(report)
     assert all(char.isprintable() or char == "\n" for char in text)
     capabilities = yaml.safe_load(text)["capabilities"]
     (pattern,) = capabilities
-    entries = {pattern: Capabilities.model_validate(capabilities[pattern])}
+    entries = {pattern: CapabilitySettings.model_validate(capabilities[pattern])}
     assert configured(entries, name).lacks == Feature.TOOLS
     assert not configured(entries, "axbx").lacks
 
 
 def test_long_reasons_are_cut() -> None:
-    report = EndpointReport("e", "u", (ModelReport("m", problem="x" * 1000),))
+    report = ProbedEndpoint("e", "u", (ProbedModel("m", problem="x" * 1000),))
     assert max(map(len, block(report).splitlines())) < 250

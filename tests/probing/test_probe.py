@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
-from router.probing.capabilities import MAX_MODELS, Limits, probe_endpoint
-from router.probing.configuration import EndpointReport, ModelReport
+from router.probing.capabilities import MAX_MODELS, ProbeLimits, probe_endpoint
+from router.probing.configuration import ProbedEndpoint, ProbedModel
 from router.settings.schema import Dialect, EndpointSettings
 from tests.support.fleet import DIALECTS, MODELS, simulated
 from tests.support.speech import SPEECH
@@ -43,16 +43,16 @@ async def probed(
     seconds: float = 5.0,
     total: float = 30.0,
     told: Callable[[str], None] = lambda model: None,
-) -> EndpointReport:
-    limits = Limits(seconds, asyncio.get_running_loop().time() + total)
+) -> ProbedEndpoint:
+    limits = ProbeLimits(seconds, asyncio.get_running_loop().time() + total)
     return await probe_endpoint(settings, models, limits, deep=deep, told=told)
 
 
-def values(model: ModelReport) -> dict[str, Any]:
+def values(model: ProbedModel) -> dict[str, Any]:
     return {field: finding.value for field, finding in model.findings.items()}
 
 
-def why(model: ModelReport, field: str) -> str:
+def why(model: ProbedModel, field: str) -> str:
     return model.findings[field].why
 
 

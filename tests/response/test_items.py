@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.response.items import (
     CallItem,
@@ -18,34 +18,34 @@ from router.response.items import (
     RefusalItem,
     TextItem,
 )
-from router.response.states import State
+from router.response.states import StreamState
 from tests.support.order import Event, OrderError, check_order
 from tests.support.reading import decoded, make_draft
 
-Make = Callable[[Draft, int, list[Frame]], ItemWriter]
+Make = Callable[[ResponseBuilder, int, list[Frame]], ItemWriter]
 LOGPROB = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}
 
 
-def call(draft: Draft, index: int, out: list[Frame]) -> ItemWriter:
-    return CallItem(draft, index, out, "call_1", "f")
+def call(builder: ResponseBuilder, index: int, out: list[Frame]) -> ItemWriter:
+    return CallItem(builder, index, out, "call_1", "f")
 
 
-def custom(draft: Draft, index: int, out: list[Frame]) -> ItemWriter:
-    return CustomCallItem(draft, index, out, "call_1", "c")
+def custom(builder: ResponseBuilder, index: int, out: list[Frame]) -> ItemWriter:
+    return CustomCallItem(builder, index, out, "call_1", "c")
 
 
 def stream(make: Make, pieces: list[str], status: str = "completed") -> list[Event]:
     """The whole stream of an answer with one item."""
-    draft = make_draft()
-    out = draft.open()
-    draft.advance(State.ITEM)
-    item = make(draft, 0, out)
+    builder = make_draft()
+    out = builder.open()
+    builder.advance(StreamState.ITEM)
+    item = make(builder, 0, out)
     item.open()
     for piece in pieces:
         item.delta(piece)
     done = item.close(status)
     details = {"reason": "max_output_tokens"} if status == "incomplete" else None
-    out.append(draft.end(draft.finished(status, [done], None, incomplete_details=details)))
+    out.append(builder.end(builder.finished(status, [done], None, incomplete_details=details)))
     return decoded(out)
 
 
@@ -163,25 +163,25 @@ def test_the_input_of_a_custom_call(arguments: str, written: str) -> None:
 
 
 def test_log_probabilities_are_gathered() -> None:
-    draft = make_draft()
-    out = draft.open()
-    draft.advance(State.ITEM)
-    item = TextItem(draft, 0, out)
+    builder = make_draft()
+    out = builder.open()
+    builder.advance(StreamState.ITEM)
+    item = TextItem(builder, 0, out)
     item.open()
     item.delta_with_logprobs("a", [LOGPROB])
     item.delta("b")
     item.delta_with_logprobs("c", [LOGPROB, LOGPROB])
     done = item.close("completed")
-    out.append(draft.end(draft.finished("completed", [done], None)))
+    out.append(builder.end(builder.finished("completed", [done], None)))
     final = check_order(decoded(out))
     assert final["output"][0]["content"][0]["logprobs"] == [LOGPROB] * 3
 
 
 def test_an_open_item_can_be_shown_without_writing() -> None:
     for make, pieces, _, item in CASES.values():
-        draft = make_draft()
+        builder = make_draft()
         out: list[Frame] = []
-        writer = make(draft, 0, out)
+        writer = make(builder, 0, out)
         writer.open()
         for piece in pieces:
             writer.delta(piece)

@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.chat.decode_stream import ChatReader, logprob_entries
+from router.dialects.chat.decode_stream import ChatDecoder, logprob_entries
 from router.errors import UpstreamFailure
 from router.response.machine import MachineOptions
-from tests.support.chat import USAGE, chat, chat_chunk, completion, reader, text, tool
+from tests.support.chat import USAGE, chat, chat_chunk, completion, decoder, text, tool
 from tests.support.order import check_order
 from tests.support.reading import (
     BROKEN,
@@ -42,17 +42,17 @@ FINISHES = [
 
 @pytest.mark.parametrize(("finish", "status", "reason"), FINISHES)
 def test_finish_reasons(finish: Any, status: str, reason: str | None) -> None:
-    final = checked(reader(), chat(text("A"), finish=finish))
+    final = checked(decoder(), chat(text("A"), finish=finish))
     assert final["status"] == status
     assert final["incomplete_details"] == ({"reason": reason} if reason else None)
     assert final["output"][0]["status"] == status
-    whole = orjson.loads(reader().whole(completion(text("A"), finish)))
+    whole = orjson.loads(decoder().whole(completion(text("A"), finish)))
     assert (whole["status"], whole["incomplete_details"]) == (status, final["incomplete_details"])
 
 
 @pytest.mark.parametrize("finish", ["error", "abort"])
 def test_an_endpoint_that_gives_up_has_failed(finish: str) -> None:
-    subject = reader()
+    subject = decoder()
     final = check_order(decoded(read_to_the_end(subject, chat(text("A"), finish=finish))))
     assert final["status"] == "failed"
     assert subject.error is not None
@@ -60,11 +60,11 @@ def test_an_endpoint_that_gives_up_has_failed(finish: str) -> None:
 
 
 def test_the_end_marker_alone_ends_an_answer() -> None:
-    assert checked(reader(), chat(text("A"), finish=None))["status"] == "completed"
+    assert checked(decoder(), chat(text("A"), finish=None))["status"] == "completed"
 
 
 def test_the_finish_reason_alone_ends_an_answer_with_the_body() -> None:
-    subject = reader()
+    subject = decoder()
     frames = subject.feed(chat(text("A"), done=False))
     assert not subject.ended
     frames += subject.finish()
@@ -74,7 +74,7 @@ def test_the_finish_reason_alone_ends_an_answer_with_the_body() -> None:
 
 def test_an_answer_that_is_cut_off_has_failed() -> None:
     for stream in (b"", chat(text("A"), finish=None, done=False)):
-        subject = reader()
+        subject = decoder()
         final = check_order(decoded(read_to_the_end(subject, stream)))
         assert subject.error is not None
         assert "ended before the answer did" in subject.error.message
@@ -84,8 +84,8 @@ def test_an_answer_that_is_cut_off_has_failed() -> None:
 
 def test_nothing_follows_the_end_marker() -> None:
     stream = chat(text("A")) + chat(text("B")) + b"garbage\n\n"
-    assert said(checked(reader(), stream)) == [("text", "A")]
-    assert said(checked(reader(), in_bytes(stream))) == [("text", "A")]
+    assert said(checked(decoder(), stream)) == [("text", "A")]
+    assert said(checked(decoder(), in_bytes(stream))) == [("text", "A")]
 
 
 def usage_chunk(usage: Any, *choices: Any) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def usage_chunk(usage: Any, *choices: Any) -> dict[str, Any]:
 
 def test_usage_has_its_details() -> None:
     stream = sse(chat_chunk(content="A"), chat_chunk("stop"), usage_chunk(USAGE), b"[DONE]")
-    subject = reader()
+    subject = decoder()
     final = checked(subject, stream)
     assert final["usage"] == subject.usage
     assert final["usage"] == {
@@ -112,19 +112,19 @@ def test_cumulative_usage_is_not_added_up() -> None:
         for n in (1, 2, 3)
     ]
     odd = [{**chat_chunk(content="A"), "usage": usage} for usage in (None, {}, "x", {"a": 1})]
-    final = checked(reader(), sse(*chunks, *odd, chat_chunk("stop"), b"[DONE]"))
+    final = checked(decoder(), sse(*chunks, *odd, chat_chunk("stop"), b"[DONE]"))
     assert (final["usage"]["output_tokens"], final["usage"]["total_tokens"]) == (3, 12)
 
 
 def test_zero_is_a_value() -> None:
     zero = usage_chunk({"prompt_tokens": 0, "completion_tokens": 0})
-    final = checked(reader(), sse(chat_chunk("stop", content="A"), zero, b"[DONE]"))
+    final = checked(decoder(), sse(chat_chunk("stop", content="A"), zero, b"[DONE]"))
     assert final["usage"]["total_tokens"] == 0
     assert "estimated" not in final["usage"]
 
 
 def test_without_usage_there_is_an_estimate() -> None:
-    final = checked(reader(request={"input": "12345678"}), chat(text("1234")))
+    final = checked(decoder(request={"input": "12345678"}), chat(text("1234")))
     assert final["usage"]["estimated"] is True
     assert (final["usage"]["input_tokens"], final["usage"]["output_tokens"]) == (2, 1)
 
@@ -140,7 +140,7 @@ TOKEN = {
 def test_log_probabilities() -> None:
     chunk = chat_chunk(content="ö", logprobs={"content": [TOKEN]})
     stream = sse(chunk, chat_chunk(content="x"), chat_chunk("stop"), b"[DONE]")
-    final = checked(reader(logprobs=True), stream)
+    final = checked(decoder(logprobs=True), stream)
     (entry,) = final["output"][0]["content"][0]["logprobs"]
     assert entry == {
         "token": "ö",
@@ -151,7 +151,7 @@ def test_log_probabilities() -> None:
             {"token": "o", "logprob": -2, "bytes": [111]},
         ],
     }
-    assert checked(reader(), stream)["output"][0]["content"][0]["logprobs"] == []
+    assert checked(decoder(), stream)["output"][0]["content"][0]["logprobs"] == []
 
 
 def test_log_probabilities_of_a_thought_are_left_out() -> None:
@@ -161,13 +161,13 @@ def test_log_probabilities_of_a_thought_are_left_out() -> None:
         for token in tokens
     ]
     stream = sse(*chunks, b"[DONE]")
-    final = checked(reader(logprobs=True), stream)
+    final = checked(decoder(logprobs=True), stream)
     assert said(final) == [("reasoning", "hm"), ("text", "AB")]
     assert [e["token"] for e in final["output"][1]["content"][0]["logprobs"]] == ["A", "B"]
     body = completion(text("".join(tokens)))
     whole = orjson.loads(body)
     whole["choices"][0]["logprobs"] = {"content": [{"token": t, "logprob": -1} for t in tokens]}
-    answer = orjson.loads(reader(logprobs=True).whole(orjson.dumps(whole)))
+    answer = orjson.loads(decoder(logprobs=True).whole(orjson.dumps(whole)))
     assert [e["token"] for e in answer["output"][1]["content"][0]["logprobs"]] == ["A", "B"]
 
 
@@ -177,9 +177,9 @@ def test_log_probabilities_of_what_was_held_back_are_kept() -> None:
         chat_chunk(content=token, logprobs={"content": [{"token": token, "logprob": -1}]})
         for token in tokens
     ]
-    final = checked(reader(logprobs=True), sse(*chunks, b"[DONE]"))
+    final = checked(decoder(logprobs=True), sse(*chunks, b"[DONE]"))
     assert [e["token"] for e in final["output"][0]["content"][0]["logprobs"]] == tokens
-    held = checked(reader(logprobs=True), sse(*chunks[:2], chat_chunk("stop", refusal="no")))
+    held = checked(decoder(logprobs=True), sse(*chunks[:2], chat_chunk("stop", refusal="no")))
     assert [e["token"] for e in held["output"][0]["content"][0]["logprobs"]] == tokens[:2]
 
 
@@ -198,7 +198,7 @@ def test_odd_log_probabilities() -> None:
 
 
 def test_custom_tools() -> None:
-    subject = reader(custom_tools=frozenset({"c"}))
+    subject = decoder(custom_tools=frozenset({"c"}))
     final = checked(
         subject,
         chat(tool('{"input":', name="c", id="a"), tool('"x\\n"}'), tool("{}", name="f", index=1)),
@@ -206,11 +206,11 @@ def test_custom_tools() -> None:
     assert [item["type"] for item in final["output"]] == ["custom_tool_call", "function_call"]
     assert said(final) == [("c", "x\n"), ("f", "{}")]
     native_form = {"tool_calls": [{"index": 0, "id": "a", "custom": {"name": "c", "input": "x"}}]}
-    assert said(checked(reader(custom_tools=frozenset({"c"})), chat(native_form))) == [("c", "x")]
+    assert said(checked(decoder(custom_tools=frozenset({"c"})), chat(native_form))) == [("c", "x")]
 
 
-def forced(*pieces: str, finish: str = "stop") -> ChatReader:
-    subject = reader(forced_call=True)
+def forced(*pieces: str, finish: str = "stop") -> ChatDecoder:
+    subject = decoder(forced_call=True)
     frames = subject.feed(chat(*map(text, pieces), finish=finish))
     if subject.ended:
         check_order(decoded(frames))
@@ -235,7 +235,7 @@ def test_a_forced_call(answer: str, expected: tuple[str, str]) -> None:
 
 
 def test_a_forced_call_that_was_made_anyway() -> None:
-    final = checked(reader(forced_call=True), chat(text("Let me"), tool("{}", name="f")))
+    final = checked(decoder(forced_call=True), chat(text("Let me"), tool("{}", name="f")))
     assert said(final) == [("f", "{}")]
 
 
@@ -269,20 +269,20 @@ def test_a_forced_call_that_was_cut() -> None:
 
 
 def test_failing_before_anything_was_said() -> None:
-    subject = reader()
+    subject = decoder()
     events = decoded(subject.fail(BROKEN))
     assert check_order(events)["output"] == []
     assert subject.ended
 
 
 def test_nothing_follows_an_answer_that_ended() -> None:
-    subject = reader()
+    subject = decoder()
     subject.feed(chat(text("A")))
     assert (subject.fail(BROKEN), subject.finish(), subject.salvage()) == ([], [], [])
 
 
 def test_salvage() -> None:
-    subject = reader()
+    subject = decoder()
     frames = subject.feed(chat(text("A"), finish=None, done=False))
     assert subject.salvage() == []
     assert not subject.ended
@@ -293,7 +293,7 @@ def test_salvage() -> None:
 
 
 def test_salvage_of_what_cannot_be_completed() -> None:
-    subject = reader()
+    subject = decoder()
     subject.feed(chat(tool("{}"), done=False))
     assert subject.salvage() == []
     assert isinstance(subject.error, UpstreamFailure)
@@ -305,29 +305,29 @@ def test_salvage_of_what_cannot_be_completed() -> None:
     "first", [b"", chat({"role": "assistant"}, tool("{"), finish=None, done=False)]
 )
 def test_another_endpoint_takes_over(first: bytes, delivered: bool) -> None:
-    draft = make_draft()
-    shown = draft.open() if delivered else []
-    draft.delivered = delivered
-    failing = ChatReader(draft)
+    builder = make_draft()
+    shown = builder.open() if delivered else []
+    builder.delivered = delivered
+    failing = ChatDecoder(builder)
     lost = failing.feed(first)
     assert not failing.has_output
     if delivered:
         assert lost == []
-    draft.rewind()
-    frames = [*shown, *read_all(ChatReader(draft), chat(text("A")))]
+    builder.rewind()
+    frames = [*shown, *read_all(ChatDecoder(builder), chat(text("A")))]
     final = check_order(decoded(frames))
     assert said(final) == [("text", "A")]
 
 
 def test_another_endpoint_takes_over_from_a_broken_whole_answer() -> None:
-    draft = make_draft()
-    shown = draft.open()
-    draft.delivered = True
+    builder = make_draft()
+    shown = builder.open()
+    builder.delivered = True
     body = completion({"content": "A", "tool_calls": [{"function": {"arguments": "{}"}}]})
     with pytest.raises(UpstreamFailure):
-        ChatReader(draft).whole_as_stream(body)
-    draft.rewind()
-    final = check_order(decoded([*shown, *read_all(ChatReader(draft), chat(text("B")))]))
+        ChatDecoder(builder).whole_as_stream(body)
+    builder.rewind()
+    final = check_order(decoded([*shown, *read_all(ChatDecoder(builder), chat(text("B")))]))
     assert said(final) == [("text", "B")]
 
 
@@ -342,10 +342,10 @@ def test_every_event_fits_the_published_schema() -> None:
     tools = [{"type": "function", "name": "f"}, {"type": "custom", "name": "c"}]
     for finish in ("stop", "length"):
         options = MachineOptions(custom_tools=frozenset({"c"}), logprobs=True)
-        subject = ChatReader(make_draft(tools=tools), options)
+        subject = ChatDecoder(make_draft(tools=tools), options)
         events = events_of(subject, sse(*chunks, chat_chunk(finish), b"[DONE]"))
         assert len({event["type"] for event in events}) > 15
         assert [fault for event in events for fault in faults_of_event(event)] == []
-    broken = ChatReader(make_draft())
+    broken = ChatDecoder(make_draft())
     events = decoded(read_to_the_end(broken, sse(*chunks[:2])))
     assert [fault for event in events for fault in faults_of_event(event)] == []

@@ -22,37 +22,37 @@ class Speaker:
     """An output builder on an open draft, and the stream it writes."""
 
     def __init__(self, *custom: str) -> None:
-        self.draft = make_draft()
-        self.builder = OutputBuilder(self.draft, frozenset(custom))
-        self.builder.out.extend(self.draft.open())
+        self.builder = make_draft()
+        self.out = OutputBuilder(self.builder, frozenset(custom))
+        self.out.out.extend(self.builder.open())
 
     def call(self, key: int, fragment: str = "", name: str | None = None) -> None:
-        self.builder.call(key, None, name, fragment)
+        self.out.call(key, None, name, fragment)
 
     def begun(self) -> list[str]:
         """The names of the items announced so far."""
-        added = [f.json() for f in self.builder.out if f.type == "response.output_item.added"]
+        added = [f.json() for f in self.out.out if f.type == "response.output_item.added"]
         return [event["item"].get("name", event["item"]["type"]) for event in added]
 
     def end(self, status: str = "completed") -> dict[str, Any]:
-        self.builder.close(status)
+        self.out.close(status)
         details = {"reason": "max_output_tokens"} if status == "incomplete" else None
-        final = self.draft.finished(status, self.builder.items, None, incomplete_details=details)
-        self.builder.out.append(self.draft.end(final))
-        return check_order(decoded(self.builder.out))
+        final = self.builder.finished(status, self.out.items, None, incomplete_details=details)
+        self.out.out.append(self.builder.end(final))
+        return check_order(decoded(self.out.out))
 
 
 def test_every_kind_after_the_other() -> None:
     speaker = Speaker("c")
-    speaker.builder.say("reasoning", "hm")
-    speaker.builder.say("text", "A")
-    speaker.builder.say("text", "B")
+    speaker.out.say("reasoning", "hm")
+    speaker.out.say("text", "A")
+    speaker.out.say("text", "B")
     speaker.call(0, '{"a":', "f")
     speaker.call(0, "1}")
     speaker.call(1, '{"input":"x"}', "c")
-    speaker.builder.say("reasoning", "so")
-    speaker.builder.say("refusal", "no")
-    speaker.builder.say("text", "C")
+    speaker.out.say("reasoning", "so")
+    speaker.out.say("refusal", "no")
+    speaker.out.say("text", "C")
     assert said(speaker.end()) == [
         ("reasoning", "hm"),
         ("text", "AB"),
@@ -89,13 +89,13 @@ def test_a_whole_call_gives_way_at_once() -> None:
 def test_text_waits_for_a_call_that_is_not_whole() -> None:
     speaker = Speaker()
     speaker.call(0, '{"a":', "f")
-    speaker.builder.say("text", "be")
-    speaker.builder.say("text", "side")
+    speaker.out.say("text", "be")
+    speaker.out.say("text", "side")
     speaker.call(1, "{}", "g")
     assert speaker.begun() == ["f"]
     speaker.call(0, "1}")
     assert speaker.begun() == ["f", "message", "g"]
-    speaker.builder.say("text", "after")
+    speaker.out.say("text", "after")
     assert said(speaker.end()) == [
         ("f", '{"a":1}'),
         ("text", "beside"),
@@ -106,8 +106,8 @@ def test_text_waits_for_a_call_that_is_not_whole() -> None:
 
 def test_a_call_waits_for_its_name() -> None:
     speaker = Speaker()
-    speaker.builder.say("text", "A")
-    assert speaker.builder.started
+    speaker.out.say("text", "A")
+    assert speaker.out.started
     speaker.call(0, '{"a":')
     speaker.call(0, "1")
     assert speaker.begun() == ["message"]
@@ -119,9 +119,9 @@ def test_a_call_waits_for_its_name() -> None:
 def test_a_call_without_a_name_has_not_begun() -> None:
     speaker = Speaker()
     speaker.call(0, '{"a":1}')
-    assert not speaker.builder.started
+    assert not speaker.out.started
     with pytest.raises(UpstreamFailure, match="without a name"):
-        speaker.builder.close("completed")
+        speaker.out.close("completed")
 
 
 def test_a_call_cut_off_before_its_name_is_left_out() -> None:
@@ -140,8 +140,8 @@ def test_empty_arguments_are_an_empty_object() -> None:
 
 def test_ids_of_calls_are_the_endpoints_or_our_own() -> None:
     speaker = Speaker()
-    speaker.builder.call(0, "call_x", "f", "{}")
-    speaker.builder.call(1, None, "g", "{}")
+    speaker.out.call(0, "call_x", "f", "{}")
+    speaker.out.call(1, None, "g", "{}")
     first, second = speaker.end()["output"]
     assert first["call_id"] == "call_x"
     assert second["call_id"].startswith("call_")
@@ -177,7 +177,7 @@ def test_arguments_that_are_no_json_are_passed_on() -> None:
 
 def test_whether_a_call_is_whole() -> None:
     speaker = Speaker()
-    whole = speaker.builder.has_whole
+    whole = speaker.out.has_whole
     assert not whole(0)
     speaker.call(0, '{"a":{}', "f")
     assert not whole(0)
@@ -193,7 +193,7 @@ def test_whether_a_call_is_whole() -> None:
     "fill",
     [
         lambda speaker, i: speaker.call(1, "x" * 1000),
-        lambda speaker, i: speaker.builder.say("text", "x" * 1000),
+        lambda speaker, i: speaker.out.say("text", "x" * 1000),
         lambda speaker, i: speaker.call(i + 1),
     ],
 )
@@ -224,12 +224,12 @@ def test_what_waited_makes_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_output_of_a_broken_answer() -> None:
     speaker = Speaker("c")
-    assert speaker.builder.partial() == []
-    speaker.builder.say("text", "A")
+    assert speaker.out.partial() == []
+    speaker.out.say("text", "A")
     speaker.call(0, '{"input":"one tw', "c")
-    frames = len(speaker.builder.out)
-    text, call = speaker.builder.partial()
-    assert len(speaker.builder.out) == frames
+    frames = len(speaker.out.out)
+    text, call = speaker.out.partial()
+    assert len(speaker.out.out) == frames
     assert (text["status"], text["content"][0]["text"]) == ("completed", "A")
     assert (call["status"], call["input"]) == ("incomplete", "one tw")
 
@@ -248,7 +248,7 @@ def test_nothing_is_lost_whatever_is_said(pieces: list[tuple[str, str]], status:
         if kind.isdigit():
             speaker.call(int(kind), text, f"f{kind}")
         else:
-            speaker.builder.say(kind, text)
+            speaker.out.say(kind, text)
     final = said(speaker.end(status))
     for kind in ("text", "reasoning", "refusal"):
         expected = "".join(text for k, text in pieces if k == kind)

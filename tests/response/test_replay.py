@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.response.replay import Replay, replay, tokens_of
-from router.response.states import State
+from router.response.states import StreamState
 from tests.support.answers import (
     CITATION,
     LOGPROBS,
@@ -29,9 +29,9 @@ from tests.support.reading import NOW, decoded, make_draft
 from tests.support.rebuilding import rebuilt
 
 
-def told(draft: Draft, *output: dict[str, Any], **changes: Any) -> Replay:
+def told(builder: ResponseBuilder, *output: dict[str, Any], **changes: Any) -> Replay:
     """The replay of an answer with these items; its stream is in order."""
-    played = replay(draft, answer(*output, **changes))
+    played = replay(builder, answer(*output, **changes))
     assert rebuilt(decoded(played.frames)) == played.final
     return played
 
@@ -231,11 +231,11 @@ def test_ids_are_new_and_what_is_hidden_goes_with_them() -> None:
         reasoning(), message(text("x")), reasoning(id="rs_2"), hidden={"rs_2": "b", "gone": "c"}
     )
     before = copy.deepcopy(made)
-    draft = make_draft()
-    first = replay(draft, made)
+    builder = make_draft()
+    first = replay(builder, made)
     second = replay(make_draft(), made)
     assert [item["id"] for item in first.final["output"]] == ["rs_0002", "msg_0003", "rs_0004"]
-    assert first.hidden == second.hidden == {"rs_0004": "b"}
+    assert first.encrypted_reasoning == second.encrypted_reasoning == {"rs_0004": "b"}
     assert made == before
 
 
@@ -280,11 +280,11 @@ ANSWERED = {
 
 @pytest.mark.parametrize("muted", [False, True])
 def test_who_asked_is_the_drafts_and_the_answer_is_the_answers(muted: bool) -> None:
-    draft = make_draft(muted=muted, **OWN)
-    played = replay(draft, answer(message(text("x")), fields={**THEIRS, **ANSWERED}))
+    builder = make_draft(muted=muted, **OWN)
+    played = replay(builder, answer(message(text("x")), fields={**THEIRS, **ANSWERED}))
     final = played.final
-    assert final["id"] == draft.id
-    assert final["created_at"] == draft.created_at
+    assert final["id"] == builder.id
+    assert final["created_at"] == builder.created_at
     assert {name: final[name] for name in OWN} == OWN
     assert {name: final[name] for name in ANSWERED} == ANSWERED
     assert not final.keys() & {"conversation", "prompt", "billing"}
@@ -305,9 +305,9 @@ def test_a_conversation_of_ones_own_stays() -> None:
 
 
 def test_what_the_client_was_told_stays() -> None:
-    draft = make_draft()
-    opening = draft.open()
-    played = replay(draft, answer(message(text("x")), fields=ANSWERED))
+    builder = make_draft()
+    opening = builder.open()
+    played = replay(builder, answer(message(text("x")), fields=ANSWERED))
     final = check_order(decoded([*opening, *played.frames]))
     told = opening[0].json()["response"]
     assert final["service_tier"] == "default"
@@ -318,10 +318,12 @@ def test_what_the_client_was_told_stays() -> None:
 
 def test_a_background_run_goes_on_after_its_beginning() -> None:
     echo = make_draft(background=True).echo
-    queued = Draft(echo=echo, new_id=lambda prefix: f"{prefix}1", now=lambda: NOW)
+    queued = ResponseBuilder(echo=echo, new_id=lambda prefix: f"{prefix}1", now=lambda: NOW)
     queued.queue()
-    draft = Draft(echo=echo, new_id=queued.new_id, now=queued.now, born=(queued.id, NOW), begun=2)
-    played = replay(draft, answer(message(text("x")), fields=ANSWERED))
+    builder = ResponseBuilder(
+        echo=echo, new_id=queued.new_id, now=queued.now, created=(queued.id, NOW), first_sequence=2
+    )
+    played = replay(builder, answer(message(text("x")), fields=ANSWERED))
     events = decoded(played.frames)
     assert [event["sequence_number"] for event in events] == list(range(2, 2 + len(events)))
     assert events[0]["type"] == "response.in_progress"
@@ -334,16 +336,16 @@ def test_a_muted_draft_gets_the_object_alone() -> None:
     streamed = told(make_draft(), *items, hidden={"rs_old": "blob"})
     assert whole.frames == []
     assert whole.final == streamed.final
-    assert whole.hidden == streamed.hidden == {"rs_0002": "blob"}
+    assert whole.encrypted_reasoning == streamed.encrypted_reasoning == {"rs_0002": "blob"}
 
 
 @pytest.mark.parametrize("muted", [False, True])
 def test_the_draft_has_ended_and_can_end_otherwise(muted: bool) -> None:
-    draft = make_draft(muted=muted)
-    played = replay(draft, answer(message(text("x")), call()))
-    assert draft.state is State.ENDED
-    assert draft.final is played.final
-    last = draft.end_otherwise({**played.final, "store": False})
+    builder = make_draft(muted=muted)
+    played = replay(builder, answer(message(text("x")), call()))
+    assert builder.state is StreamState.ENDED
+    assert builder.final is played.final
+    last = builder.end_otherwise({**played.final, "store": False})
     if not muted:
         assert last.json()["sequence_number"] == played.frames[-1].json()["sequence_number"]
         assert last.json()["response"] == {**played.final, "store": False}

@@ -67,6 +67,8 @@ def test_the_deltas_add_up_to_the_answer(items: list[dict[str, Any]]) -> None:
     final = rebuilt(decoded(played.frames))
     assert final == played.final == replay(make_draft(muted=True), made).final
     assert without_ids(final["output"]) == without_ids(items)
-    assert [played.hidden[item["id"]] for item in final["output"]] == list(made["hidden"].values())
+    assert [played.encrypted_reasoning[item["id"]] for item in final["output"]] == list(
+        made["hidden"].values()
+    )
     assert len({item["id"] for item in final["output"]}) == len(items)
     assert made == before

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.dialects.chat.decode_stream import ChatReader
+from router.dialects.chat.decode_stream import ChatDecoder
 from router.dialects.chat.passthrough import ChatPassthrough
 from router.dialects.chat.replay import chunks
-from router.dialects.responses.decode_stream import NativeReader
+from router.dialects.responses.decode_stream import ResponsesDecoder
 from router.dialects.responses.echo import echo_fields
 from router.errors import Overloaded
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.response.replay import replay
-from router.response.states import State
+from router.response.states import StreamState
 from router.response.subscriber import ChatFollower, ResponseFollower
 from tests.support import chat as chats
 from tests.support import native as natives
@@ -45,33 +45,35 @@ LEADS: dict[str, Any] = {
 }
 
 
-def follower_draft(*, muted: bool = False, **request: Any) -> Draft:
+def follower_draft(*, muted: bool = False, **request: Any) -> ResponseBuilder:
     """A draft whose ids are like no leader's, made a little later."""
     count = iter(range(900, 1000))
     echo = echo_fields({"model": "m", "input": "x", **OWN, **request}, model="m")
-    return Draft(echo=echo, new_id=lambda p: f"{p}{next(count)}", now=lambda: NOW + 60, muted=muted)
+    return ResponseBuilder(
+        echo=echo, new_id=lambda p: f"{p}{next(count)}", now=lambda: NOW + 60, muted=muted
+    )
 
 
-def of_native(leader: Draft) -> list[Frame]:
+def of_native(leader: ResponseBuilder) -> list[Frame]:
     """A native stream: the endpoint has a say in the fields of its snapshots."""
     items = [natives.reasoning("blob"), natives.message("One", "Two"), natives.call("f", "{}")]
     more: dict[str, Any] = {"tools": [{"type": "mcp", "server_label": "x"}], "temperature": 0.3}
     events = natives.events(*items, **more)
     for event in events[:2]:
         event["response"] |= more
-    return read_all(NativeReader(leader, "acc0"), native(*events))
+    return read_all(ResponsesDecoder(leader, "acc0"), native(*events))
 
 
-def of_chat(leader: Draft) -> list[Frame]:
+def of_chat(leader: ResponseBuilder) -> list[Frame]:
     data = chats.chat({"reasoning": "hm"}, chats.text("Hello "), chats.text("you"))
-    return read_all(ChatReader(leader), data)
+    return read_all(ChatDecoder(leader), data)
 
 
-def of_replay(leader: Draft) -> list[Frame]:
+def of_replay(leader: ResponseBuilder) -> list[Frame]:
     return replay(leader, answer(reasoning(("a b",)), message(text("b c")), call())).frames
 
 
-LEADERS: dict[str, Callable[[Draft], list[Frame]]] = {
+LEADERS: dict[str, Callable[[ResponseBuilder], list[Frame]]] = {
     "native": of_native,
     "chat": of_chat,
     "replay": of_replay,
@@ -84,13 +86,13 @@ LIFECYCLE = {"response.created", "response.in_progress", "response.completed"}
 def test_a_follower_gets_the_same_as_its_own(kind: str, size: int) -> None:
     leader = make_draft(**LEADS)
     theirs = LEADERS[kind](leader)
-    draft = follower_draft()
-    follower = ResponseFollower(draft)
+    builder = follower_draft()
+    follower = ResponseFollower(builder)
     mine: list[Frame] = []
     for at in range(0, len(theirs), size):
         assert follower.final is None
         mine += follower.frames(theirs[at : at + size])
-        assert draft.sequence == len(mine)
+        assert builder.sequence == len(mine)
     assert [frame.type for frame in mine] == [frame.type for frame in theirs]
     for old, new in zip(theirs, mine, strict=True):
         if old.type not in LIFECYCLE:
@@ -99,13 +101,13 @@ def test_a_follower_gets_the_same_as_its_own(kind: str, size: int) -> None:
     for event in decoded(mine):
         if "response" in event:
             assert {name: event["response"][name] for name in OWN} == OWN
-            assert event["response"]["id"] == draft.id
-            assert event["response"]["created_at"] == draft.created_at == NOW + 60
+            assert event["response"]["id"] == builder.id
+            assert event["response"]["created_at"] == builder.created_at == NOW + 60
             assert not event["response"].keys() & {"conversation", "prompt"}
     others = led.keys() - OWN.keys() - {"id", "created_at", "conversation", "prompt"}
     assert {name: final[name] for name in others} == {name: led[name] for name in others}
-    assert follower.final == final == draft.final
-    assert draft.state is State.ENDED
+    assert follower.final == final == builder.final
+    assert builder.state is StreamState.ENDED
     assert leader.id not in b"".join(frame.data for frame in mine).decode()
 
 
@@ -119,9 +121,9 @@ def test_nothing_in_between_is_decoded(kind: str) -> None:
 @pytest.mark.parametrize("kind", LEADERS)
 def test_a_follower_that_was_opened_before(kind: str) -> None:
     theirs = LEADERS[kind](make_draft(**LEADS))
-    draft = follower_draft()
-    opening = draft.open()
-    follower = ResponseFollower(draft)
+    builder = follower_draft()
+    opening = builder.open()
+    follower = ResponseFollower(builder)
     mine = [*opening, *follower.frames(theirs)]
     final = check_order(decoded(mine))
     told = opening[0].json()["response"]
@@ -131,11 +133,11 @@ def test_a_follower_that_was_opened_before(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", LEADERS)
 def test_the_end_can_be_another(kind: str) -> None:
-    draft = follower_draft()
-    follower = ResponseFollower(draft)
+    builder = follower_draft()
+    follower = ResponseFollower(builder)
     mine = follower.frames(LEADERS[kind](make_draft()))
     assert follower.final is not None
-    mine[-1] = draft.end_otherwise({**follower.final, "metadata": {"other": "1"}})
+    mine[-1] = builder.end_otherwise({**follower.final, "metadata": {"other": "1"}})
     assert decoded(mine)[-1]["sequence_number"] == len(mine) - 1
     assert follower.fail(BROKEN) == []
 
@@ -146,9 +148,9 @@ def test_a_stream_that_fails_anywhere(kind: str, told: bool) -> None:
     whole = LEADERS[kind](make_draft())
     error = Overloaded("Too much.")
     for cut in range(len(whole)):
-        draft = follower_draft()
-        mine = draft.open() if told else []
-        follower = ResponseFollower(draft)
+        builder = follower_draft()
+        mine = builder.open() if told else []
+        follower = ResponseFollower(builder)
         mine += follower.frames(whole[:cut])
         mine += follower.fail(error)
         events = decoded(mine)
@@ -157,7 +159,7 @@ def test_a_stream_that_fails_anywhere(kind: str, told: bool) -> None:
         failed = events[-1]["response"]
         assert failed["error"] == {"code": "server_error", "message": "Too much."}
         assert failed["status"] == "failed"
-        assert follower.final == draft.final == failed
+        assert follower.final == builder.final == failed
         assert follower.fail(error) == []
         done = [e["item"] for e in events if e["type"] == "response.output_item.done"]
         assert failed["output"][: len(done)] == done
@@ -180,8 +182,8 @@ def test_the_item_that_was_broken_off_is_in_the_output() -> None:
 
 def test_other_ends_and_a_queue() -> None:
     leader = make_draft()
-    reader = ChatReader(leader)
-    cut = read_all(reader, chats.chat(chats.text("Hi"), finish="length"))
+    decoder = ChatDecoder(leader)
+    cut = read_all(decoder, chats.chat(chats.text("Hi"), finish="length"))
     follower = ResponseFollower(follower_draft())
     final = check_order(decoded(follower.frames(cut)))
     assert final["status"] == "incomplete"
@@ -190,17 +192,17 @@ def test_other_ends_and_a_queue() -> None:
     leader = make_draft()
     queued = leader.queue()
     rest = [*leader.open(), leader.end(leader.finished("completed", [], None))]
-    draft = follower_draft()
-    mine = ResponseFollower(draft).frames([*queued[:1], *queued[1:], *rest[1:]])
+    builder = follower_draft()
+    mine = ResponseFollower(builder).frames([*queued[:1], *queued[1:], *rest[1:]])
     events = decoded(mine)
     statuses = [(event["response"]["status"], event["response"]["id"]) for event in events]
     assert statuses == [
-        ("queued", draft.id),
-        ("queued", draft.id),
-        ("completed", draft.id),
+        ("queued", builder.id),
+        ("queued", builder.id),
+        ("completed", builder.id),
     ]
 
-    failed = ChatReader(make_draft())
+    failed = ChatDecoder(make_draft())
     frames = [*failed.feed(chats.chat(chats.text("Hi"), finish=None, done=False))]
     follower = ResponseFollower(follower_draft())
     final = check_order(decoded(follower.frames([*frames, *failed.fail(BROKEN)])))
@@ -214,10 +216,10 @@ def test_events_that_name_the_response() -> None:
     nested = {"type": "response.new_tool.text", "of": {"response_id": "resp_theirs"}}
     events = natives.events(natives.message("Hi"))
     events[3:3] = [extra, quoted, nested]
-    theirs = read_all(NativeReader(make_draft(), "acc0"), native(*events))
-    draft = follower_draft()
-    mine = ResponseFollower(draft).frames(theirs)
-    assert mine[3].json() == {**extra, "sequence_number": 3, "response_id": draft.id}
+    theirs = read_all(ResponsesDecoder(make_draft(), "acc0"), native(*events))
+    builder = follower_draft()
+    mine = ResponseFollower(builder).frames(theirs)
+    assert mine[3].json() == {**extra, "sequence_number": 3, "response_id": builder.id}
     assert mine[4] is theirs[4]
     assert mine[5] is theirs[5]
     assert [event["sequence_number"] for event in decoded(mine)] == list(range(len(mine)))
@@ -225,25 +227,25 @@ def test_events_that_name_the_response() -> None:
 
 def test_another_model_than_the_one_asked_for() -> None:
     theirs = replay(make_draft(), answer(message(text("x")))).frames
-    draft = follower_draft()
-    final = check_order(decoded(ResponseFollower(draft).frames(theirs)))
-    assert final["model"] == draft.snapshot("cancelled")["model"] == "m-2026"
+    builder = follower_draft()
+    final = check_order(decoded(ResponseFollower(builder).frames(theirs)))
+    assert final["model"] == builder.snapshot("cancelled")["model"] == "m-2026"
 
 
 @pytest.mark.parametrize("muted", [False, True])
 def test_a_whole_answer(muted: bool) -> None:
     led = of_native(make_draft(**LEADS))[-1].json()["response"]
-    draft = follower_draft(muted=muted)
-    follower = ResponseFollower(draft)
+    builder = follower_draft(muted=muted)
+    follower = ResponseFollower(builder)
     final = follower.whole(led)
-    assert final == follower.final == draft.final
+    assert final == follower.final == builder.final
     assert {name: final[name] for name in OWN} == OWN
-    assert (final["id"], final["created_at"]) == (draft.id, NOW + 60)
+    assert (final["id"], final["created_at"]) == (builder.id, NOW + 60)
     assert not final.keys() & {"conversation", "prompt"}
     others = led.keys() - OWN.keys() - {"id", "created_at", "conversation", "prompt"}
     assert {name: final[name] for name in others} == {name: led[name] for name in others}
     assert led["metadata"] == {"theirs": "1"}
-    assert draft.state is State.ENDED
+    assert builder.state is StreamState.ENDED
 
 
 CHAT = answer(message(text("Hello big world")), call(), call(call_id="chatcmpl-12345678"))
@@ -355,9 +357,9 @@ def test_a_whole_completion(id: str | None, style: str) -> None:
 @given(st.sampled_from(list(LEADERS)), st.lists(st.integers(1, 6), max_size=30), st.booleans())
 def test_however_the_batches_come(kind: str, sizes: list[int], told: bool) -> None:
     theirs: list[Frame] = LEADERS[kind](make_draft())
-    draft = follower_draft()
-    mine = draft.open() if told else []
-    follower = ResponseFollower(draft)
+    builder = follower_draft()
+    mine = builder.open() if told else []
+    follower = ResponseFollower(builder)
     rest = theirs
     for size in sizes:
         mine += follower.frames(rest[:size])

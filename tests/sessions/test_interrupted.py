@@ -12,7 +12,7 @@ import pytest
 from router.app import FRONT
 from router.errors import StateUnavailable
 from router.sessions import tail
-from router.state import chain
+from router.state import history
 from router.state.runs import RunStore
 from router.state.sqlite import SqliteDatabase
 from router.state.statement import Statement
@@ -114,7 +114,7 @@ async def test_a_run_whose_history_cannot_be_read_is_begun_again(
 
     async def failing(database: SqliteDatabase, statement: Statement, **values: Any) -> Any:
         nonlocal failures
-        if statement is chain._CHAIN and failures:
+        if statement is history._CHAIN and failures:
             failures -= 1
             raise StateUnavailable("The database does not answer.")
         return await read(database, statement, **values)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from router.settings.document import Document, Mistake, SettingsError
+from router.settings.document import Mistake, SettingsDocument, SettingsError
 
 
-def read(text: str, **environ: str) -> Document:
-    document = Document("f.yaml", environ)
+def read(text: str, **environ: str) -> SettingsDocument:
+    document = SettingsDocument("f.yaml", environ)
     document.read(text)
     return document
 
@@ -66,7 +66,7 @@ def test_a_variable_changes_a_value_never_the_structure(value: str) -> None:
 
 
 def test_references_without_an_environment_are_left_alone() -> None:
-    document = Document("NAME", None)
+    document = SettingsDocument("NAME", None)
     document.read("a: '${A}'")
     assert document.data == {"a": "${A}"}
 

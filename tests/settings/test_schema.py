@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from router.settings.cache import Cache, EndpointEmbedder
-from router.settings.fetch import Fetch
-from router.settings.schema import ApiKey, EndpointSettings, Server, Settings
+from router.settings.cache import CacheSettings, EmbedderSettings
+from router.settings.fetch import FetchSettings
+from router.settings.schema import ApiKey, EndpointSettings, ServerSettings, Settings
 from router.settings.values import repetitions
 
 ENDPOINT: dict[str, Any] = {"name": "box", "url": "http://10.0.0.1:8000/v1", "dialect": "chat"}
@@ -26,15 +26,15 @@ def endpoint_faults(**changes: Any) -> dict[str, str]:
 
 
 def test_off_needs_no_quotes() -> None:
-    assert Cache.model_validate({"mode": False}).mode == "off"
+    assert CacheSettings.model_validate({"mode": False}).mode == "off"
     with pytest.raises(ValidationError):
-        Cache.model_validate({"mode": True})
+        CacheSettings.model_validate({"mode": True})
 
 
 def test_the_least_settings_have_the_documented_defaults() -> None:
     settings = Settings.model_validate({"endpoints": [ENDPOINT]})
     endpoint = settings.endpoints[0]
-    assert settings.server == Server(
+    assert settings.server == ServerSettings(
         host="127.0.0.1",
         port=8080,
         open_after=0.1,
@@ -189,19 +189,19 @@ def test_system_messages_are_rearranged_for_chat_and_ollama() -> None:
     "host", ["Example.com", "*.example.com", "a-b.c:8080", "10.0.0.7", "[::1]", "[fd00::1]:80"]
 )
 def test_hosts_to_fetch_from(host: str) -> None:
-    assert Fetch(hosts=(host,)).hosts == (host.lower(),)
+    assert FetchSettings(hosts=(host,)).hosts == (host.lower(),)
 
 
 @pytest.mark.parametrize("host", ["http://a", "a/b", "*", "a*.b", "*.*.b", "u@b", "a:b", "::1", ""])
 def test_hosts_that_are_none(host: str) -> None:
     with pytest.raises(ValidationError):
-        Fetch(hosts=(host,))
+        FetchSettings(hosts=(host,))
 
 
 def test_a_list_of_hosts_is_not_empty() -> None:
-    assert Fetch().hosts is None
+    assert FetchSettings().hosts is None
     with pytest.raises(ValidationError):
-        Fetch(hosts=())
+        FetchSettings(hosts=())
 
 
 def test_a_chat_cannot_be_translated_to_a_chat() -> None:
@@ -298,7 +298,7 @@ def test_repetitions_compare_texts_only() -> None:
 def test_the_threshold_is_the_one_that_the_guard_was_measured_at() -> None:
     from cache.guard import THRESHOLD
 
-    assert Cache().semantic.threshold == THRESHOLD
+    assert CacheSettings().semantic.threshold == THRESHOLD
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_an_endpoint_may_be_the_embedder() -> None:
     settings = Settings.model_validate(
         {"endpoints": [ENDPOINT], "cache": {"semantic": {"embedder": embedder}}}
     )
-    assert settings.cache.semantic.embedder == EndpointEmbedder.model_validate(embedder)
+    assert settings.cache.semantic.embedder == EmbedderSettings.model_validate(embedder)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.simulate.brain import answer
-from router.simulate.dialogue import Call, Message, Options, Plan, Question, Tool, pieces
+from router.simulate.dialogue import (
+    FunctionCall,
+    Message,
+    Options,
+    SimulatedAnswer,
+    SimulatedRequest,
+    Tool,
+    pieces,
+)
 
 WEATHER = Tool(
     "get_weather",
@@ -27,9 +35,11 @@ WEATHER = Tool(
 CLOCK = Tool("current_time", "The time", {"type": "object", "properties": {}})
 
 
-def ask(text: str, *tools: Tool, before: tuple[Message, ...] = (), **options: Any) -> Plan:
+def ask(
+    text: str, *tools: Tool, before: tuple[Message, ...] = (), **options: Any
+) -> SimulatedAnswer:
     messages = (*before, Message("user", text))
-    return answer(Question("sim", messages, tools, Options(**options)))
+    return answer(SimulatedRequest("sim", messages, tools, Options(**options)))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +81,7 @@ def test_history_reaches_the_answer() -> None:
 
 def test_images_and_files_are_noticed() -> None:
     message = Message("user", "Look!", images=2, files=1)
-    text = answer(Question("sim", (message,))).text
+    text = answer(SimulatedRequest("sim", (message,))).text
     assert text.startswith("I see 2 images and 1 file. You said: “Look!”")
 
 
@@ -128,10 +138,10 @@ def test_two_tools_are_called_side_by_side() -> None:
 def test_answers_from_a_tool_result(result: str, answered: str) -> None:
     messages = (
         Message("user", "The weather in Paris?"),
-        Message("assistant", calls=(Call("get_weather", "{}", "call_1"),)),
+        Message("assistant", calls=(FunctionCall("get_weather", "{}", "call_1"),)),
         Message("tool", result, call_id="call_1", name="get_weather"),
     )
-    plan = answer(Question("sim", messages, (WEATHER,)))
+    plan = answer(SimulatedRequest("sim", messages, (WEATHER,)))
     assert plan.text == answered
     assert plan.calls == ()
 
@@ -190,7 +200,9 @@ def test_every_plan_adds_up_and_repeats(
     texts: list[str], limit: int | None, effort: str | None
 ) -> None:
     messages = tuple(Message("user", text) for text in texts)
-    question = Question("sim", messages, (WEATHER,), Options(max_tokens=limit, effort=effort))
+    question = SimulatedRequest(
+        "sim", messages, (WEATHER,), Options(max_tokens=limit, effort=effort)
+    )
     plan = answer(question)
     assert plan == answer(question)
     assert plan.usage.input > 0

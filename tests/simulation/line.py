@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from router.errors import UpstreamFailure, UpstreamTimeout
-from router.settings.schema import Timeouts
+from router.settings.schema import TimeoutSettings
 
 __all__ = ["Line"]
 
@@ -15,7 +15,7 @@ __all__ = ["Line"]
 class Line:
     """``first_output`` is called once."""
 
-    def __init__(self, timeouts: Timeouts, first_output: Callable[[], None]) -> None:
+    def __init__(self, timeouts: TimeoutSettings, first_output: Callable[[], None]) -> None:
         self._timeouts = timeouts
         self._first_output = first_output
         self._has_output = False

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from router.core.exchange import Exchange, Operation
 from router.core.upstream import Adapter, Transport
-from router.endpoints.selector import Reservation, Selector
+from router.endpoints.selector import Selector, SlotReservation
 from router.errors import RouterError
 from router.pipeline.fleet import Fleet
 from router.settings.schema import EndpointSettings, Settings
@@ -181,21 +181,21 @@ class _Work:
         """See ``Work.has_output``."""
         return self._outcome.first_token is not None
 
-    async def attempt(self, reservation: Reservation) -> None:
+    async def attempt(self, reservation: SlotReservation) -> None:
         """See ``Work.attempt``."""
-        target = reservation.target
+        deployment = reservation.deployment
         sent = time.monotonic()
 
         def first_output() -> None:
             now = time.monotonic()
             self._outcome.first_token = now - self._outcome.request.at
-            self._outcome.endpoint = target.endpoint.name
+            self._outcome.endpoint = deployment.endpoint.name
             self._selector.answered(reservation, now - sent)
 
         self._exchange.attempts += 1
-        line = Line(target.endpoint.settings.timeouts, first_output)
-        box = self._boxes[target.endpoint.name]
-        await box.answer(self._outcome.request, target.model, line)
+        line = Line(deployment.endpoint.settings.timeouts, first_output)
+        box = self._boxes[deployment.endpoint.name]
+        await box.answer(self._outcome.request, deployment.model, line)
 
     def rewind(self, model: str) -> None:
         """See ``Work.rewind``: nothing has been made."""

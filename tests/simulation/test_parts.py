@@ -11,7 +11,7 @@ from statistics import mean
 import pytest
 
 from router.errors import UpstreamFailure, UpstreamTimeout
-from router.settings.schema import Timeouts
+from router.settings.schema import TimeoutSettings
 from tests.simulation.decoding import Decoding
 from tests.simulation.line import Line
 from tests.simulation.memory import Memory
@@ -106,7 +106,7 @@ def test_a_line_has_the_routers_deadlines(
     happens: Callable[[Line], object], error: type[Exception], after: float
 ) -> None:
     async def scene() -> float:
-        line = Line(Timeouts(first_byte=60.0, idle=60.0), lambda: None)
+        line = Line(TimeoutSettings(first_byte=60.0, idle=60.0), lambda: None)
         asyncio.get_running_loop().call_later(10.0, happens, line)
         with pytest.raises(error):
             await line.carry(asyncio.sleep(1000.0))

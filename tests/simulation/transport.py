@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from router.core.upstream import Answer, LoadRequest, UpstreamRequest
+from router.core.upstream import LoadRequest, UpstreamRequest, UpstreamResponse
 from tests.simulation.box import Box
 
 __all__ = ["SimulatedTransport"]
@@ -27,7 +27,7 @@ class SimulatedTransport:
         """See ``Transport.busy``."""
         return False
 
-    async def send(self, request: UpstreamRequest) -> Answer:
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """See ``Transport.send``."""
         raise NotImplementedError
 

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from router.state.database import Database, WriteRefused
-from router.state.statement import Row, Statement, Step
+from router.state.statement import Row, Statement, StatementStep
 
 _PROMPT: Final = Statement(
     """
@@ -27,9 +27,9 @@ _VERSIONS: Final = Statement(
 _PROMPTS: Final = Statement("SELECT COUNT(*), MIN(created_at) FROM prompts")
 
 
-def _job(versions: int) -> tuple[Step, Step]:
+def _job(versions: int) -> tuple[StatementStep, StatementStep]:
     rows: list[Row] = [{"prompt": "a", "version": n, "body": b"%d" % n} for n in range(versions)]
-    return Step(_PROMPT, ({"id": "a"},)), Step(_VERSION, rows)
+    return StatementStep(_PROMPT, ({"id": "a"},)), StatementStep(_VERSION, rows)
 
 
 @pytest.mark.parametrize("versions", [0, 1, 2, 14, 15, 16, 17, 200])
@@ -54,7 +54,7 @@ async def test_a_row_that_refers_to_nothing_takes_its_whole_job_along(
         {"prompt": "a" if n else "nothing", "version": n, "body": b"x"} for n in range(versions)
     ]
     with pytest.raises(WriteRefused):
-        await database.write(prompt, Step(_VERSION, rows))
+        await database.write(prompt, StatementStep(_VERSION, rows))
     assert (await database.read(_PROMPTS))[0][0] == 0
     assert await database.read(_VERSIONS, id="a") == []
     assert await database.write(*_job(versions))

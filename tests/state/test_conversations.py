@@ -11,10 +11,10 @@ import pytest
 from router.dialects.paging import Page
 from router.errors import InvalidRequest
 from router.state import conversations as module
-from router.state.conversations import Conversation, Conversations
+from router.state.conversations import Conversation, ConversationStore
 from router.state.database import Database
-from router.state.responses import Responses
-from router.state.statement import Statement, Step
+from router.state.responses import ResponseStore
+from router.state.statement import Statement, StatementStep
 from tests.support.stored import alive, dead, ids_of, message, reasoning, stored
 
 UP = Page(100, descending=False)
@@ -22,26 +22,30 @@ HOSTILE = ["", "\0", "a\0b", "\ud800", "é", "conv_1'--", "x" * 129, "y" * 1_000
 
 
 @pytest.fixture
-def store(database: Database) -> Conversations:
-    return Conversations(database)
+def store(database: Database) -> ConversationStore:
+    return ConversationStore(database)
 
 
-async def names(store: Conversations, ident: str = "conv_1", page: Page = UP) -> list[str]:
+async def names(store: ConversationStore, ident: str = "conv_1", page: Page = UP) -> list[str]:
     found = await store.items("ann", ident, page)
     assert found is not None
     return ids_of(found[0])
 
 
-async def turn(database: Database, items: Sequence[dict[str, Any]], **hidden: str) -> None:
+async def turn(
+    database: Database, items: Sequence[dict[str, Any]], **encrypted_reasoning: str
+) -> None:
     """A whole turn in conv_1."""
-    store = Conversations(database)
+    store = ConversationStore(database)
     await alive(database, "r1")
     number = await store.begin_turn("ann", "conv_1", "r1")
     assert number
-    assert await database.write(*store.end_turn_steps("conv_1", "r1", number, items, hidden))
+    assert await database.write(
+        *store.end_turn_steps("conv_1", "r1", number, items, encrypted_reasoning)
+    )
 
 
-async def test_a_conversation_is_made_read_and_changed(store: Conversations) -> None:
+async def test_a_conversation_is_made_read_and_changed(store: ConversationStore) -> None:
     items = [message("a"), message("b")]
     made = await store.create("ann", "conv_1", 7.9, {"k": "\0 é"}, items)
     assert made == Conversation("conv_1", 7, {"k": "\0 é"})
@@ -52,7 +56,7 @@ async def test_a_conversation_is_made_read_and_changed(store: Conversations) -> 
     assert await store.get("ann", "conv_1") == changed
 
 
-async def test_items_are_kept_in_order(database: Database, store: Conversations) -> None:
+async def test_items_are_kept_in_order(database: Database, store: ConversationStore) -> None:
     await store.create("ann", "conv_1", 1.0, {}, [message("a")])
     assert await store.add_items("ann", "conv_1", [message("c"), message("b")])
     await turn(database, [message("e"), message("d")])
@@ -61,7 +65,7 @@ async def test_items_are_kept_in_order(database: Database, store: Conversations)
     assert await names(store) == ["a", "c", "b", "e", "d", "f"]
 
 
-async def test_additions_at_once_are_not_mixed(store: Conversations) -> None:
+async def test_additions_at_once_are_not_mixed(store: ConversationStore) -> None:
     await store.create("ann", "conv_1", 1.0, {})
     added = [[message(f"{i}_{j}") for j in range(3)] for i in range(12)]
     assert all(await asyncio.gather(*(store.add_items("ann", "conv_1", one) for one in added)))
@@ -77,14 +81,14 @@ class Twice:
     ``between`` is somebody else's job, which is run between the two.
     """
 
-    def __init__(self, database: Database, between: Sequence[Step] = ()) -> None:
+    def __init__(self, database: Database, between: Sequence[StatementStep] = ()) -> None:
         self._database = database
         self._between = between
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
 
-    async def write(self, *steps: Step) -> bool:
+    async def write(self, *steps: StatementStep) -> bool:
         """See ``Database.write``."""
         await self._database.write(*steps)
         if self._between:
@@ -95,9 +99,9 @@ class Twice:
 class Unwritten(Twice):
     """A database that keeps the steps of its jobs instead of running them."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StatementStep, ...] = ()
 
-    async def write(self, *steps: Step) -> bool:
+    async def write(self, *steps: StatementStep) -> bool:
         """See ``Database.write``."""
         self.steps = steps
         return True
@@ -106,7 +110,7 @@ class Unwritten(Twice):
 async def test_jobs_that_are_run_twice_work_once(database: Database) -> None:
     await alive(database, "r1", "r2")
     twice: Any = Twice(database)
-    store = Conversations(twice)
+    store = ConversationStore(twice)
     await store.create("ann", "conv_1", 1.0, {}, [message("a"), message("a")])
     assert await store.add_items("ann", "conv_1", [message("b"), message("b"), message("a")])
     assert await names(store) == ["a", "a", "b", "b", "a"]
@@ -122,16 +126,16 @@ async def test_jobs_that_are_run_twice_work_once(database: Database) -> None:
 async def test_an_addition_that_is_run_twice_around_another_works_once(
     database: Database,
 ) -> None:
-    store = Conversations(database)
+    store = ConversationStore(database)
     await store.create("ann", "conv_1", 1.0, {})
     unwritten: Any = Unwritten(database)
-    assert await Conversations(unwritten).add_items("ann", "conv_1", [message("other")])
+    assert await ConversationStore(unwritten).add_items("ann", "conv_1", [message("other")])
     twice: Any = Twice(database, unwritten.steps)
-    assert await Conversations(twice).add_items("ann", "conv_1", [message("a"), message("b")])
+    assert await ConversationStore(twice).add_items("ann", "conv_1", [message("a"), message("b")])
     assert await names(store) == ["a", "b", "other"]
 
 
-async def test_items_are_listed_in_pages(store: Conversations) -> None:
+async def test_items_are_listed_in_pages(store: ConversationStore) -> None:
     await store.create("ann", "conv_1", 1.0, {}, [message(f"{i}") for i in range(7)])
     assert await store.items("ann", "conv_1", Page(3)) == (
         [message("6"), message("5"), message("4")],
@@ -152,7 +156,9 @@ async def test_items_are_listed_in_pages(store: Conversations) -> None:
 
 
 @pytest.mark.parametrize("descending", [True, False])
-async def test_paging_ends_where_ids_are_repeated(store: Conversations, descending: bool) -> None:
+async def test_paging_ends_where_ids_are_repeated(
+    store: ConversationStore, descending: bool
+) -> None:
     repeated = [message(name) for name in "abababcab"]
     await store.create("ann", "conv_1", 1.0, {}, repeated)
     page, more, rounds = Page(2, descending), True, 0
@@ -165,7 +171,7 @@ async def test_paging_ends_where_ids_are_repeated(store: Conversations, descendi
         assert rounds < 10
 
 
-async def test_single_items_are_read_and_deleted(store: Conversations) -> None:
+async def test_single_items_are_read_and_deleted(store: ConversationStore) -> None:
     strange = "a\0 /+=" + "é" * 3000
     items = [message("a", "first"), message(strange), message("a", "second"), message("b")]
     await store.create("ann", "conv_1", 1.0, {}, items)
@@ -185,7 +191,9 @@ async def test_single_items_are_read_and_deleted(store: Conversations) -> None:
     assert await names(store) == ["a", "b", "z"]
 
 
-async def test_history_has_the_hidden_reasoning(database: Database, store: Conversations) -> None:
+async def test_history_has_the_hidden_reasoning(
+    database: Database, store: ConversationStore
+) -> None:
     await store.create("ann", "conv_1", 1.0, {})
     assert await store.history("ann", "conv_1") == []
     await turn(database, [message("a"), reasoning("rs_1"), reasoning("rs_2")], rs_1="blob", a="no")
@@ -195,11 +203,11 @@ async def test_history_has_the_hidden_reasoning(database: Database, store: Conve
     found = await store.items("ann", "conv_1", UP)
     assert found is not None
     assert reasoning("rs_1") in found[0]
-    assert await Responses(database).find_items("ann", ["rs_1"]) == {"rs_1": revealed}
+    assert await ResponseStore(database).find_items("ann", ["rs_1"]) == {"rs_1": revealed}
 
 
 async def test_a_long_history_is_refused(
-    store: Conversations, monkeypatch: pytest.MonkeyPatch
+    store: ConversationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.create("ann", "conv_1", 1.0, {}, [message("a"), message("b"), message("c")])
     monkeypatch.setattr(module, "MAX_ITEMS", 3)
@@ -214,9 +222,9 @@ async def test_a_long_history_is_refused(
 
 
 async def test_references_prefer_responses_and_stay_with_the_owner(
-    database: Database, store: Conversations
+    database: Database, store: ConversationStore
 ) -> None:
-    responses = Responses(database)
+    responses = ResponseStore(database)
     await store.create("bob", "conv_b", 1.0, {}, [message("a", "bob's"), message("c")])
     await store.create("ann", "conv_a", 1.0, {}, [message("a", "hers"), message("b")])
     assert await responses.find_items("ann", ["a", "b", "c"]) == {
@@ -227,7 +235,7 @@ async def test_references_prefer_responses_and_stay_with_the_owner(
     assert (await responses.find_items("ann", ["a"]))["a"] == message("a", "made")
 
 
-async def test_conversations_are_listed_newest_first(store: Conversations) -> None:
+async def test_conversations_are_listed_newest_first(store: ConversationStore) -> None:
     for i in range(5):
         await store.create("ann", f"conv_{i}", 100.0 + i / 10, {})
     await store.create("bob", "conv_b", 100.25, {})
@@ -247,7 +255,7 @@ async def test_conversations_are_listed_newest_first(store: Conversations) -> No
             await idents(Page(after=after))
 
 
-async def test_what_is_not_there_is_not_found(store: Conversations) -> None:
+async def test_what_is_not_there_is_not_found(store: ConversationStore) -> None:
     await store.create("ann", "conv_1", 1.0, {}, [message("a")])
     missing = [("bob", "conv_1"), ("ann", "conv_2"), *(("ann", ident) for ident in HOSTILE)]
     assert await store.delete("ann", "conv_1")
@@ -265,7 +273,7 @@ async def test_what_is_not_there_is_not_found(store: Conversations) -> None:
 
 
 async def test_purge_takes_what_was_deleted_and_nothing_else(
-    database: Database, store: Conversations
+    database: Database, store: ConversationStore
 ) -> None:
     await alive(database, "r1")
     for i in range(5):

@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 
 from router.errors import StateUnavailable
 from router.state.database import Database, WriteRefused
-from router.state.statement import Row, Statement, Step, Value
+from router.state.statement import Row, Statement, StatementStep, Value
 from tests.support.state import opened
 
 ADD = Statement("INSERT INTO routers (id, until) VALUES (:id, :until)")
@@ -23,13 +23,13 @@ ALL = Statement("SELECT id, until FROM routers ORDER BY id")
 ONE = Statement("SELECT until FROM routers WHERE id = :id")
 
 
-def add(*ids: str, until: float | None = 1.0, once: bool = False) -> Step:
+def add(*ids: str, until: float | None = 1.0, once: bool = False) -> StatementStep:
     rows: list[Row] = [{"id": id, "until": until} for id in ids]
-    return Step(ADD_ONCE if once else ADD, rows)
+    return StatementStep(ADD_ONCE if once else ADD, rows)
 
 
-def move(*ids: str, until: float = 2.0) -> Step:
-    return Step(MOVE, [{"id": id, "until": until} for id in ids], guard=True)
+def move(*ids: str, until: float = 2.0) -> StatementStep:
+    return StatementStep(MOVE, [{"id": id, "until": until} for id in ids], guard=True)
 
 
 async def ids(database: Database) -> list[str]:
@@ -43,17 +43,19 @@ def log() -> Iterator[list[EventDict]]:
 
 
 async def test_steps_of_one_job_follow_one_another(database: Database) -> None:
-    move_one = Step(MOVE, [{"id": "a", "until": 5.0}])
-    remove_one = Step(REMOVE, [{"id": "b"}])
+    move_one = StatementStep(MOVE, [{"id": "a", "until": 5.0}])
+    remove_one = StatementStep(REMOVE, [{"id": "b"}])
     assert await database.write(add("a", "b"), move_one, remove_one, add("c"))
     assert await database.read(ALL) == [("a", 5.0), ("c", 1.0)]
     assert await database.read(ONE, id="a") == [(5.0,)]
 
 
 async def test_jobs_take_effect_in_order(database: Database) -> None:
-    before = [Step(RAISE, [{"id": "a", "until": n + 1.0, "before": float(n)}]) for n in range(20)]
+    before = [
+        StatementStep(RAISE, [{"id": "a", "until": n + 1.0, "before": float(n)}]) for n in range(20)
+    ]
     waiting = [database.submit(add("a", until=0.0)), *[database.submit(step) for step in before]]
-    waiting += [database.submit(Step(REMOVE, [{"id": "b"}])), database.submit(add("b"))]
+    waiting += [database.submit(StatementStep(REMOVE, [{"id": "b"}])), database.submit(add("b"))]
     assert all(await asyncio.gather(*waiting))
     assert await database.read(ALL) == [("a", 20.0), ("b", 1.0)]
 
@@ -67,14 +69,14 @@ async def test_many_rows(database: Database) -> None:
 
 async def test_values_come_back_as_they_went(database: Database) -> None:
     table = Statement("CREATE TABLE things (number {int}, real {real}, data {blob}, text TEXT)")
-    await database.write(Step(table, [{}]))
+    await database.write(StatementStep(table, [{}]))
     write = Statement("INSERT INTO things VALUES (:number, :real, :data, :text)")
     rows: list[tuple[Value, ...]] = [
         (2**63 - 1, 1e300, bytes(range(256)), "naïve \U0001f600 ' \" \\ :name $1 ?1"),
         (-(2**63), 0.1, b"", None),
         (None, -0.5, b'{"a":"\\u0000"}', ""),
     ]
-    job = Step(write, [dict(zip(write.names, row, strict=True)) for row in rows])
+    job = StatementStep(write, [dict(zip(write.names, row, strict=True)) for row in rows])
     assert await database.write(job)
     assert await database.read(Statement("SELECT * FROM things")) == rows
 
@@ -102,7 +104,7 @@ async def test_a_refused_guard_takes_its_own_job_along(
     names = [f"{n:02}" for n in range(jobs)]
     await database.write(add(*names))
 
-    def steps(n: int, name: str) -> list[Step]:
+    def steps(n: int, name: str) -> list[StatementStep]:
         other = "nobody" if n % 2 else name
         return {
             "first": [move(other), add(f"{name}-new")],
@@ -123,7 +125,7 @@ async def test_a_guard_sees_the_job_before_it(database: Database) -> None:
     await database.write(add("a", until=0.0))
     row: Row = {"id": "a", "before": 0.0}
     tries = [
-        database.write(Step(RAISE, [{**row, "until": n + 1.0}], guard=True), add(f"b{n}"))
+        database.write(StatementStep(RAISE, [{**row, "until": n + 1.0}], guard=True), add(f"b{n}"))
         for n in range(20)
     ]
     assert (await asyncio.gather(*tries)).count(True) == 1
@@ -133,17 +135,19 @@ async def test_a_guard_sees_the_job_before_it(database: Database) -> None:
 POISON = {
     "NULL": add("p", until=None),
     "twice": add("p", "p"),
-    "no such table": Step(Statement("INSERT INTO nowhere (id) VALUES (:id)"), [{"id": "p"}]),
-    "no parent": Step(
+    "no such table": StatementStep(
+        Statement("INSERT INTO nowhere (id) VALUES (:id)"), [{"id": "p"}]
+    ),
+    "no parent": StatementStep(
         Statement("INSERT INTO events (response, first, last, data) VALUES (:id, 0, 0, :data)"),
         [{"id": "p", "data": b""}],
     ),
-    "parameter missing": Step(ADD, [{"id": "p"}]),
-    "number too large": Step(
+    "parameter missing": StatementStep(ADD, [{"id": "p"}]),
+    "number too large": StatementStep(
         Statement("INSERT INTO pointsman_schema VALUES (:version)"), [{"version": 2**63}]
     ),
     "surrogate": add("p\ud800"),
-    "not a value": Step(ADD, [{"id": object(), "until": 1.0}]),  # type: ignore[dict-item]
+    "not a value": StatementStep(ADD, [{"id": object(), "until": 1.0}]),  # type: ignore[dict-item]
 }
 
 
@@ -193,7 +197,7 @@ async def test_no_value_of_a_row_is_logged(database: Database, log: list[EventDi
     secret = "what the client said"
     for step in (
         add(secret, until=None), add(secret, secret), add(secret + "\ud800"),
-        Step(ADD, [{"id": secret, "until": secret}]),
+        StatementStep(ADD, [{"id": secret, "until": secret}]),
     ):  # fmt: skip
         with pytest.raises(WriteRefused) as caught:
             await database.write(step, add(secret))

@@ -15,7 +15,7 @@ import structlog
 
 from router.errors import StateUnavailable
 from router.state.database import Database
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from tests.support.calling import answering
 from tests.support.children import python
 from tests.support.router import endpoint, routing
@@ -35,8 +35,8 @@ connection.execute("COMMIT")
 """
 
 
-def add(id: str) -> Step:
-    return Step(ADD, [{"id": id}])
+def add(id: str) -> StatementStep:
+    return StatementStep(ADD, [{"id": id}])
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import structlog
 
 from router.state.database import Database, WriteRefused
 from router.state.measured import MeasuredDatabase
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 
 ADD = Statement("INSERT INTO routers (id, until) VALUES (:id, 1.0)")
 ALL = Statement("SELECT id FROM routers ORDER BY id")
@@ -26,8 +26,8 @@ class Told:
         self.counts[kind, ok] += 1
 
 
-def add(id: str) -> Step:
-    return Step(ADD, [{"id": id}])
+def add(id: str) -> StatementStep:
+    return StatementStep(ADD, [{"id": id}])
 
 
 async def test_reads_and_writes_are_counted(database: Database) -> None:

@@ -11,7 +11,7 @@ import pytest
 from router.state import migrate
 from router.state.database import Database, StateError
 from router.state.schema import SCHEMA_VERSION, VERSIONS
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from tests.support.children import python
 from tests.support.state import opened
 
@@ -49,7 +49,7 @@ async def test_an_older_schema_is_brought_up_to_date(
 ) -> None:
     async with opened(database_url) as database:
         keep = Statement("INSERT INTO routers (id, until) VALUES ('kept', 1.0)")
-        await database.write(Step(keep, [{}]))
+        await database.write(StatementStep(keep, [{}]))
     know(monkeypatch, NEXT, ("INSERT INTO extra (n) VALUES (8)",))
     for _ in range(2):
         async with opened(database_url) as database:
@@ -62,7 +62,7 @@ async def test_each_version_leads_to_the_next(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the first release stored is there after the last, and every version was one."""
-    keep = Step(Statement("INSERT INTO routers (id, until) VALUES ('kept', 1.0)"), [{}])
+    keep = StatementStep(Statement("INSERT INTO routers (id, until) VALUES ('kept', 1.0)"), [{}])
     for version in range(1, SCHEMA_VERSION + 1):
         with monkeypatch.context() as older:
             older.setattr(migrate, "VERSIONS", VERSIONS[:version])

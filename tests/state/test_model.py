@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from router.dialects.paging import Page
 from router.state.database import Database
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from router.state.stored import ENCRYPTED
 from tests.support.state import opened, postgresql_url
 from tests.support.state_model import Conversation, Model, Node, revealed
@@ -79,7 +79,9 @@ def test_the_state_shows_what_the_model_shows(opened_once: Opened, seed: int) ->
 
 
 async def _example(database: Database, random: Random) -> None:
-    await database.write(*(Step(Statement(f"DELETE FROM {table}"), ({},)) for table in TABLES))
+    await database.write(
+        *(StatementStep(Statement(f"DELETE FROM {table}"), ({},)) for table in TABLES)
+    )
     await alive(database, *ROUTERS)
     world = World(database, random)
     for owner in OWNERS:
@@ -115,7 +117,7 @@ async def _compare_responses(world: World, model: Model, owner: str) -> None:
 
 async def _compare_response(world: World, owner: str, node: Node) -> None:
     found = await world.responses.get(owner, node.id)
-    chain = await world.responses.chain(owner, node.id)
+    chain = await world.responses.history(owner, node.id)
     if node.owner != owner or not node.visible:
         assert found is None
         assert chain is None
@@ -124,7 +126,7 @@ async def _compare_response(world: World, owner: str, node: Node) -> None:
     assert chain is not None
     assert orjson.loads(found.public())["output"] == node.output
     shown = orjson.loads(found.public({ENCRYPTED}))
-    assert shown["output"] == [revealed(item, node.hidden) for item in node.output]
+    assert shown["output"] == [revealed(item, node.encrypted_reasoning) for item in node.output]
     assert (shown["status"], shown["created_at"]) == (node.status, node.created_at)
     assert found.input_items() == node.given
     assert (chain.status, chain.items) == (node.status, world.model.chain(node.id))
@@ -142,7 +144,9 @@ async def _compare_conversation(
         return
     assert found is not None
     assert found.metadata == conversation.metadata
-    assert history == [revealed(item, conversation.hidden) for item in conversation.items]
+    assert history == [
+        revealed(item, conversation.encrypted_reasoning) for item in conversation.items
+    ]
     names = [item["id"] for item in conversation.items]
     upward = Page(3, descending=False)
     assert await _pages(world, owner, conversation.id, upward) == names

@@ -11,7 +11,7 @@ import structlog
 
 from router.errors import StateUnavailable
 from router.state.database import Database, StateError
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from tests.support.cluster import Cluster, cluster
 from tests.support.state import opened
 from tests.support.waiting import until
@@ -21,8 +21,8 @@ RENEW = Statement("UPDATE routers SET until = until WHERE id = :id")
 ALL = Statement("SELECT id FROM routers")
 
 
-def add(id: str) -> Step:
-    return Step(ADD, [{"id": id}])
+def add(id: str) -> StatementStep:
+    return StatementStep(ADD, [{"id": id}])
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ async def load(database: Database, name: str, ends: Counter[str], stop: asyncio.
         n += 1
         steps = [add(f"{name}-{n}"), add(f"{name}-{n}-too")]
         if n % 3 == 0:
-            steps.append(Step(RENEW, [{"id": f"{name}-{n}"}], guard=True))
+            steps.append(StatementStep(RENEW, [{"id": f"{name}-{n}"}], guard=True))
         try:
             assert await database.write(*steps)
             written |= {f"{name}-{n}", f"{name}-{n}-too"}

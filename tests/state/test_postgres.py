@@ -18,9 +18,9 @@ from router.errors import StateUnavailable
 from router.state.connect import open_database
 from router.state.database import StateError
 from router.state.health import Unreachable
-from router.state.link import Link, without_password
+from router.state.link import DatabaseLink, without_password
 from router.state.postgres import PostgresDatabase
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from tests.support.state import opened, postgresql_url, state_settings
 from tests.support.waiting import until
 
@@ -33,8 +33,8 @@ CUT = """
 """
 
 
-def add(id: str) -> Step:
-    return Step(ADD, [{"id": id}])
+def add(id: str) -> StatementStep:
+    return StatementStep(ADD, [{"id": id}])
 
 
 @pytest_asyncio.fixture
@@ -97,7 +97,9 @@ async def test_connections_that_are_cut_are_no_outage(
     with structlog.testing.capture_logs() as log:
         async with opened(url) as database:
             for n in range(5):
-                assert await database.write(add(f"{n}"), Step(MOVE, [{"id": f"{n}"}], guard=True))
+                assert await database.write(
+                    add(f"{n}"), StatementStep(MOVE, [{"id": f"{n}"}], guard=True)
+                )
                 await asyncio.gather(*[database.read(ALL) for _ in range(8)])
                 await operator.execute(CUT)
                 if n % 2:
@@ -152,7 +154,7 @@ async def test_a_router_that_is_stopped_in_mid_transaction(url: str) -> None:
         await one.write(add("a"))
         standing = asyncio.ensure_future(one._link.run(stand_still, 30.0))
         await locked.wait()
-        assert await other.write(Step(MOVE, [{"id": "a"}], guard=True))
+        assert await other.write(StatementStep(MOVE, [{"id": "a"}], guard=True))
         with pytest.raises(Unreachable):
             await standing
         assert await one.write(add("b"))
@@ -162,7 +164,7 @@ async def test_a_router_that_is_stopped_in_mid_transaction(url: str) -> None:
 async def test_deadlocks_are_tried_again(url: str, operator: asyncpg.Connection) -> None:
     async with asyncio.timeout(60), opened(url, timeout=30.0) as database:
         await database.write(add("a"), add("b"))
-        move_a, move_b = (Step(MOVE, [{"id": id}]) for id in "ab")
+        move_a, move_b = (StatementStep(MOVE, [{"id": id}]) for id in "ab")
         with structlog.testing.capture_logs() as log:
             for _ in range(3):
                 transaction = operator.transaction()
@@ -216,7 +218,7 @@ async def test_who_leaves_while_a_connection_is_made(
         return int(await connection.fetchval("SELECT pg_backend_pid()"))
 
     for steps in range(2, 40):
-        link = Link(url, {"application_name": f"left after {steps}"}, lambda: None)
+        link = DatabaseLink(url, {"application_name": f"left after {steps}"}, lambda: None)
         leaving = asyncio.create_task(link.run(which, 5.0))
         for _ in range(steps):
             await asyncio.sleep(0)

@@ -10,17 +10,17 @@ import pytest
 from router.dialects.paging import Page
 from router.errors import Conflict, InvalidRequest
 from router.state.database import Database
-from router.state.prompts import Prompts
+from router.state.prompts import PromptStore
 
 HOSTILE = ["", "\0", "a\0", "\ud800", "x" * 100_000, "line\nbreak"]
 
 
 @pytest.fixture
-def prompts(database: Database) -> Prompts:
-    return Prompts(database)
+def prompts(database: Database) -> PromptStore:
+    return PromptStore(database)
 
 
-async def test_a_prompt_is_found_by_id_and_by_name(prompts: Prompts) -> None:
+async def test_a_prompt_is_found_by_id_and_by_name(prompts: PromptStore) -> None:
     made = await prompts.create("ann", "pmpt_1", "Grüße 😀", 7.5, b'{"a":1}')
     assert (made.created_at, made.latest, made.version, made.body) == (7, 1, 1, b'{"a":1}')
     assert await prompts.get("ann", "pmpt_1") == made
@@ -33,7 +33,7 @@ async def test_a_prompt_is_found_by_id_and_by_name(prompts: Prompts) -> None:
         assert await prompts.get("ann", key) is None
 
 
-async def test_an_id_comes_before_a_name(prompts: Prompts) -> None:
+async def test_an_id_comes_before_a_name(prompts: PromptStore) -> None:
     await prompts.create("ann", "pmpt_1", "pmpt_2", 1.0, b"{}")
     await prompts.create("ann", "pmpt_2", "pmpt_1", 2.0, b"{}")
     for ident in ("pmpt_1", "pmpt_2"):
@@ -42,7 +42,7 @@ async def test_an_id_comes_before_a_name(prompts: Prompts) -> None:
         assert found.id == ident
 
 
-async def test_names_are_unique_per_owner(prompts: Prompts) -> None:
+async def test_names_are_unique_per_owner(prompts: PromptStore) -> None:
     await prompts.create("ann", "pmpt_1", "greeting", 1.0, b"{}")
     with pytest.raises(Conflict) as caught:
         await prompts.create("ann", "pmpt_2", "greeting", 2.0, b"{}")
@@ -54,7 +54,7 @@ async def test_names_are_unique_per_owner(prompts: Prompts) -> None:
             await prompts.create("ann", "pmpt_9", name, 3.0, b"{}")
 
 
-async def test_of_those_who_take_a_name_at_once_one_gets_it(prompts: Prompts) -> None:
+async def test_of_those_who_take_a_name_at_once_one_gets_it(prompts: PromptStore) -> None:
     answers = await asyncio.gather(
         *(prompts.create("ann", f"pmpt_{i}", "greeting", 1.0, b"{}") for i in range(8)),
         return_exceptions=True,
@@ -62,7 +62,7 @@ async def test_of_those_who_take_a_name_at_once_one_gets_it(prompts: Prompts) ->
     assert sum(isinstance(answer, Conflict) for answer in answers) == 7
 
 
-async def test_updates_make_versions(prompts: Prompts) -> None:
+async def test_updates_make_versions(prompts: PromptStore) -> None:
     await prompts.create("ann", "pmpt_1", "greeting", 1.0, b"1")
     updated = await prompts.update("ann", "greeting", 9.9, lambda body: ("hello", body + b"2"))
     assert updated is not None
@@ -76,7 +76,7 @@ async def test_updates_make_versions(prompts: Prompts) -> None:
     assert await prompts.update("bob", "pmpt_1", 9.9, lambda body: ("hello", body)) is None
 
 
-async def test_a_name_that_is_taken_is_not_updated_to(prompts: Prompts) -> None:
+async def test_a_name_that_is_taken_is_not_updated_to(prompts: PromptStore) -> None:
     await prompts.create("ann", "pmpt_1", "one", 1.0, b"1")
     await prompts.create("ann", "pmpt_2", "two", 1.0, b"1")
     with pytest.raises(Conflict) as caught:
@@ -89,7 +89,7 @@ async def test_a_name_that_is_taken_is_not_updated_to(prompts: Prompts) -> None:
     assert found.latest == 1
 
 
-async def test_updates_at_once_all_count(prompts: Prompts) -> None:
+async def test_updates_at_once_all_count(prompts: PromptStore) -> None:
     await prompts.create("ann", "pmpt_1", "greeting", 1.0, b"[]")
 
     async def add(number: int) -> None:
@@ -105,7 +105,7 @@ async def test_updates_at_once_all_count(prompts: Prompts) -> None:
     assert sorted(orjson.loads(found.body)) == list(range(8))
 
 
-async def test_versions_are_listed_in_pages(prompts: Prompts) -> None:
+async def test_versions_are_listed_in_pages(prompts: PromptStore) -> None:
     await prompts.create("ann", "pmpt_1", "greeting", 1.0, b"1")
     for _ in range(4):
         await prompts.update("ann", "pmpt_1", 2.0, lambda body: ("greeting", body + b"1"))
@@ -126,7 +126,7 @@ async def test_versions_are_listed_in_pages(prompts: Prompts) -> None:
         assert caught.value.param == "after"
 
 
-async def test_prompts_are_listed_newest_first(prompts: Prompts) -> None:
+async def test_prompts_are_listed_newest_first(prompts: PromptStore) -> None:
     for i in range(5):
         await prompts.create("ann", f"pmpt_{i}", f"name {i}", 100.0 + i / 10, b"{}")
     await prompts.create("bob", "pmpt_b", "name", 101.0, b"{}")
@@ -143,7 +143,7 @@ async def test_prompts_are_listed_newest_first(prompts: Prompts) -> None:
             await idents(Page(after=after))
 
 
-async def test_a_deleted_prompt_is_gone_with_its_versions(prompts: Prompts) -> None:
+async def test_a_deleted_prompt_is_gone_with_its_versions(prompts: PromptStore) -> None:
     await prompts.create("ann", "pmpt_1", "greeting", 1.0, b"1")
     await prompts.create("ann", "pmpt_2", "other", 1.0, b"1")
     assert not await prompts.delete("bob", "pmpt_1")

@@ -11,7 +11,7 @@ import pytest
 from router.errors import InvalidRequest
 from router.state import references
 from router.state.database import Database
-from router.state.responses import Responses, StoredResponse
+from router.state.responses import ResponseStore, StoredResponse
 from router.state.statement import Statement
 from router.state.stored import ENCRYPTED
 from tests.support.stored import message, reasoning, stored
@@ -20,17 +20,19 @@ HOSTILE = ["", "\0", "a\0b", "\ud800", "é", "resp_1'--", "x" * 129, "y" * 3_000
 
 
 @pytest.fixture
-def responses(database: Database) -> Responses:
-    return Responses(database)
+def responses(database: Database) -> ResponseStore:
+    return ResponseStore(database)
 
 
 async def keep(database: Database, *rows: StoredResponse) -> None:
-    store = Responses(database)
+    store = ResponseStore(database)
     for row in rows:
         assert await database.write(*store.added(row))
 
 
-async def test_a_response_comes_back_as_it_was(database: Database, responses: Responses) -> None:
+async def test_a_response_comes_back_as_it_was(
+    database: Database, responses: ResponseStore
+) -> None:
     output = [message("msg_2", "Hello \0 \U0001f600", "assistant")]
     row = stored("resp_1", given=[message("msg_1")], output=output, account="acc", parent="resp_0")
     await keep(database, row)
@@ -47,7 +49,7 @@ async def test_a_response_comes_back_as_it_was(database: Database, responses: Re
         "usage": None,
     }
     assert found.input_items() == [message("msg_1")]
-    chain = await responses.chain("ann", "resp_1")
+    chain = await responses.history("ann", "resp_1")
     assert chain is not None
     assert chain.items == [message("msg_1"), *output]
     assert (found.account, found.parent, found.background, found.resumable) == (
@@ -59,14 +61,14 @@ async def test_a_response_comes_back_as_it_was(database: Database, responses: Re
 
 
 async def test_hidden_reasoning_is_shown_only_where_it_is_asked_for(
-    database: Database, responses: Responses
+    database: Database, responses: ResponseStore
 ) -> None:
     odd: list[Any] = [{"type": "reasoning", "id": ["no id"]}, "no item", {"type": "message"}]
     row = stored(
         "resp_1",
         given=[reasoning("rs_0")],
         output=[reasoning("rs_1"), reasoning("rs_2"), message("msg_1", role="assistant"), *odd],
-        hidden={"rs_0": "pm1.a.0", "rs_1": "pm1.a.1", "msg_1": "never"},
+        encrypted_reasoning={"rs_0": "pm1.a.0", "rs_1": "pm1.a.1", "msg_1": "never"},
     )
     await keep(database, row)
     found = await responses.get("ann", "resp_1")
@@ -76,21 +78,21 @@ async def test_hidden_reasoning_is_shown_only_where_it_is_asked_for(
     shown = orjson.loads(found.public({ENCRYPTED}))["output"]
     assert shown[0] == {**reasoning("rs_1"), "encrypted_content": "pm1.a.1"}
     assert shown[1:3] == [reasoning("rs_2"), message("msg_1", role="assistant")]
-    chain = await responses.chain("ann", "resp_1")
+    chain = await responses.history("ann", "resp_1")
     assert chain is not None
     blobs = [item.get("encrypted_content") for item in chain.items]
     assert blobs[:4] == ["pm1.a.0", "pm1.a.1", None, None]
     assert found.input_items({ENCRYPTED})[0]["encrypted_content"] == "pm1.a.0"
 
 
-async def test_a_run_is_finished_in_place(database: Database, responses: Responses) -> None:
+async def test_a_run_is_finished_in_place(database: Database, responses: ResponseStore) -> None:
     given = [message("msg_1")]
     await keep(database, stored("resp_1", given=given, status="queued", background=True))
     end = stored(
         "resp_1",
         given=given,
         output=[reasoning("rs_1")],
-        hidden={"rs_1": "blob"},
+        encrypted_reasoning={"rs_1": "blob"},
         account="acc",
         background=True,
     )
@@ -105,7 +107,7 @@ async def test_a_run_is_finished_in_place(database: Database, responses: Respons
     }
 
 
-async def test_the_status_of_the_row_wins(database: Database, responses: Responses) -> None:
+async def test_the_status_of_the_row_wins(database: Database, responses: ResponseStore) -> None:
     row = stored("resp_1", status="in_progress")
     row.status = "cancelled"
     await keep(database, row)
@@ -115,28 +117,30 @@ async def test_the_status_of_the_row_wins(database: Database, responses: Respons
 
 
 async def test_another_owners_response_does_not_exist(
-    database: Database, responses: Responses
+    database: Database, responses: ResponseStore
 ) -> None:
     await keep(database, stored("resp_1", output=[message("msg_1")]))
     assert await responses.get("bob", "resp_1") is None
-    assert await responses.chain("bob", "resp_1") is None
+    assert await responses.history("bob", "resp_1") is None
     assert not await responses.delete("bob", "resp_1")
     assert await responses.find_items("bob", ["msg_1"]) == {}
     assert [row async for row in responses.export("bob")] == []
     assert await responses.get("ann", "resp_1") is not None
 
 
-async def test_ids_that_cannot_be_are_not_found(database: Database, responses: Responses) -> None:
+async def test_ids_that_cannot_be_are_not_found(
+    database: Database, responses: ResponseStore
+) -> None:
     await keep(database, stored("resp_1", output=[message("msg_1")]))
     for ident in HOSTILE:
         assert await responses.get("ann", ident) is None
-        assert await responses.chain("ann", ident) is None
+        assert await responses.history("ann", ident) is None
         assert not await responses.delete("ann", ident)
     assert await responses.find_items("ann", HOSTILE) == {}
 
 
 async def test_items_with_strange_ids_are_found_all_the_same(
-    database: Database, responses: Responses
+    database: Database, responses: ResponseStore
 ) -> None:
     strange = ["a\0b", "x" * 5000, "with space/+=", "é"]
     await keep(database, stored("resp_1", output=[message(ident) for ident in strange]))
@@ -145,13 +149,17 @@ async def test_items_with_strange_ids_are_found_all_the_same(
 
 
 async def test_an_item_is_taken_from_the_response_that_made_it(
-    database: Database, responses: Responses
+    database: Database, responses: ResponseStore
 ) -> None:
     again = {**message("msg_1"), "role": "developer"}
     await keep(
         database,
         stored("resp_a", given=[again, reasoning("rs_1")], output=[message("msg_a")]),
-        stored("resp_m", output=[message("msg_1"), reasoning("rs_1")], hidden={"rs_1": "blob"}),
+        stored(
+            "resp_m",
+            output=[message("msg_1"), reasoning("rs_1")],
+            encrypted_reasoning={"rs_1": "blob"},
+        ),
         stored("resp_z", given=[again, reasoning("rs_1")], output=[message("msg_z")]),
     )
     assert await responses.find_items("ann", ["msg_a", "msg_1", "rs_1", "msg_z"]) == {
@@ -164,7 +172,7 @@ async def test_an_item_is_taken_from_the_response_that_made_it(
     assert await responses.find_items("ann", ["msg_1"]) == {"msg_1": again}
 
 
-async def test_many_items_are_found_at_once(database: Database, responses: Responses) -> None:
+async def test_many_items_are_found_at_once(database: Database, responses: ResponseStore) -> None:
     rows = [stored(f"resp_{i}", output=[message(f"msg_{i}")]) for i in range(120)]
     await asyncio.gather(*(keep(database, row) for row in rows))
     wanted = [f"msg_{i}" for i in range(500)]
@@ -174,7 +182,7 @@ async def test_many_items_are_found_at_once(database: Database, responses: Respo
 
 
 async def test_references_to_too_much_are_refused_unread(
-    database: Database, responses: Responses, monkeypatch: pytest.MonkeyPatch
+    database: Database, responses: ResponseStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(references, "MAX_BYTES", 20_000)
     big = [stored(f"resp_{i}", output=[message(f"msg_{i}", "x" * 9000)]) for i in range(3)]
@@ -185,14 +193,14 @@ async def test_references_to_too_much_are_refused_unread(
     assert caught.value.code == "context_length_exceeded"
 
 
-async def test_what_is_deleted_is_gone(database: Database, responses: Responses) -> None:
+async def test_what_is_deleted_is_gone(database: Database, responses: ResponseStore) -> None:
     secret = message("msg_1", "secret")
     row = stored("resp_1", given=[secret], output=[message("msg_2", "secret", "assistant")])
     await keep(database, row, stored("resp_2", output=[message("msg_3")]))
     assert await responses.delete("ann", "resp_1")
     assert not await responses.delete("ann", "resp_1")
     assert await responses.get("ann", "resp_1") is None
-    assert await responses.chain("ann", "resp_1") is None
+    assert await responses.history("ann", "resp_1") is None
     assert set(await responses.find_items("ann", ["msg_1", "msg_2", "msg_3"])) == {"msg_3"}
     assert [row.id async for row in responses.export("ann")] == ["resp_2"]
     left = await database.read(Statement("SELECT body, input, output, hidden FROM responses"))
@@ -200,7 +208,7 @@ async def test_what_is_deleted_is_gone(database: Database, responses: Responses)
 
 
 async def test_a_late_write_does_not_bring_a_deleted_response_back(
-    database: Database, responses: Responses
+    database: Database, responses: ResponseStore
 ) -> None:
     row = stored("resp_1", status="in_progress")
     await keep(database, row)
@@ -212,7 +220,7 @@ async def test_a_late_write_does_not_bring_a_deleted_response_back(
 
 
 async def test_export_yields_everything_of_one_owner(
-    database: Database, responses: Responses, monkeypatch: pytest.MonkeyPatch
+    database: Database, responses: ResponseStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("router.state.responses._EXPORT_WINDOW", 3)
     names = [f"resp_{i:02}" for i in range(10)]
@@ -222,7 +230,7 @@ async def test_export_yields_everything_of_one_owner(
 
 
 async def test_purge_takes_old_chains_and_leaves_what_is_built_on(
-    database: Database, responses: Responses
+    database: Database, responses: ResponseStore
 ) -> None:
     await keep(
         database,
@@ -244,7 +252,7 @@ async def test_purge_takes_old_chains_and_leaves_what_is_built_on(
 
 
 async def test_purge_goes_on_past_a_page_of_what_has_to_stay(
-    database: Database, responses: Responses
+    database: Database, responses: ResponseStore
 ) -> None:
     await keep(database, stored("resp_old", created_at=1))
     for i in range(6):
@@ -253,7 +261,7 @@ async def test_purge_goes_on_past_a_page_of_what_has_to_stay(
 
 
 async def test_purge_takes_the_remains_of_deleted_responses(
-    database: Database, responses: Responses
+    database: Database, responses: ResponseStore
 ) -> None:
     await keep(database, stored("resp_1", created_at=1))
     await responses.delete("ann", "resp_1")

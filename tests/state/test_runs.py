@@ -12,10 +12,10 @@ import pytest
 
 from router.state import runs as module
 from router.state.database import Database
-from router.state.responses import Responses
+from router.state.responses import ResponseStore
 from router.state.runs import LogRow, RunRow, RunState, RunStore
 from router.state.schema import VERSIONS
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from tests.support.runs import new_response
 
 ID = "resp_1"
@@ -34,9 +34,9 @@ async def add(
 ) -> RunStore:
     store = RunStore(db)
     added = store.added(id, owner, conversation, b"request", b"opening", 2, holder)
-    assert await db.write(*Responses(db).added(new_response(id, owner)), *added)
+    assert await db.write(*ResponseStore(db).added(new_response(id, owner)), *added)
     if at is not None:
-        await db.write(Step(_AGE, ({"id": id, "at": at},)))
+        await db.write(StatementStep(_AGE, ({"id": id, "at": at},)))
     return store
 
 
@@ -54,7 +54,7 @@ async def rows(store: RunStore, id: str = ID) -> list[tuple[int, int, bytes]]:
 async def test_a_life_in_which_every_job_is_run_twice(database: Database) -> None:
     store = await add(database)
 
-    async def twice(steps: Sequence[Step]) -> RunRow:
+    async def twice(steps: Sequence[StatementStep]) -> RunRow:
         assert await database.write(*steps)
         once = await row(store), await rows(store)
         assert await database.write(*steps)
@@ -80,7 +80,7 @@ async def test_a_life_in_which_every_job_is_run_twice(database: Database) -> Non
     assert await store.request(ID) is None
 
 
-Job = Callable[[RunStore], Sequence[Step]]
+Job = Callable[[RunStore], Sequence[StatementStep]]
 QUEUED = RunRow(ID, "ada", "running", "a", 1, 1)
 
 REFUSED: dict[str, tuple[RunState, Job]] = {
@@ -143,7 +143,7 @@ async def test_invariants_under_random_jobs(database: Database, seed: int) -> No
             seen[me] = await row(store)
         run = seen[me]
         mine = run.fence + chance.choice((0, 0, 1))
-        jobs: list[Sequence[Step]] = [
+        jobs: list[Sequence[StatementStep]] = [
             store.claimed(ID, run.fence, me),
             store.requeued(run, me),
             store.logged(ID, mine, [LogRow(run.last_event + 1, run.last_event + 2, b"..")]),
@@ -230,7 +230,7 @@ async def test_candidates_of_busy_conversations(database: Database) -> None:
 
 async def test_held(database: Database) -> None:
     for id, rest in (("me", 60.0), ("alive", 60.0), ("lapsed", -1.0)):
-        await database.write(Step(_ROUTER, ({"id": id, "rest": rest},)))
+        await database.write(StatementStep(_ROUTER, ({"id": id, "rest": rest},)))
     for holder in ("me", "alive", "lapsed", "unknown"):
         store = await add(database, f"run of {holder}", holder=holder)
     await add(database, "queued")
@@ -246,20 +246,20 @@ async def test_held(database: Database) -> None:
 
 async def test_the_response_says_whether_it_waits(database: Database) -> None:
     store = await add(database)
-    steps: list[tuple[Sequence[Step], str]] = [
+    steps: list[tuple[Sequence[StatementStep], str]] = [
         (store.claimed(ID, 0, "a"), "in_progress"),
         (store.requeued(QUEUED, "a"), "queued"),
     ]
     for job, status in steps:
         assert await database.write(*job)
-        stored = await Responses(database).get("ada", ID)
+        stored = await ResponseStore(database).get("ada", ID)
         assert stored is not None
         assert stored.status == status
 
 
 async def test_deleting_takes_everything_along(database: Database) -> None:
     store = await add(database, holder="a")
-    assert await Responses(database).delete("ada", ID)
+    assert await ResponseStore(database).delete("ada", ID)
     assert await store.run(ID) is None
     assert await store.request(ID) is None
     assert await store.events(ID, -1) == []

@@ -20,7 +20,7 @@ import pytest_asyncio
 
 from router.errors import StateUnavailable
 from router.state.database import Database, StateError
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from tests.support.children import python
 from tests.support.state import opened
 from tests.support.waiting import until
@@ -39,7 +39,7 @@ connection.execute("COMMIT")
 
 DIE = """
 import asyncio, os, sys
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from tests.support.state import opened
 
 ADD = Statement("INSERT INTO routers (id, until) VALUES (:id, 1.0)")
@@ -48,7 +48,8 @@ async def main():
     async with opened(sys.argv[1]) as database:
         async def work(name):
             for n in range(1000):
-                await database.write(Step(ADD, [{"id": f"{name}-{n}"}, {"id": f"{name}-{n}-too"}]))
+                rows = [{"id": f"{name}-{n}"}, {"id": f"{name}-{n}-too"}]
+                await database.write(StatementStep(ADD, rows))
                 sys.stdout.write(f"{name}-{n}\\n")
                 sys.stdout.flush()
         await asyncio.gather(*[work(name) for name in range(8)])
@@ -57,8 +58,8 @@ asyncio.run(main())
 """
 
 
-def add(id: str) -> Step:
-    return Step(ADD, [{"id": id}])
+def add(id: str) -> StatementStep:
+    return StatementStep(ADD, [{"id": id}])
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from router.dialects.paging import Page
 from router.errors import Conflict, StateUnavailable
-from router.state.conversations import BUSY, Conversations
+from router.state.conversations import BUSY, ConversationStore
 from router.state.database import Database
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from router.state.turn_lock import Turn, TurnLock
 from tests.support.stored import alive, dead, ids_of, message
 
@@ -21,9 +21,9 @@ ALL = Page(100, descending=False)
 
 
 @pytest.fixture
-async def conversations(database: Database) -> Conversations:
+async def conversations(database: Database) -> ConversationStore:
     await alive(database, "r1", "r2")
-    store = Conversations(database)
+    store = ConversationStore(database)
     await store.create("ann", "conv_1", 1.0, {})
     return store
 
@@ -40,13 +40,15 @@ async def holder(database: Database) -> str | None:
     return found
 
 
-async def names(conversations: Conversations) -> list[str]:
+async def names(conversations: ConversationStore) -> list[str]:
     found = await conversations.items("ann", "conv_1", ALL)
     assert found is not None
     return ids_of(found[0])
 
 
-async def test_a_turn_appends_and_is_over(database: Database, conversations: Conversations) -> None:
+async def test_a_turn_appends_and_is_over(
+    database: Database, conversations: ConversationStore
+) -> None:
     lock = TurnLock(conversations, "r1")
     turn = await taken(lock)
     assert await holder(database) == "r1"
@@ -59,7 +61,7 @@ async def test_a_turn_appends_and_is_over(database: Database, conversations: Con
 
 
 async def test_a_job_that_is_run_twice_appends_once(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     turn = await taken(TurnLock(conversations, "r1"))
     steps = turn.steps([message("a")])
@@ -71,14 +73,16 @@ async def test_a_job_that_is_run_twice_appends_once(
     assert await holder(database) == "r2"
 
 
-async def test_a_turn_without_items_ends(database: Database, conversations: Conversations) -> None:
+async def test_a_turn_without_items_ends(
+    database: Database, conversations: ConversationStore
+) -> None:
     turn = await taken(TurnLock(conversations, "r1"))
     assert await database.write(*turn.steps([]))
     assert await holder(database) is None
 
 
 async def test_a_turn_that_was_taken_over_is_refused(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     stalled = await taken(TurnLock(conversations, "r1"))
     await dead(database, "r1")
@@ -93,7 +97,7 @@ async def test_a_turn_that_was_taken_over_is_refused(
 
 
 async def test_a_late_turn_is_refused_although_nobody_took_over_in_its_name(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     first = await taken(TurnLock(conversations, "r1"))
     first.release()
@@ -106,7 +110,7 @@ async def test_a_late_turn_is_refused_although_nobody_took_over_in_its_name(
 
 
 async def test_another_routers_turn_is_waited_for(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     turn = await taken(TurnLock(conversations, "r1"))
     waiting = asyncio.ensure_future(taken(TurnLock(conversations, "r2")))
@@ -118,7 +122,7 @@ async def test_another_routers_turn_is_waited_for(
 
 @pytest.mark.parametrize("other", ["r1", "r2"])
 async def test_whoever_waits_too_long_is_refused(
-    database: Database, conversations: Conversations, other: str
+    database: Database, conversations: ConversationStore, other: str
 ) -> None:
     mine = TurnLock(conversations, "r1")
     turn = await taken(mine)
@@ -132,7 +136,7 @@ async def test_whoever_waits_too_long_is_refused(
 
 
 async def test_turns_are_given_in_the_order_of_asking(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     lock = TurnLock(conversations, "r1")
     order: list[int] = []
@@ -151,7 +155,7 @@ async def test_turns_are_given_in_the_order_of_asking(
 
 
 async def test_two_routers_never_mix_their_turns(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     locks = [TurnLock(conversations, "r1"), TurnLock(conversations, "r2")]
     inside = 0
@@ -179,7 +183,7 @@ async def test_two_routers_never_mix_their_turns(
 
 
 async def test_whoever_is_cancelled_leaves_nobody_waiting(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     lock = TurnLock(conversations, "r1")
     turn = await taken(lock)
@@ -196,7 +200,7 @@ async def test_whoever_is_cancelled_leaves_nobody_waiting(
 
 
 async def test_a_turn_is_not_kept_by_whoever_was_cancelled_on_the_way_to_it(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     lock = TurnLock(conversations, "r1")
     for pauses in range(12):
@@ -211,14 +215,14 @@ async def test_a_turn_is_not_kept_by_whoever_was_cancelled_on_the_way_to_it(
 
 
 async def test_what_a_router_left_behind_in_its_own_name_is_free_to_it(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     await taken(TurnLock(conversations, "r1"))
     (await taken(TurnLock(conversations, "r1"), 0.0)).release()
 
 
 async def test_there_is_no_turn_in_what_is_not_there(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     lock = TurnLock(conversations, "r1")
     assert await lock.acquire("bob", "conv_1", TIMEOUT) is None
@@ -232,7 +236,7 @@ async def test_there_is_no_turn_in_what_is_not_there(
 
 
 async def test_one_conversation_does_not_wait_for_another(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     await conversations.create("ann", "conv_2", 2.0, {})
     lock = TurnLock(conversations, "r1")
@@ -243,7 +247,7 @@ async def test_one_conversation_does_not_wait_for_another(
     first.release()
 
 
-async def test_begin_turn_says_busy(database: Database, conversations: Conversations) -> None:
+async def test_begin_turn_says_busy(database: Database, conversations: ConversationStore) -> None:
     assert await conversations.begin_turn("ann", "conv_1", "r1") == 1
     assert await conversations.begin_turn("ann", "conv_1", "r2") == BUSY
     await conversations.release_turn("conv_1", "r1", 1)
@@ -262,14 +266,14 @@ class Interrupted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
 
-    async def write(self, *steps: Step) -> bool:
+    async def write(self, *steps: StatementStep) -> bool:
         """See ``Database.write``."""
         written = await self._database.write(*steps)
         if self.down:
             raise StateUnavailable("down")
         return written
 
-    def submit(self, *steps: Step) -> asyncio.Future[bool]:
+    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
         """See ``Database.submit``."""
         if not self.down:
             return self._database.submit(*steps)
@@ -279,10 +283,10 @@ class Interrupted:
 
 
 async def test_a_turn_that_could_not_be_given_back_is_given_back_later(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     interrupted: Any = Interrupted(database)
-    store = Conversations(interrupted)
+    store = ConversationStore(interrupted)
     await store.create("ann", "conv_2", 2.0, {})
     lock = TurnLock(store, "r1")
     turn = await taken(lock)
@@ -297,10 +301,10 @@ async def test_a_turn_that_could_not_be_given_back_is_given_back_later(
 
 
 async def test_a_turn_that_was_begun_unheard_is_given_back_later(
-    database: Database, conversations: Conversations
+    database: Database, conversations: ConversationStore
 ) -> None:
     interrupted: Any = Interrupted(database)
-    store = Conversations(interrupted)
+    store = ConversationStore(interrupted)
     await store.create("ann", "conv_2", 2.0, {})
     lock = TurnLock(store, "r1")
     interrupted.down = True

@@ -15,8 +15,8 @@ from router.errors import StateUnavailable
 from router.state import writer as writing
 from router.state.database import WriteRefused
 from router.state.health import Fault, Health, Unreachable
-from router.state.statement import Statement, Step
-from router.state.writer import Job, Writer, gathered
+from router.state.statement import Statement, StatementStep
+from router.state.writer import WriteJob, Writer, gathered
 
 ADD = Statement("INSERT INTO t (n) VALUES (:n)")
 PUT = Statement("INSERT INTO u (n) VALUES (:n)")
@@ -36,7 +36,7 @@ class Script:
         self.gate.set()
         self.health = Health()
 
-    async def commit(self, jobs: Sequence[Job]) -> list[bool]:
+    async def commit(self, jobs: Sequence[WriteJob]) -> list[bool]:
         numbers = [int(job.steps[0].rows[0]["n"] or 0) for job in jobs]
         self.batches.append(numbers)
         self.began.set()
@@ -55,8 +55,8 @@ class Script:
             await writer.close()
 
 
-def add(n: int, data: bytes = b"") -> tuple[Step, ...]:
-    return (Step(ADD, [{"n": n, "data": data}]),)
+def add(n: int, data: bytes = b"") -> tuple[StatementStep, ...]:
+    return (StatementStep(ADD, [{"n": n, "data": data}]),)
 
 
 def once(error: Exception, when: Callable[[list[int]], bool]) -> Callable[[list[int]], None]:
@@ -243,17 +243,17 @@ async def test_a_lost_write_is_logged_once() -> None:
 
 
 STEPS = st.builds(
-    lambda statement, guard, rows: Step(statement, [{"n": 1}] * rows, guard),
+    lambda statement, guard, rows: StatementStep(statement, [{"n": 1}] * rows, guard),
     st.sampled_from([ADD, PUT, SET]), st.booleans(), st.integers(1, 2),
 )  # fmt: skip
 
 
 @given(st.lists(st.lists(STEPS, max_size=3), max_size=8))
-def test_gathered(shapes: list[list[Step]]) -> None:
+def test_gathered(shapes: list[list[StatementStep]]) -> None:
     """No job is lost or overtaken; only jobs that do not notice run side by side."""
     loop = asyncio.new_event_loop()
     try:
-        jobs = [Job(tuple(steps), loop.create_future(), 0.0) for steps in shapes]
+        jobs = [WriteJob(tuple(steps), loop.create_future(), 0.0) for steps in shapes]
     finally:
         loop.close()
     groups = [*gathered(jobs)]

@@ -13,12 +13,12 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from router.balance.lane import FULL, GRADES
+from router.balance.deployment_state import FULL, GRADES
 from router.balance.selection import QUEUE
+from router.endpoints.deployment import Deployment
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.plan import Plan
-from router.endpoints.selector import Reservation
-from router.endpoints.target import Target
+from router.endpoints.selector import SlotReservation
 from router.errors import RouterError
 from tests.support.depot import Depot, asking, backend
 
@@ -110,7 +110,7 @@ class Busy:
     number: int = 0
     """Of the attempt."""
     task: asyncio.Task[None] | None = None
-    held: Reservation | None = None
+    held: SlotReservation | None = None
     over: str = ""
 
 
@@ -128,7 +128,7 @@ class Bustle:
 
     fleets: Sequence[Fleet]
     busy: list[Busy] = field(default_factory=list)
-    known: dict[Target, int] = field(default_factory=dict)
+    known: dict[Deployment, int] = field(default_factory=dict)
     """Every target there ever was, and how far it was beyond its limit the last time."""
     outcomes: Counter[str] = field(default_factory=Counter)
     errors: list[BaseException] = field(default_factory=list)
@@ -194,7 +194,7 @@ class Bustle:
             self._check_refusal(busy.plan)
             return
         assert reservation.plan is busy.plan
-        assert reservation.target not in busy.plan.tried
+        assert reservation.deployment not in busy.plan.tried
         self._check()
         attempt = busy.job.attempts[busy.number]
         loop = asyncio.get_running_loop()
@@ -219,7 +219,7 @@ class Bustle:
         elif not busy.over and busy.task is not None:
             busy.task.cancel()
 
-    def _end(self, busy: Busy, reservation: Reservation, ends: str) -> None:
+    def _end(self, busy: Busy, reservation: SlotReservation, ends: str) -> None:
         if busy.held is not reservation:
             return  # it has left before
         busy.held = None
@@ -227,7 +227,7 @@ class Bustle:
         self.selector.release(reservation)
         busy.number += 1
         if again and busy.number < len(busy.job.attempts):
-            busy.plan.tried.append(reservation.target)
+            busy.plan.tried.append(reservation.deployment)
             if not busy.plan.left:
                 busy.plan.tried.clear()
             self._begin(busy)
@@ -235,30 +235,30 @@ class Bustle:
             self._over(busy, ends)
         self._check()
 
-    def nothing(self, reservation: Reservation) -> None:
+    def nothing(self, reservation: SlotReservation) -> None:
         """It ends without a word."""
 
-    def answered(self, reservation: Reservation) -> None:
+    def answered(self, reservation: SlotReservation) -> None:
         self.selector.answered(reservation, 0.5)
 
-    def answered_and_failed(self, reservation: Reservation) -> None:
+    def answered_and_failed(self, reservation: SlotReservation) -> None:
         self.selector.answered(reservation, None)
         self.selector.failed(reservation)
 
-    def refused(self, reservation: Reservation) -> bool:
+    def refused(self, reservation: SlotReservation) -> bool:
         self.selector.refused(reservation)
         return True
 
-    def failed(self, reservation: Reservation) -> bool:
+    def failed(self, reservation: SlotReservation) -> bool:
         self.selector.failed(reservation)
         return True
 
-    def limited(self, reservation: Reservation) -> bool:
-        reservation.target.cool_down(2.0, self.now)
+    def limited(self, reservation: SlotReservation) -> bool:
+        reservation.deployment.cool_down(2.0, self.now)
         return True
 
-    def not_reached(self, reservation: Reservation) -> bool:
-        reservation.target.endpoint.unreachable(self.now)
+    def not_reached(self, reservation: SlotReservation) -> bool:
+        reservation.deployment.endpoint.unreachable(self.now)
         return True
 
     @property
@@ -285,24 +285,24 @@ class Bustle:
         endpoint.host.reachable(self.now)
 
     def load(self, endpoint: Endpoint, where: int) -> None:
-        for target in endpoint.targets.values():
-            target.in_memory(self.now, True)
+        for deployment in endpoint.deployments.values():
+            deployment.in_memory(self.now, True)
 
     def unload(self, endpoint: Endpoint, where: int) -> None:
-        for target in endpoint.targets.values():
-            target.in_memory(self.now, False)
+        for deployment in endpoint.deployments.values():
+            deployment.in_memory(self.now, False)
 
     def load_fails(self, endpoint: Endpoint, where: int) -> None:
-        for target in endpoint.targets.values():
-            target.cool(self.now + 1.0, self.now)
+        for deployment in endpoint.deployments.values():
+            deployment.cool(self.now + 1.0, self.now)
 
     def reload(self, endpoint: Endpoint, where: int) -> None:
         self._note_targets()
         fleet = next(self.later, self.fleets[0])
         self.depot.apply(*fleet.backends(), **fleet.balance())
         self._probe_all()
-        for target in self.known:
-            self.known[target] = max(0, target.in_flight - target.limit)
+        for deployment in self.known:
+            self.known[deployment] = max(0, deployment.in_flight - deployment.limit)
 
     def _probe_all(self) -> None:
         """Nobody waits for an endpoint to be asked for the first time."""
@@ -311,32 +311,32 @@ class Bustle:
 
     def _note_targets(self) -> None:
         for endpoint in self.depot.registry.endpoints:
-            for target in endpoint.targets.values():
-                self.known.setdefault(target, 0)
+            for deployment in endpoint.deployments.values():
+                self.known.setdefault(deployment, 0)
 
     def _check(self) -> None:
         """What holds at any time."""
         self._note_targets()
-        held = Counter(busy.held.target for busy in self.busy if busy.held is not None)
-        for target, before in self.known.items():
+        held = Counter(busy.held.deployment for busy in self.busy if busy.held is not None)
+        for deployment, before in self.known.items():
             # Slots on their way to their new holders are in flight, but not held yet.
-            assert held[target] <= target.in_flight
-            beyond = max(0, target.in_flight - target.limit)
+            assert held[deployment] <= deployment.in_flight
+            beyond = max(0, deployment.in_flight - deployment.limit)
             assert beyond <= before, "more slots were taken than there are"
-            self.known[target] = beyond
+            self.known[deployment] = beyond
 
     def _check_at_rest(self) -> None:
         """What holds when everybody has done what can be done."""
         self._check()
-        held = Counter(busy.held.target for busy in self.busy if busy.held is not None)
+        held = Counter(busy.held.deployment for busy in self.busy if busy.held is not None)
         slots: Counter[tuple[str, str]] = Counter()
-        for target in self.known:
-            assert target.in_flight == held[target]
-            slots[target.slot] += target.in_flight
+        for deployment in self.known:
+            assert deployment.in_flight == held[deployment]
+            slots[deployment.slot] += deployment.in_flight
         for slot, count in self.depot.in_flight.items():
             assert count == slots[slot]
-        probes = {b.held.target for b in self.busy if b.held is not None and b.held.probe}
-        assert probes == {target for target in self.known if target.breaker.probing}
+        probes = {b.held.deployment for b in self.busy if b.held is not None and b.held.probe}
+        assert probes == {deployment for deployment in self.known if deployment.breaker.probing}
         waiting = [busy for busy in self.busy if not busy.over and busy.held is None]
         assert len(self.selector.queue) == len(waiting)
         for busy in waiting:
@@ -357,20 +357,20 @@ class Bustle:
             else:
                 # Another slot was expected to be free before this one is loaded.
                 assert GRADES[found.grade] == "cold"
-                assert any(target.grade == FULL for target in plan.left)
+                assert any(deployment.grade == FULL for deployment in plan.left)
 
     def _check_grades(self, plan: Plan) -> None:
         """Whoever chooses now sees everything as it is."""
         self.selector.choose(plan)
-        for target in self.known:
-            fresh = copy(target)
-            fresh.changed = lambda lane: None
+        for deployment in self.known:
+            fresh = copy(deployment)
+            fresh.changed = lambda deployment: None
             fresh.refresh(self.now)
-            assert GRADES[target.grade] == GRADES[fresh.grade]
+            assert GRADES[deployment.grade] == GRADES[fresh.grade]
 
     def _check_at_the_end(self, jobs: int) -> None:
         assert self.outcomes.total() == jobs
         assert len(self.selector.queue) == 0
         assert not any(self.depot.in_flight.values())
-        assert not any(target.in_flight for target in self.known)
-        assert not any(target.breaker.probing for target in self.known)
+        assert not any(deployment.in_flight for deployment in self.known)
+        assert not any(deployment.breaker.probing for deployment in self.known)

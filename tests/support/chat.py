@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 
-from router.dialects.chat.decode_stream import ChatReader
+from router.dialects.chat.decode_stream import ChatDecoder
 from router.response.machine import MachineOptions
 from tests.support.reading import make_draft, sse
 
-__all__ = ["USAGE", "chat", "chat_chunk", "completion", "reader", "text", "tool"]
+__all__ = ["USAGE", "chat", "chat_chunk", "completion", "decoder", "text", "tool"]
 
 USAGE = {
     "prompt_tokens": 9,
@@ -21,8 +21,8 @@ USAGE = {
 }
 
 
-def reader(**options: Any) -> ChatReader:
-    return ChatReader(make_draft(), MachineOptions(**options))
+def decoder(**options: Any) -> ChatDecoder:
+    return ChatDecoder(make_draft(), MachineOptions(**options))
 
 
 def chat_chunk(finish: str | None = None, *, logprobs: Any = None, **delta: Any) -> dict[str, Any]:

@@ -19,9 +19,9 @@ class Client:
     """One connection to a router. ``received`` is everything that was read so far."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, prefix: bytes
+        self, decoder: asyncio.StreamReader, writer: asyncio.StreamWriter, prefix: bytes
     ) -> None:
-        self._reader = reader
+        self._reader = decoder
         self._writer = writer
         self.prefix = prefix
         self.received = bytearray()
@@ -36,8 +36,8 @@ class Client:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         await asyncio.get_running_loop().sock_connect(sock, (parts.hostname, parts.port))
         # No more than this is read ahead of what the test takes.
-        reader, writer = await asyncio.open_connection(sock=sock, limit=4096)
-        return cls(reader, writer, parts.path.encode())
+        decoder, writer = await asyncio.open_connection(sock=sock, limit=4096)
+        return cls(decoder, writer, parts.path.encode())
 
     def send(self, data: bytes) -> None:
         """Write these very bytes."""

@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from router.balance.lane import OPEN
+from router.balance.deployment_state import OPEN
 from router.core.exchange import Exchange, Operation
-from router.core.upstream import Adapter, Answer, LoadRequest, Transport, UpstreamRequest
+from router.core.upstream import Adapter, LoadRequest, Transport, UpstreamRequest, UpstreamResponse
+from router.endpoints.deployment import Deployment, Slot
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.plan import Plan
 from router.endpoints.registry import Registry
-from router.endpoints.selector import Reservation, Selector
-from router.endpoints.target import Slot, Target
+from router.endpoints.selector import Selector, SlotReservation
 from router.settings.schema import EndpointSettings, Settings
 from router.upstream.adapters import make_adapter
 
@@ -41,7 +41,7 @@ class Idle:
         self.closed = False
         self.busy = False
 
-    async def send(self, request: UpstreamRequest) -> Answer:
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         raise AssertionError("nothing is to be sent")
 
     async def get(
@@ -114,9 +114,9 @@ class Depot:
     def __getitem__(self, name: str) -> Endpoint:
         return next(e for e in self.registry.endpoints if e.name == name)
 
-    def target(self, endpoint: str, model: str = "m") -> Target:
+    def deployment(self, endpoint: str, model: str = "m") -> Deployment:
         """A model at an endpoint."""
-        return self[endpoint].target(model)
+        return self[endpoint].deployment(model)
 
     def apply(self, *backends: dict[str, Any], **balance: Any) -> None:
         """Go on with another configuration."""
@@ -157,11 +157,11 @@ def depot_of(*slots: int, **balance: Any) -> Depot:
     return Depot(*backends, clock=now, **{"queue_timeout": 5.0, **balance})
 
 
-async def take(depot: Depot, **body: Any) -> Reservation:
+async def take(depot: Depot, **body: Any) -> SlotReservation:
     return await depot.selector.reserve(await depot.plan(asking(**body)))
 
 
-async def waiting(depot: Depot, plan: Plan | None = None) -> asyncio.Task[Reservation]:
+async def waiting(depot: Depot, plan: Plan | None = None) -> asyncio.Task[SlotReservation]:
     """A request that waits for a slot."""
     task = asyncio.create_task(depot.selector.reserve(plan or await depot.plan()))
     before = len(depot.selector.queue)
@@ -173,5 +173,5 @@ async def waiting(depot: Depot, plan: Plan | None = None) -> asyncio.Task[Reserv
 def sick(depot: Depot, name: str) -> None:
     """Its breaker is open."""
     for _ in range(9):
-        depot.target(name).failed(now())
-    assert depot.target(name).grade == OPEN
+        depot.deployment(name).failed(now())
+    assert depot.deployment(name).grade == OPEN

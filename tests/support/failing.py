@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from router.core.exchange import Exchange
+from router.endpoints.deployment import Deployment
 from router.endpoints.loads import Loads
-from router.endpoints.selector import Reservation, Selector
-from router.endpoints.target import Target
+from router.endpoints.selector import Selector, SlotReservation
 from router.errors import (
     ModelLoadFailed,
     RouterError,
@@ -22,10 +22,10 @@ from router.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from router.fetch.guard import Guard
+from router.fetch.guard import FetchGuard
 from router.fetch.images import Images
 from router.pipeline.failover import Failover
-from router.settings.fetch import Fetch
+from router.settings.fetch import FetchSettings
 from router.settings.schema import Settings
 from router.telemetry.metrics import Metrics
 from tests.support.depot import Depot, asking, backend
@@ -78,10 +78,10 @@ class Scripted:
         self._output = output
         self._selector = selector
 
-    async def attempt(self, reservation: Reservation) -> None:
-        target = reservation.target
-        assert target.in_flight > 0
-        self.asked.append(f"{target.endpoint.name} {target.model}")
+    async def attempt(self, reservation: SlotReservation) -> None:
+        deployment = reservation.deployment
+        assert deployment.in_flight > 0
+        self.asked.append(f"{deployment.endpoint.name} {deployment.model}")
         outcome = next(self.outcomes, None)
         self.has_output = self._output
         if outcome is not None:
@@ -97,14 +97,14 @@ class Loading(Loads):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[Target] = []
+        self.asked: list[Deployment] = []
         self.error: RouterError | None = None
 
-    async def ensure(self, target: Target) -> None:
-        self.asked.append(target)
+    async def ensure(self, deployment: Deployment) -> None:
+        self.asked.append(deployment)
         if self.error is not None:
             raise self.error
-        target.in_memory(time.monotonic(), True)
+        deployment.in_memory(time.monotonic(), True)
 
 
 class Scene:
@@ -129,7 +129,7 @@ class Scene:
             self.depot.registry,
             self.depot.selector,
             self.loads,
-            Images(Guard(Fetch())),
+            Images(FetchGuard(FetchSettings())),
             self.metrics,
         )
         sections = {"endpoints": backends, "balance": balance, "fallbacks": fallbacks or {}}

@@ -11,10 +11,10 @@ from pydantic import SecretStr
 
 from plugins.api_keys import ApiKeys
 from router.core.exchange import Exchange, Operation
-from router.core.key import KeyRing
+from router.core.key import KeyResolver
 from router.settings.accounts import ApiKey
 from router.state.database import Database
-from router.usage.accounting import Ring
+from router.usage.accounting import AccountKeyResolver
 from router.usage.keys import Issued, KeyStore
 from router.usage.virtual_keys import VirtualKeys
 
@@ -30,11 +30,11 @@ class Here:
     def __init__(self, database: Database, **options: Any) -> None:
         self.store = KeyStore(database)
         self.virtual = VirtualKeys(self.store, **{"every": NEVER, **options})
-        self.ring = Ring([configured("cfg")], self.virtual)
+        self.key_resolver = AccountKeyResolver([configured("cfg")], self.virtual)
 
     async def name(self, secret: str, *, later: float = 0.0) -> str | None:
         """Whose secret it is, ``later`` seconds from now."""
-        key = await self.ring.find(secret, time.time() + later)
+        key = await self.key_resolver.find(secret, time.time() + later)
         return key.name if key is not None else None
 
 
@@ -64,7 +64,7 @@ async def made_by(one: Here, name: str, spec: Mapping[str, Any] | None = None) -
     return secret_of(await one.store.create(name, spec or {}))
 
 
-async def admitted(ring: KeyRing, secret: str | None, now: float) -> Exchange:
+async def admitted(key_resolver: KeyResolver, secret: str | None, now: float) -> Exchange:
     """An exchange that the guard let in; raises RouterError."""
     exchange = Exchange(
         id="req_1",
@@ -75,5 +75,5 @@ async def admitted(ring: KeyRing, secret: str | None, now: float) -> Exchange:
         remote=None,
         started=0.0,
     )
-    await ApiKeys(ring, lambda: now).admit(exchange)
+    await ApiKeys(key_resolver, lambda: now).admit(exchange)
     return exchange

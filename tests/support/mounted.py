@@ -13,13 +13,13 @@ from pydantic import SecretStr
 
 from plugins.api_keys import ApiKeys
 from router.core.exchange import Operation
-from router.core.plugin_set import Generations, proceed
+from router.core.plugin_set import PluginSets, proceed
 from router.http.body import expect_later
-from router.http.front import Front, Handler
+from router.http.dispatcher import Handler, RequestDispatcher
 from router.http.routes import PREFIXES
-from router.plugin import Chain
-from router.settings.schema import ApiKey, Server
-from router.usage.accounting import Ring
+from router.plugin import PluginChain
+from router.settings.schema import ApiKey, ServerSettings
+from router.usage.accounting import AccountKeyResolver
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening
 from tests.support.router import Reply
@@ -57,14 +57,19 @@ class Mounted:
 
 
 @asynccontextmanager
-async def mounted(routes: Callable[[Front], Routes]) -> AsyncIterator[Mounted]:
+async def mounted(routes: Callable[[RequestDispatcher], Routes]) -> AsyncIterator[Mounted]:
     """Serve what ``routes`` makes for a front, under every prefix; bodies may have 64 KiB."""
-    ring = Ring([ApiKey(name=name, key=SecretStr(key)) for name, key in KEYS.items()])
-    front = Front(Generations(Chain([ApiKeys(ring)]), proceed), Server(max_body_mb=1 / 16))
-    app = web.Application(client_max_size=front.max_body)
+    key_resolver = AccountKeyResolver(
+        [ApiKey(name=name, key=SecretStr(key)) for name, key in KEYS.items()]
+    )
+    dispatcher = RequestDispatcher(
+        PluginSets(PluginChain([ApiKeys(key_resolver)]), proceed),
+        ServerSettings(max_body_mb=1 / 16),
+    )
+    app = web.Application(client_max_size=dispatcher.max_body)
     for prefix in PREFIXES:
-        for method, path, handler in routes(front):
-            guarded = front.route(Operation.OTHER, prefix + path, handler)
+        for method, path, handler in routes(dispatcher):
+            guarded = dispatcher.route(Operation.OTHER, prefix + path, handler)
             app.router.add_route(method, prefix + path, guarded, expect_handler=expect_later)
     async with listening(app) as url, http_client() as http:
         yield Mounted(url, http)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from router.dialects.responses.decode_stream import NativeReader
+from router.dialects.responses.decode_stream import ResponsesDecoder
 from tests.support.reading import make_draft, native
 
 __all__ = [
@@ -15,9 +15,9 @@ __all__ = [
     "answer",
     "begun",
     "call",
+    "decoder",
     "events",
     "message",
-    "reader",
     "reasoning",
     "refusal",
 ]
@@ -36,9 +36,9 @@ USAGE = {
 }
 
 
-def reader(**request: Any) -> NativeReader:
+def decoder(**request: Any) -> ResponsesDecoder:
     """A reader on a fresh draft of this request."""
-    return NativeReader(make_draft(**request), ACCOUNT)
+    return ResponsesDecoder(make_draft(**request), ACCOUNT)
 
 
 def begun(**changes: Any) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Scene:
 
     async def free(self, number: int) -> None:
         """Wait until an endpoint has its slot back."""
-        await eventually(lambda: not self.router.target(NAMES[number]).in_flight)
+        await eventually(lambda: not self.router.deployment(NAMES[number]).in_flight)
 
     async def counted(self) -> dict[str, float]:
         """How the hedges ended, as the metrics have it."""
@@ -119,5 +119,5 @@ async def scene(
         router = await stack.enter_async_context(routing(*endpoints, balance=balance, **sections))
         for name in NAMES[: len(upstreams)]:
             for _ in range(20 if late is not None else 0):
-                router.target(name).late.observe(late or 0.0)
+                router.deployment(name).late.observe(late or 0.0)
         yield Scene(router, upstreams)

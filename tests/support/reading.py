@@ -12,8 +12,8 @@ from hypothesis import settings
 
 from router.dialects.responses.echo import echo_fields
 from router.errors import RouterError, UpstreamFailure
-from router.response.builder import Draft
-from router.response.decoder import Reader
+from router.response.builder import ResponseBuilder
+from router.response.decoder import StreamDecoder
 from router.response.frame import Frame
 from tests.support.order import Event, check_order, parse_sse
 
@@ -48,7 +48,7 @@ FUZZ = settings(derandomize=True, deadline=None, max_examples=30, database=None)
 REQUEST: dict[str, Any] = {"model": "m", "input": "12345678", "metadata": {"a": "b"}}
 
 
-def make_draft(*, muted: bool = False, **request: Any) -> Draft:
+def make_draft(*, muted: bool = False, **request: Any) -> ResponseBuilder:
     """A draft whose ids count up from 1 for each draft."""
     count = 0
 
@@ -58,7 +58,7 @@ def make_draft(*, muted: bool = False, **request: Any) -> Draft:
         return f"{prefix}{count:04d}"
 
     echo = echo_fields({**REQUEST, **request}, model="m")
-    return Draft(echo=echo, new_id=new_id, now=lambda: NOW, muted=muted)
+    return ResponseBuilder(echo=echo, new_id=new_id, now=lambda: NOW, muted=muted)
 
 
 def sse(*objects: Any) -> bytes:
@@ -92,33 +92,33 @@ def decoded(frames: Iterable[Frame]) -> list[Event]:
     return parse_sse(body) if body else []
 
 
-def read_all(reader: Reader, data: bytes | Sequence[bytes]) -> list[Frame]:
+def read_all(decoder: StreamDecoder, data: bytes | Sequence[bytes]) -> list[Frame]:
     """Every frame that these reads and the end of the body make."""
     reads = [data] if isinstance(data, bytes) else data
-    frames = [frame for read in reads for frame in reader.feed(read)]
-    return [*frames, *reader.finish()]
+    frames = [frame for read in reads for frame in decoder.feed(read)]
+    return [*frames, *decoder.finish()]
 
 
 def read_to_the_end(
-    reader: Reader, data: bytes | Sequence[bytes], error: RouterError = BROKEN
+    decoder: StreamDecoder, data: bytes | Sequence[bytes], error: RouterError = BROKEN
 ) -> list[Frame]:
     """The same, with ``fail`` where the answer did not end."""
-    frames = read_all(reader, data)
-    assert reader.ended == (reader.error is None)
-    return frames if reader.ended else [*frames, *reader.fail(error)]
+    frames = read_all(decoder, data)
+    assert decoder.ended == (decoder.error is None)
+    return frames if decoder.ended else [*frames, *decoder.fail(error)]
 
 
-def events_of(reader: Reader, data: bytes | Sequence[bytes]) -> list[Event]:
+def events_of(decoder: StreamDecoder, data: bytes | Sequence[bytes]) -> list[Event]:
     """The events of an answer that must end by itself, their order checked."""
-    events = decoded(read_all(reader, data))
-    assert reader.error is None, reader.error.message
+    events = decoded(read_all(decoder, data))
+    assert decoder.error is None, decoder.error.message
     check_order(events)
     return events
 
 
-def checked(reader: Reader, data: bytes | Sequence[bytes]) -> dict[str, Any]:
+def checked(decoder: StreamDecoder, data: bytes | Sequence[bytes]) -> dict[str, Any]:
     """The final response of an answer that must end by itself, its order checked."""
-    final: dict[str, Any] = events_of(reader, data)[-1]["response"]
+    final: dict[str, Any] = events_of(decoder, data)[-1]["response"]
     return final
 
 

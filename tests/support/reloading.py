@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from router.app import RELOADER
-from router.core.plugin_set import Generations
+from router.core.plugin_set import PluginSets
 from router.reload import Reloaded
 from router.settings.document import SettingsError
 from tests.support.router import Router, endpoint, settings_for
@@ -23,11 +23,11 @@ from tests.support.upstream import Script, Upstream, Wire, streamed
 __all__ = [
     "Begun",
     "begun",
-    "generations",
     "keys",
     "outcome",
     "patient",
     "pausing",
+    "plugin_sets",
     "refused",
     "reload",
     "with_key",
@@ -68,9 +68,9 @@ def outcome(router: Router) -> Reloaded | None:
     return router.app[RELOADER].last
 
 
-def generations(router: Router) -> Generations:
+def plugin_sets(router: Router) -> PluginSets:
     """The plugins that are in use, and those that still are."""
-    return router.app[RELOADER]._generations
+    return router.app[RELOADER]._plugin_sets
 
 
 def pausing(go_on: asyncio.Event) -> Script:

@@ -17,10 +17,10 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from router.app import ACCOUNTING, FLEET, FRONT, create_app
-from router.core.usage_record import Row
+from router.core.usage_record import UsageRecord
+from router.endpoints.deployment import Deployment
 from router.endpoints.plan import Plan
 from router.endpoints.registry import Group
-from router.endpoints.target import Target
 from router.pipeline.fleet import Fleet
 from router.settings.schema import Dialect, Settings
 from tests.support.speech import SPEECH
@@ -130,7 +130,7 @@ class Router:
     http: aiohttp.ClientSession
     log: list[MutableMapping[str, Any]]
     faults: list[str] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[UsageRecord] = field(default_factory=list)
 
     def request(
         self, *, stream: bool = False, chat: bool = False, **fields: Any
@@ -180,10 +180,10 @@ class Router:
         """The endpoints, and what decides between them."""
         return self.app[FLEET]
 
-    def target(self, endpoint: str = "one", model: str = "m") -> Target:
+    def deployment(self, endpoint: str = "one", model: str = "m") -> Deployment:
         """A model at an endpoint."""
         [found] = [e for e in self.fleet.registry.endpoints if e.name == endpoint]
-        return found.target(model)
+        return found.deployment(model)
 
     @contextlib.contextmanager
     def occupied(self, *endpoints: str) -> Iterator[None]:
@@ -191,9 +191,9 @@ class Router:
         selector = self.fleet.selector
         held = []
         for name in endpoints:
-            target = self.target(name)
-            plan = Plan(Group("m", [target]), [target], "somebody")
-            held.append(selector._taken(plan, target))
+            deployment = self.deployment(name)
+            plan = Plan(Group("m", [deployment]), [deployment], "somebody")
+            held.append(selector._taken(plan, deployment))
         try:
             yield
         finally:
@@ -274,7 +274,7 @@ async def routing(
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             url = f"http://127.0.0.1:{runner.addresses[0][1]}"
             async with aiohttp.ClientSession(timeout=timeout) as http:
-                rows: list[Row] = []
+                rows: list[UsageRecord] = []
                 app[ACCOUNTING].listen(rows.append)
                 url += "/llm" if foreign else ""
                 router = Router(url, app, runner, http, log, faults, rows)

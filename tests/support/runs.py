@@ -13,10 +13,10 @@ from router.response.frame import Frame
 from router.sessions.event_log import RunLog
 from router.sessions.runs import Claimed, Execute, Runs
 from router.state.database import Database
-from router.state.presence import Presence
-from router.state.responses import Responses
+from router.state.heartbeat import Heartbeat
+from router.state.responses import ResponseStore
 from router.state.runs import RunStore
-from router.state.statement import Statement, Step, Value
+from router.state.statement import Statement, StatementStep, Value
 from router.state.stored import StoredResponse
 from tests.support.state import opened, state_settings
 
@@ -69,7 +69,7 @@ def response(id: str, status: str, output: Sequence[Any] = ()) -> dict[str, Any]
 def new_response(id: str, owner: str = "ada", status: str = "queued") -> StoredResponse:
     """The row of a response that begins."""
     return StoredResponse.of(
-        response(id, status), owner=owner, own_items=[], hidden={}, parent=None,
+        response(id, status), owner=owner, request_items=[], encrypted_reasoning={}, parent=None,
         conversation=None, account=None, background=True, resumable=True,
     )  # fmt: skip
 
@@ -78,7 +78,7 @@ async def held_run(db: Database, id: str, holder: str = "me") -> None:
     """A run that ``holder`` holds with fence 0, with its first two events logged."""
     opening = b"".join([event(kind, number).encode() for number, kind in enumerate(OPENING)])
     added = RunStore(db).added(id, "ada", None, b"{}", opening, len(OPENING), holder=holder)
-    assert await db.write(*Responses(db).added(new_response(id)), *added)
+    assert await db.write(*ResponseStore(db).added(new_response(id)), *added)
 
 
 async def submit(
@@ -95,7 +95,7 @@ async def submit(
     kinds = ("response.created", "response.in_progress") if at_once else OPENING
     opening = [event(kind, number) for number, kind in enumerate(kinds)]
     stored = new_response(id, owner, "in_progress" if at_once else "queued")
-    steps = Responses(runs._db).added(stored)
+    steps = ResponseStore(runs._db).added(stored)
     assert await runs.submit(id, owner, conversation, request, opening, steps, at_once=at_once)
     return id
 
@@ -167,10 +167,10 @@ class Stage:
         final = response(claimed.id, "completed", [done])
         last = event("response.completed", number + 1, response=final)
         ended = StoredResponse.of(
-            final, owner=claimed.owner, own_items=[], hidden={}, parent=None,
+            final, owner=claimed.owner, request_items=[], encrypted_reasoning={}, parent=None,
             conversation=None, account=None, background=True, resumable=True,
         )  # fmt: skip
-        await log.complete(Responses(db).finished(ended), last)
+        await log.complete(ResponseStore(db).finished(ended), last)
         log.feed([last])
 
 
@@ -182,9 +182,9 @@ async def _in_progress_is_logged(db: Database, claimed: Claimed) -> bool:
 class Router:
     """One process: its connection, its presence, its runs."""
 
-    def __init__(self, db: Database, presence: Presence, runs: Runs, counts: list[str]) -> None:
+    def __init__(self, db: Database, heartbeat: Heartbeat, runs: Runs, counts: list[str]) -> None:
         self.db = db
-        self.presence = presence
+        self.heartbeat = heartbeat
         self.runs = runs
         self.counts = counts
         self.dead = False
@@ -193,9 +193,9 @@ class Router:
         """Stop as a crash would: nothing is tidied up. ``forget``: the others know at once."""
         self.dead = True
         await self.runs.stop()
-        await self.presence._tasks.close()
+        await self.heartbeat._tasks.close()
         if forget:
-            await self.db.write(Step(_FORGET, ({"id": self.presence.id},)))
+            await self.db.write(StatementStep(_FORGET, ({"id": self.heartbeat.id},)))
 
 
 @asynccontextmanager
@@ -204,22 +204,22 @@ async def router(
 ) -> AsyncIterator[Router]:
     """A router on the database at ``url``."""
     async with opened(url) as db:
-        presence = Presence(db, lease)
-        await presence.start()
+        heartbeat = Heartbeat(db, lease)
+        await heartbeat.start()
         counts: list[str] = []
         runs = Runs(
-            db, presence, state_settings(url, **state),
+            db, heartbeat, state_settings(url, **state),
             execute.on(db) if isinstance(execute, Stage) else execute,
             counts.append, poll=poll,
         )  # fmt: skip
         runs.start()
-        one = Router(db, presence, runs, counts)
+        one = Router(db, heartbeat, runs, counts)
         try:
             yield one
         finally:
             if not one.dead:
                 await runs.stop()
-                await presence.stop()
+                await heartbeat.stop()
 
 
 async def until(condition: Callable[..., Any], *arguments: Any) -> None:
@@ -322,7 +322,7 @@ class Unsteady:
     async def read(self, statement: Statement, **parameters: Value) -> list[tuple[Any, ...]]:
         return await self.db.read(statement, **parameters)
 
-    async def write(self, *steps: Step) -> bool:
+    async def write(self, *steps: StatementStep) -> bool:
         mood = self.mood()
         if mood == "held":
             await self.gate.wait()
@@ -333,5 +333,5 @@ class Unsteady:
             raise StateUnavailable("away")
         return await self.db.write(*steps) and held if mood == "twice" else held
 
-    def submit(self, *steps: Step) -> asyncio.Future[bool]:
+    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
         return asyncio.ensure_future(self.write(*steps))

@@ -22,7 +22,7 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
-from router.settings.schema import State
+from router.settings.schema import StateSettings
 from router.state.connect import open_database
 from router.state.database import Database
 
@@ -85,9 +85,9 @@ def _drop(name: str) -> None:
     asyncio.run(drop())
 
 
-def state_settings(url: str, **more: Any) -> State:
+def state_settings(url: str, **more: Any) -> StateSettings:
     """The settings of a database at ``url``."""
-    return State(url=SecretStr(url), **more)
+    return StateSettings(url=SecretStr(url), **more)
 
 
 @asynccontextmanager

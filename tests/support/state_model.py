@@ -27,7 +27,7 @@ class Node:
     created_at: int
     given: list[Item]
     output: list[Item]
-    hidden: dict[str, str]
+    encrypted_reasoning: dict[str, str]
     status: str = "completed"
     deleted: bool = False
     exists: bool = True
@@ -47,12 +47,12 @@ class Node:
             parent=self.parent,
             status=self.status,
             created_at=self.created_at,
-            hidden=self.hidden,
+            encrypted_reasoning=self.encrypted_reasoning,
         )
 
     def history(self) -> list[Item]:
         """Its items as the next turn gets them."""
-        return [revealed(item, self.hidden) for item in (*self.given, *self.output)]
+        return [revealed(item, self.encrypted_reasoning) for item in (*self.given, *self.output)]
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Conversation:
     created_at: float
     metadata: dict[str, str]
     items: list[Item]
-    hidden: dict[str, str] = field(default_factory=dict)
+    encrypted_reasoning: dict[str, str] = field(default_factory=dict)
     deleted: bool = False
 
 
@@ -101,14 +101,14 @@ class Model:
         visible = [node for node in all_nodes if node.owner == owner and node.visible]
         for node in visible:
             for item in node.output:
-                found.setdefault(item["id"], revealed(item, node.hidden))
+                found.setdefault(item["id"], revealed(item, node.encrypted_reasoning))
         for node in visible:
             for item in node.given:
-                found.setdefault(item["id"], revealed(item, node.hidden))
+                found.setdefault(item["id"], revealed(item, node.encrypted_reasoning))
         for conversation in self.conversations.values():
             if conversation.owner == owner:
                 for item in conversation.items:
-                    found.setdefault(item["id"], revealed(item, conversation.hidden))
+                    found.setdefault(item["id"], revealed(item, conversation.encrypted_reasoning))
         return found
 
     def listed(self, owner: str) -> list[Conversation]:
@@ -124,7 +124,7 @@ class Model:
             parent = node.parent
 
 
-def revealed(item: Item, hidden: dict[str, str]) -> Item:
+def revealed(item: Item, encrypted_reasoning: dict[str, str]) -> Item:
     """The item with what was hidden of it."""
-    blob = hidden.get(item["id"])
+    blob = encrypted_reasoning.get(item["id"])
     return item if blob is None else {**item, "encrypted_content": blob}

@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 from router.dialects.paging import Page
-from router.state.conversations import Conversations
+from router.state.conversations import ConversationStore
 from router.state.database import Database
-from router.state.responses import Responses
+from router.state.responses import ResponseStore
 from router.state.statement import Statement
 from router.state.turn_lock import TurnLock
 from tests.support.state_model import Conversation, Model, Node
@@ -32,8 +32,8 @@ class World:
     def __init__(self, database: Database, random: Random) -> None:
         self.database = database
         self.random = random
-        self.responses = Responses(database)
-        self.conversations = Conversations(database)
+        self.responses = ResponseStore(database)
+        self.conversations = ConversationStore(database)
         self.locks = [TurnLock(self.conversations, router) for router in ROUTERS]
         self.model = Model()
         self.held: list[Node] = []
@@ -56,7 +56,9 @@ class World:
     async def begin(self, owner: str) -> None:
         node = await self.continued(owner)
         if node is not None:
-            await self.add_response(replace(node, output=[], hidden={}, status="in_progress"))
+            await self.add_response(
+                replace(node, output=[], encrypted_reasoning={}, status="in_progress")
+            )
 
     async def finish(self, owner: str) -> None:
         all_nodes = self.model.responses.values()
@@ -64,11 +66,16 @@ class World:
         if running:
             node = self.random.choice(running)
             made = self.node(node.owner, None)
-            end = replace(node, status="completed", output=made.output, hidden=made.hidden)
+            end = replace(
+                node,
+                status="completed",
+                output=made.output,
+                encrypted_reasoning=made.encrypted_reasoning,
+            )
             assert await self.database.write(*self.responses.finished(end.row()))
             self.model.responses[node.id] = end
 
-    async def hold(self, owner: str) -> None:
+    async def reserve(self, owner: str) -> None:
         """A response that is being made: it is written by ``commit``, after other steps."""
         node = await self.continued(owner)
         if node is not None:
@@ -130,11 +137,11 @@ class World:
 
     async def together(self, owner: str) -> None:
         """Turns and other changes at the same time; then the order that they took is checked."""
-        targets = [self.conversation(owner)[0], self.conversation(owner)[0]]
+        deployments = [self.conversation(owner)[0], self.conversation(owner)[0]]
         actions = [
             Action(self, kind, self.random.choice((owner, owner, "bob")), target)
             for kind in self.random.choices(ACTIONS, k=self.random.randint(2, 7))
-            for target in self.random.choices(targets)
+            for target in self.random.choices(deployments)
         ]
         answers = await asyncio.gather(*(one.run() for one in actions), return_exceptions=True)
         assert [one for one in answers if isinstance(one, BaseException)] == []
@@ -158,15 +165,17 @@ class World:
         if older is not None and older.output and self.random.random() < 0.3:
             given.append(message(older.output[0]["id"], "again"))
         rs = output[1]["id"]
-        hidden = {rs: f"blob {rs}"} if self.random.random() < 0.5 else {}
-        return Node(self.name("resp"), owner, parent, self.count, given, output, hidden)
+        encrypted_reasoning = {rs: f"blob {rs}"} if self.random.random() < 0.5 else {}
+        return Node(
+            self.name("resp"), owner, parent, self.count, given, output, encrypted_reasoning
+        )
 
     async def continued(self, owner: str) -> Node | None:
         """A response to one that this owner can continue, or to none; None to another's."""
         parent = self.picked()
         if parent is None or self.random.random() < 0.15:
             return self.node(owner, None)
-        chain = await self.responses.chain(owner, parent.id)
+        chain = await self.responses.history(owner, parent.id)
         usable = parent.visible and parent.owner == owner
         assert (chain is not None) is usable
         if chain is None or chain.status == "in_progress":
@@ -231,7 +240,7 @@ class Action:
             if self.kind != "abandon":
                 self.done = await world.database.write(
                     *world.responses.added(self.node.row()),
-                    *turn.steps(self.items, self.node.hidden),
+                    *turn.steps(self.items, self.node.encrypted_reasoning),
                 )
                 assert self.done
         finally:
@@ -258,7 +267,7 @@ async def settled(world: World, target: Conversation, actions: Sequence[Action])
     for action in added:
         target.items = [*target.items, *action.items]
         if action.kind != "add":
-            target.hidden.update(action.node.hidden)
+            target.encrypted_reasoning.update(action.node.encrypted_reasoning)
 
 
 async def in_order(

@@ -8,7 +8,7 @@ from typing import Any
 from router.response.builder import output_text
 from router.state.database import Database
 from router.state.responses import StoredResponse
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 
 __all__ = ["alive", "dead", "ids_of", "message", "reasoning", "stored"]
 
@@ -49,7 +49,7 @@ def stored(
     parent: str | None = None,
     status: str = "completed",
     created_at: int = 1000,
-    hidden: Mapping[str, str] | None = None,
+    encrypted_reasoning: Mapping[str, str] | None = None,
     **more: Any,
 ) -> StoredResponse:
     """A response as the request path would store it."""
@@ -71,7 +71,12 @@ def stored(
         **more,
     }
     return StoredResponse.of(
-        response, owner=owner, own_items=given, hidden=hidden or {}, parent=parent, **fields
+        response,
+        owner=owner,
+        request_items=given,
+        encrypted_reasoning=encrypted_reasoning or {},
+        parent=parent,
+        **fields,
     )
 
 
@@ -82,9 +87,9 @@ def ids_of(items: Sequence[dict[str, Any]]) -> list[str]:
 
 async def alive(database: Database, *routers: str) -> None:
     """These routers count as alive for an hour."""
-    await database.write(Step(_ALIVE, [{"id": router} for router in routers]))
+    await database.write(StatementStep(_ALIVE, [{"id": router} for router in routers]))
 
 
 async def dead(database: Database, *routers: str) -> None:
     """These routers' leases have run out."""
-    await database.write(Step(_DEAD, [{"id": router} for router in routers]))
+    await database.write(StatementStep(_DEAD, [{"id": router} for router in routers]))

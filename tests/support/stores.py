@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from cache.entry import Entry
+from cache.entry import CacheEntry
 from cache.store import Change, Store
 from cache.stores.disk import DiskStore
 from cache.stores.memory import MemoryStore
@@ -38,7 +38,9 @@ def name(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def an_entry(key: str = "k", *, epoch: int = 0, expires: float | None = None, **more: Any) -> Entry:
+def an_entry(
+    key: str = "k", *, epoch: int = 0, expires: float | None = None, **more: Any
+) -> CacheEntry:
     """One with a vector, and good for an hour, unless told otherwise."""
     fields: dict[str, Any] = {
         "namespace": name("n"),
@@ -51,7 +53,7 @@ def an_entry(key: str = "k", *, epoch: int = 0, expires: float | None = None, **
         "embedder": "e",
         "vector": bytes(16),
     }
-    return Entry(key=name(key), epoch=epoch, **(fields | more))
+    return CacheEntry(key=name(key), epoch=epoch, **(fields | more))
 
 
 @asynccontextmanager
@@ -85,7 +87,7 @@ class Follower:
     """An index of keys; ``batches`` is what it was told, ``resets`` how often all over again."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, CacheEntry] = {}
         self.batches: list[list[Change]] = []
         self.resets = 0
         self.complete = False

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from router.core.usage_record import Kind, Provenance, Row, Tokens
+from router.core.usage_record import Kind, Provenance, Tokens, UsageRecord
 from router.state.database import Database
 from router.state.statement import Statement
 from router.state.usage import UsageRows, as_row, values_of
 
-__all__ = ["booked", "row", "stored_ids"]
+__all__ = ["recorded", "row", "stored_ids"]
 
 _IDS = Statement("SELECT id FROM usage ORDER BY id")
 
 
-def row(ident: str | None = None, **more: Any) -> Row:
+def row(ident: str | None = None, **more: Any) -> UsageRecord:
     """A row that the endpoint reported; its own id unless one is given."""
     fields: dict[str, Any] = {
         "id": ident or "att_" + os.urandom(10).hex(),
@@ -38,10 +38,10 @@ def row(ident: str | None = None, **more: Any) -> Row:
         "response": "resp_1",
         "stream": True,
     }
-    return Row(**{**fields, **more})
+    return UsageRecord(**{**fields, **more})
 
 
-async def booked(database: Database, *rows: Row) -> None:
+async def recorded(database: Database, *rows: UsageRecord) -> None:
     """Put rows into the database."""
     await UsageRows(database).add([as_row(values_of(one)) for one in rows])
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cache.entry import Entry
+from cache.entry import CacheEntry
 from cache.store import Change
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def near(vector: Vector, seed: int, distance: float = 0.4) -> Vector:
     return np.asarray(found / np.linalg.norm(found), np.float32)
 
 
-def entry(key: str, vector: Vector, namespace: str = "n", **fields: Any) -> Entry:
+def entry(key: str, vector: Vector, namespace: str = "n", **fields: Any) -> CacheEntry:
     """An entry as a store tells of it; its text names its key."""
     known: dict[str, Any] = {
         "kind": "answer",
@@ -86,7 +86,7 @@ def entry(key: str, vector: Vector, namespace: str = "n", **fields: Any) -> Entr
         "text": f"text of {key}",
         "embedder": EMBEDDER,
     }
-    return Entry(
+    return CacheEntry(
         key=key,
         namespace=namespace,
         body=b"",

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from router.balance.lane import GRADES
+from router.balance.deployment_state import GRADES
+from router.endpoints.deployment import Deployment
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.loads import Loads
 from router.endpoints.prober import Prober
 from router.endpoints.registry import Registry
-from router.endpoints.target import Target
 from router.settings.schema import EndpointSettings, Settings
 from router.simulate import create_backend
 from router.simulate.backend import BACKEND
@@ -72,9 +72,9 @@ class Watched:
     def __getitem__(self, name: str) -> Endpoint:
         return next(e for e in self.registry.endpoints if e.name == name)
 
-    def target(self, model: str, endpoint: str = "one") -> Target:
+    def deployment(self, model: str, endpoint: str = "one") -> Deployment:
         """A model at an endpoint."""
-        return self[endpoint].target(model)
+        return self[endpoint].deployment(model)
 
     async def more(self) -> None:
         """Wait for a few more probes."""
@@ -101,14 +101,14 @@ async def watched(
         await registry.close()
 
 
-def state(target: Target) -> tuple[bool, str]:
+def state(deployment: Deployment) -> tuple[bool, str]:
     """Whether the model is in memory, and its grade."""
-    return target.loaded, GRADES[target.grade]
+    return deployment.loaded, GRADES[deployment.grade]
 
 
-async def told(target: Target, *, loaded: bool) -> None:
+async def told(deployment: Deployment, *, loaded: bool) -> None:
     """Wait until a probe has told that the model is in memory, or is not."""
-    await eventually(lambda: target.loaded is loaded)
+    await eventually(lambda: deployment.loaded is loaded)
 
 
 @asynccontextmanager
@@ -121,5 +121,5 @@ async def cold_ollama(
     async with listening(app) as url, watched(one(url, "ollama", **fields)) as fleet:
         await eventually(lambda: fleet["one"].ready)
         for model in models:
-            await told(fleet.target(model), loaded=False)
+            await told(fleet.deployment(model), loaded=False)
         yield fleet, app[BACKEND].memory

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from router.core.usage_record import NANO, Kind, Provenance, Row, Tokens
+from router.core.usage_record import NANO, Kind, Provenance, Tokens, UsageRecord
 from router.telemetry.account_metrics import AccountMetrics
 from router.telemetry.series import Cap
 
 
-def a_row(**fields: Any) -> Row:
+def a_row(**fields: Any) -> UsageRecord:
     defaults: dict[str, Any] = {
         "id": "att_1", "at": 0.0, "request": "req_1", "key": "team-a", "tags": (),
         "operation": "responses", "kind": Kind.FIRST, "model": "small", "served": "m",
@@ -21,7 +21,7 @@ def a_row(**fields: Any) -> Row:
         "first_token": None, "outcome": "ok", "error": None, "provenance": Provenance.REPORTED,
         "response": None, "stream": False,
     }  # fmt: skip
-    return Row(**{**defaults, **fields})
+    return UsageRecord(**{**defaults, **fields})
 
 
 class Told:
@@ -53,8 +53,8 @@ class Told:
 
 def test_an_attempt() -> None:
     told = Told()
-    told.metrics.booked(a_row())
-    told.metrics.booked(a_row(kind=Kind.RETRY, outcome="failed", tokens=Tokens(), cost=0))
+    told.metrics.recorded(a_row())
+    told.metrics.recorded(a_row(kind=Kind.RETRY, outcome="failed", tokens=Tokens(), cost=0))
     where = {"endpoint": "one", "model": "m", "provenance": "reported"}
     for kind, count in (("input", 10), ("cached", 4), ("output", 7), ("reasoning", 3)):
         assert told.value("tokens_total", kind=kind, **where) == count
@@ -68,20 +68,20 @@ def test_an_attempt() -> None:
 
 def test_an_unknown_price_is_counted_and_no_cost_of_zero() -> None:
     told = Told()
-    told.metrics.booked(a_row(cost=None))
-    told.metrics.booked(a_row(cost=None, tokens=Tokens(), outcome="failed"))
+    told.metrics.recorded(a_row(cost=None))
+    told.metrics.recorded(a_row(cost=None, tokens=Tokens(), outcome="failed"))
     assert told.value("unpriced_attempts_total", endpoint="one", model="m") == 1
     assert told.series("cost_usd_total") == 0
-    told.metrics.booked(a_row(cost=0))
+    told.metrics.recorded(a_row(cost=0))
     assert told.series("cost_usd_total") == 1
 
 
 def test_a_missing_price_counts_only_where_one_is_expected() -> None:
     told = Told()
     told.metrics.price_expected = lambda endpoint: endpoint == "one"
-    told.metrics.booked(a_row(cost=None, endpoint="box"))
+    told.metrics.recorded(a_row(cost=None, endpoint="box"))
     assert told.series("unpriced_attempts_total") == 0
-    told.metrics.booked(a_row(cost=None))
+    told.metrics.recorded(a_row(cost=None))
     assert told.value("unpriced_attempts_total", endpoint="one") == 1
     assert told.value("tokens_total", endpoint="box") == told.value("tokens_total", endpoint="one")
 
@@ -91,8 +91,8 @@ def test_an_answer_from_the_cache_is_money_saved_and_no_attempt() -> None:
     cached: dict[str, Any] = {
         "kind": Kind.CACHE, "endpoint": "", "provenance": Provenance.CACHED,
     }  # fmt: skip
-    told.metrics.booked(a_row(**cached))
-    told.metrics.booked(a_row(cost=None, **cached))
+    told.metrics.recorded(a_row(**cached))
+    told.metrics.recorded(a_row(cost=None, **cached))
     assert told.value("cache_saved_usd_total", model="m") == 0.25
     for name in ("tokens_total", "key_tokens_total", "cost_usd_total", "attempts_total"):
         assert told.series(name) == 0
@@ -102,8 +102,8 @@ def test_an_answer_from_the_cache_is_money_saved_and_no_attempt() -> None:
 def test_models_that_nobody_lists_are_other() -> None:
     told = Told()
     told.metrics.known_model = lambda model: model == "m"
-    told.metrics.booked(a_row())
-    told.metrics.booked(a_row(served="any-17", cost=None))
+    told.metrics.recorded(a_row())
+    told.metrics.recorded(a_row(served="any-17", cost=None))
     assert told.value("tokens_total", model="other") == told.value("tokens_total", model="m") > 0
     assert told.value("unpriced_attempts_total", model="other") == 1
 
@@ -120,11 +120,11 @@ def test_sums_agree_with_the_rows_to_the_token(
         for n, (kind, prov, i, o, cost) in enumerate(drawn)
     ]
     for row in rows:
-        told.metrics.booked(row)
-    booked = [row for row in rows if row.kind is not Kind.CACHE]
-    total = sum(row.tokens.total for row in booked)
+        told.metrics.recorded(row)
+    recorded = [row for row in rows if row.kind is not Kind.CACHE]
+    total = sum(row.tokens.total for row in recorded)
     assert told.value("tokens_total") == told.value("key_tokens_total") == total
-    assert abs(told.value("cost_usd_total") - sum(r.cost or 0 for r in booked) / NANO) < 1e-6
+    assert abs(told.value("cost_usd_total") - sum(r.cost or 0 for r in recorded) / NANO) < 1e-6
     assert told.series("cost_usd_total") <= 4
 
 

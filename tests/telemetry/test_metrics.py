@@ -77,7 +77,7 @@ def spent(*attempts: tuple[float, float]) -> Spent:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "attempts", "waited"),
+    ("seconds", "attempts", "queue_seconds"),
     [
         (0.25, [(100.0, 101.75)], 0.0),
         (0.25, [(100.0, 101.25)], 0.5),
@@ -88,10 +88,10 @@ def spent(*attempts: tuple[float, float]) -> Spent:
     ],
 )
 def test_overhead_is_what_was_spent_here(
-    seconds: float, attempts: list[tuple[float, float]], waited: float
+    seconds: float, attempts: list[tuple[float, float]], queue_seconds: float
 ) -> None:
     metrics = Metrics("1")
-    metrics.record(an_exchange(spent=spent(*attempts), waited=waited), "m")
+    metrics.record(an_exchange(spent=spent(*attempts), queue_seconds=queue_seconds), "m")
     metrics.record(an_exchange(), "m")  # no endpoint was asked
     assert value(metrics, "overhead_seconds_sum", operation="responses") == seconds
     assert value(metrics, "overhead_seconds_count") == 1

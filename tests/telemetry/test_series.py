@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from router.telemetry.series import Asked, Cap, Series
+from router.telemetry.series import Cap, PolledMetric, Series
 
 
 def values(registry: CollectorRegistry, name: str) -> dict[tuple[str, ...], float]:
@@ -61,8 +61,8 @@ def test_nothing_is_lost_and_nothing_grows(seen: list[tuple[str, str]]) -> None:
 def test_what_is_asked_for_is_asked_for_when_it_is_read() -> None:
     registry = CollectorRegistry()
     cap = Cap(registry, most=2)
-    gauge = Asked(registry, "gauge", "g", "Some help.", ("model",), cap)
-    counter = Asked(registry, "counter", "lost", "Some help.")
+    gauge = PolledMetric(registry, "gauge", "g", "Some help.", ("model",), cap)
+    counter = PolledMetric(registry, "counter", "lost", "Some help.")
     assert values(registry, "g") == {}
     [family] = [f for f in registry.collect() if f.name == "g"]
     assert (family.type, family.documentation) == ("gauge", "Some help.")

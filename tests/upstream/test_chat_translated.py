@@ -9,7 +9,7 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.support.admin import explained
-from tests.support.explaining import fleet, left_out
+from tests.support.explain_routing import fleet, left_out
 from tests.support.router import Reply, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Script, Upstream, Wire, streamed, whole
@@ -70,7 +70,7 @@ async def test_a_route_that_is_not_there_is_learned(status: int, stream: bool) -
         assert [row.outcome for row in router.rows] == ["ok", "ok"]
         assert [row.tokens.input for row in router.rows] == [7, 7]
         # Another model is asked for in the same way: it is the route that is not there.
-        assert router.target().breaker.opens_until == 0
+        assert router.deployment().breaker.opens_until == 0
 
 
 async def test_a_model_that_has_responses_only() -> None:
@@ -147,7 +147,7 @@ async def test_ollama_is_told_of_the_context() -> None:
     ):
         reply = await router.ask(chat=True, stop="x", tools=[WEATHER], max_tokens=9)
         assert text(reply) == SPEECH["ollama"].text
-        assert "X-Pointsman-Unsent" not in reply.headers
+        assert "X-Pointsman-Dropped-Parameters" not in reply.headers
         [asked] = upstream.requests
         assert asked.json["options"] == {"stop": ["x"], "num_predict": 9, "num_ctx": 4096}
         assert (asked.json["keep_alive"], asked.json["truncate"]) == ("1h", False)
@@ -163,21 +163,21 @@ LEFT_OUT = {"n": 2, "logit_bias": {"1": 2}, "odd\r\nname": 1, "verbosity": "low"
 
 
 @pytest.mark.parametrize(
-    ("dialect", "unsent"),
+    ("dialect", "dropped"),
     [
         ("responses", "n, logit_bias, odd??name"),
         ("ollama", "verbosity, n, logit_bias, odd??name"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_is_left_out_is_named(dialect: Dialect, unsent: str, stream: bool) -> None:
+async def test_what_is_left_out_is_named(dialect: Dialect, dropped: str, stream: bool) -> None:
     async with (
         speaking(dialect) as upstream,
         routing(endpoint(upstream, dialect, chat_completions="translated")) as router,
     ):
         reply = await router.ask(chat=True, stream=stream, **LEFT_OUT)
         assert text(reply) == SPEECH[dialect].text
-        assert reply.headers["X-Pointsman-Unsent"] == unsent
+        assert reply.headers["X-Pointsman-Dropped-Parameters"] == dropped
 
 
 STRICT: dict[str, Any] = {"server": {"unsupported": "strict"}}
@@ -212,7 +212,7 @@ async def test_or_sent_to_an_endpoint_that_can_carry_it() -> None:
         for _ in range(3):
             reply = await router.ask(chat=True, n=2)
             assert reply.headers["X-Pointsman-Endpoint"] == "b"
-            assert "X-Pointsman-Unsent" not in reply.headers
+            assert "X-Pointsman-Dropped-Parameters" not in reply.headers
         assert one.requests == []
 
 
@@ -288,9 +288,12 @@ async def test_it_is_explained_as_it_is_sent(dialect: Dialect) -> None:
         assert upstream.requests == []
         reply = await router.ask(chat=True, n=2)
         [sent] = upstream.requests
-        assert (told["body"], told["answer_headers"]) == (sent.json, {"X-Pointsman-Unsent": "n"})
+        assert (told["body"], told["answer_headers"]) == (
+            sent.json,
+            {"X-Pointsman-Dropped-Parameters": "n"},
+        )
         assert SPEECH[dialect].prefix + told["path"] == sent.path
-        assert reply.headers["X-Pointsman-Unsent"] == "n"
+        assert reply.headers["X-Pointsman-Dropped-Parameters"] == "n"
     async with fleet(settings, dialect=dialect, **STRICT) as (router, [upstream]):
         told = await explained(router, request)
         assert told["request"] is None

@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from router.core.exchange import Exchange, Operation
-from router.core.upstream import Call
+from router.core.upstream import UpstreamCall
 from router.settings.schema import EndpointSettings
 from router.upstream.adapters import make_adapter
-from tests.support.chain import an_exchange
+from tests.support.plugin_chain import an_exchange
 from tests.upstream.test_within_context import ALL, HEADER, TURNS
 
 WAYS: list[dict[str, Any]] = [
@@ -33,7 +33,9 @@ def way(request: pytest.FixtureRequest) -> dict[str, Any]:
     return found
 
 
-def chat(way: dict[str, Any], context: int | None, *, auto: bool = True, **body: Any) -> Call:
+def chat(
+    way: dict[str, Any], context: int | None, *, auto: bool = True, **body: Any
+) -> UpstreamCall:
     exchange = Exchange(
         id="req_1", operation=Operation.CHAT, route="/", method="POST", headers={}, remote=None,
         started=0.0,
@@ -44,7 +46,7 @@ def chat(way: dict[str, Any], context: int | None, *, auto: bool = True, **body:
     return make_adapter(endpoint).chat(exchange, "m", context)
 
 
-def said(call: Call) -> list[str]:
+def said(call: UpstreamCall) -> list[str]:
     """The texts of what is sent, in whatever form, and the ids of calls and outputs."""
     body = orjson.loads(call.request.body)
     assert "truncation" not in body
@@ -85,20 +87,20 @@ def test_the_oldest_turns_go(
         body = {"auto": False}
     call = chat(way, context, **body)
     assert said(call) == ALL[7 - kept :]
-    assert call.notes == ({HEADER: str(7 - kept)} if kept < 7 else {})
+    assert call.response_headers == ({HEADER: str(7 - kept)} if kept < 7 else {})
 
 
 def test_tools_count(way: dict[str, Any]) -> None:
     tool = {"name": "f", "description": "x" * 1000, "parameters": {"type": "object"}}
-    assert chat(way, 900).notes == {}
+    assert chat(way, 900).response_headers == {}
     call = chat(way, 900, tools=[{"type": "function", "function": tool}])
-    assert call.notes == {HEADER: "2"}
+    assert call.response_headers == {HEADER: "2"}
 
 
 def test_instructions_and_the_last_question_stay(way: dict[str, Any]) -> None:
     head = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Please."}]
     call = chat(way, 10, messages=[*head, *TURNS])
-    assert call.notes == {HEADER: "6"}
+    assert call.response_headers == {HEADER: "6"}
     assert said(call)[-1] == "4?"
     assert "Be brief." in "".join(said(call))
     assert "Please." in "".join(said(call))
@@ -113,12 +115,12 @@ def test_a_call_goes_and_stays_with_its_output(way: dict[str, Any]) -> None:
     # The second output comes after another question: where that stays, the call does.
     across = [first, called, outputs[0], {"role": "user", "content": "2" + LONG}, outputs[1], last]
     call = chat(way, 400, messages=across)
-    assert call.notes == {HEADER: "5"}
+    assert call.response_headers == {HEADER: "5"}
     assert said(call) == ["last"]
 
     newest = [first, {"role": "assistant", "content": LONG}, last, called, *outputs]
     call = chat(way, 300, messages=newest)
-    assert call.notes == {HEADER: "2"}
+    assert call.response_headers == {HEADER: "2"}
     assert said(call)[0] == "last"
     assert said(call).count("call") == 2
 

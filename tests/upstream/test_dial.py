@@ -229,8 +229,8 @@ async def test_tls_unverified(authority: trustme.CA) -> None:
 
 
 async def test_no_tls_on_the_other_side() -> None:
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
+    async def plain(decoder: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await decoder.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
 
@@ -241,8 +241,8 @@ async def test_no_tls_on_the_other_side() -> None:
 
 
 async def test_closed_during_the_handshake() -> None:
-    async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
+    async def hangs_up(decoder: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await decoder.read(1)
         writer.close()
 
     async with await asyncio.start_server(hangs_up, "127.0.0.1", 0) as server:

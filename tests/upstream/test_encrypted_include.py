@@ -7,14 +7,14 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from router.core.exchange import Exchange, Record
-from router.core.upstream import Call, account_of
+from router.core.exchange import Exchange, ExchangeRecord
+from router.core.upstream import UpstreamCall, account_of
 from router.dialects.responses.decode_stream import seal
 from router.errors import UpstreamRejected
 from router.settings.schema import EndpointSettings
 from router.upstream.responses import ResponsesAdapter
-from tests.support.chain import an_exchange
 from tests.support.native import REASONING_ID, begun, reasoning
+from tests.support.plugin_chain import an_exchange
 from tests.support.reading import make_draft
 
 ASKED = "reasoning.encrypted_content"
@@ -26,15 +26,15 @@ def exchange(*, stored: bool = True, **body: Any) -> Exchange:
     made = an_exchange()
     made.body = {"model": "m", "input": "x", **body}
     # Only whether there is one matters to an adapter.
-    made.record = cast(Record, object()) if stored else None
+    made.record = cast(ExchangeRecord, object()) if stored else None
     return made
 
 
-def call(adapter: ResponsesAdapter, model: str = "m", **body: Any) -> Call:
+def call(adapter: ResponsesAdapter, model: str = "m", **body: Any) -> UpstreamCall:
     return adapter.respond(exchange(**body), model, make_draft())
 
 
-def included(made: Call) -> Any:
+def included(made: UpstreamCall) -> Any:
     return orjson.loads(made.request.body).get("include")
 
 
@@ -70,11 +70,11 @@ def test_what_is_asked_for(stored: bool, given: Any, sent: Any) -> None:
 def test_who_sees_it(stored: bool, given: Any) -> None:
     """Who asked; also where an endpoint sends it without being asked."""
     made = call(ResponsesAdapter(SETTINGS), stored=stored, include=given)
-    body = made.reader.whole(orjson.dumps(begun(status="completed", output=[reasoning("blob")])))
+    body = made.decoder.whole(orjson.dumps(begun(status="completed", output=[reasoning("blob")])))
     sealed = seal("blob", account_of(SETTINGS))
     asked = given == [ASKED]
     assert orjson.loads(body)["output"][0].get("encrypted_content") == (sealed if asked else None)
-    assert made.reader.hidden == ({} if asked else {REASONING_ID: sealed})
+    assert made.decoder.encrypted_reasoning == ({} if asked else {REASONING_ID: sealed})
 
 
 def test_a_refusal_is_learned_for_the_model() -> None:
@@ -170,8 +170,8 @@ def test_compacting() -> None:
     own = {"type": "compaction", "encrypted_content": seal("x", account_of(SETTINGS))}
     made = adapter.compact(exchange(input=[own]), "served", make_draft())
     assert (made.request.path, made.request.stream) == ("/responses/compact", False)
-    assert made.notes == {}
+    assert made.response_headers == {}
     sent = {"type": "compaction", "encrypted_content": "x"}
     assert orjson.loads(made.request.body) == {"model": "served", "input": [sent]}
     lossy = adapter.compact(exchange(input=[foreign, own]), "served", make_draft())
-    assert lossy.notes == {"X-Pointsman-Reasoning-Dropped": "1"}
+    assert lossy.response_headers == {"X-Pointsman-Reasoning-Dropped": "1"}

@@ -88,10 +88,10 @@ async def test_get_gives_other_statuses_as_they_are(status: int) -> None:
     body = b"" if status == 204 else b"away"
     raw = b"HTTP/1.1 %d Whatever\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+    async def answer(decoder: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await decoder.readuntil(b"\r\n\r\n")
         writer.write(raw)
-        await reader.read()
+        await decoder.read()
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:

@@ -249,11 +249,11 @@ async def test_an_answer_before_the_whole_request_was_taken() -> None:
     """What is left of the request would be read as the next one."""
     closed = asyncio.Event()
 
-    async def hurry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+    async def hurry(decoder: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await decoder.readuntil(b"\r\n\r\n")
         writer.write(OK)
         with contextlib.suppress(ConnectionError):
-            while await reader.read(1 << 20):
+            while await decoder.read(1 << 20):
                 pass
         writer.close()
         closed.set()

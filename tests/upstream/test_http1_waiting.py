@@ -202,10 +202,10 @@ async def test_a_deadline_after_a_timer_that_fires_early() -> None:
 
 
 async def test_get_is_over_in_time() -> None:
-    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+    async def mute(decoder: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await decoder.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
-        await reader.read()
+        await decoder.read()
         gone.set()
         writer.close()
 

@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from router.core.exchange import Exchange
-from router.core.upstream import Call
+from router.core.upstream import UpstreamCall
 from router.errors import UpstreamRejected
 from router.settings.schema import EndpointSettings
 from router.upstream.chat import ChatAdapter
-from tests.support.chain import an_exchange
+from tests.support.plugin_chain import an_exchange
 from tests.support.reading import make_draft
 from tests.support.router import endpoint, routing
 from tests.support.speech import SPEECH
@@ -42,19 +42,19 @@ def exchange(*, stream: bool = True, **body: Any) -> Exchange:
     return made
 
 
-def respond(subject: ChatAdapter, model: str = "m", **fields: Any) -> Call:
+def respond(subject: ChatAdapter, model: str = "m", **fields: Any) -> UpstreamCall:
     return subject.respond(exchange(**fields), model, make_draft())
 
 
-def chat(subject: ChatAdapter, model: str = "m", **fields: Any) -> Call:
+def chat(subject: ChatAdapter, model: str = "m", **fields: Any) -> UpstreamCall:
     return subject.chat(exchange(messages=[], **fields), model)
 
 
-def options(call: Call) -> Any:
+def options(call: UpstreamCall) -> Any:
     return orjson.loads(call.request.body).get("stream_options", "left out")
 
 
-def teach(call: Call, message: str = REFUSAL, param: str | None = None) -> bool:
+def teach(call: UpstreamCall, message: str = REFUSAL, param: str | None = None) -> bool:
     assert call.retry is not None
     return call.retry(UpstreamRejected(message, param=param))
 
@@ -63,7 +63,7 @@ def teach(call: Call, message: str = REFUSAL, param: str | None = None) -> bool:
 def test_a_stream_is_asked_for_its_usage(make: Any) -> None:
     call = make(adapter(m={"tools": False}))
     assert options(call) == {"include_usage": True}
-    assert call.unsent == ()
+    assert call.dropped == ()
     assert call.retry is not None
     call = make(adapter(), stream=False)
     assert (options(call), call.retry) == ("left out", None)
@@ -73,7 +73,7 @@ def test_a_stream_is_asked_for_its_usage(make: Any) -> None:
 def test_not_where_it_is_configured_that_there_is_none(make: Any) -> None:
     subject = adapter(**{"*": {"stream_usage": False}, "good*": {"stream_usage": True}})
     call = make(subject, "bad")
-    assert (options(call), call.unsent, call.retry) == ("left out", (), None)
+    assert (options(call), call.dropped, call.retry) == ("left out", (), None)
     assert options(make(subject, "good-1")) == {"include_usage": True}
 
 
@@ -83,7 +83,7 @@ def test_a_refusal_is_learned_for_the_model(make: Any) -> None:
     calls = [make(subject), make(subject)]
     assert [teach(call) for call in calls] == [True, True]
     for again in (respond(subject), chat(subject)):
-        assert (options(again), again.unsent, again.retry) == ("left out", (), None)
+        assert (options(again), again.dropped, again.retry) == ("left out", (), None)
     assert options(make(subject, "another")) == {"include_usage": True}
     assert options(make(adapter())) == {"include_usage": True}
 
@@ -91,12 +91,12 @@ def test_a_refusal_is_learned_for_the_model(make: Any) -> None:
 def test_a_client_is_told_that_its_wish_was_not_sent() -> None:
     subject = adapter(m={"stream_usage": False})
     call = chat(subject, stream_options={"include_usage": True})
-    assert (options(call), call.unsent) == ("left out", ("stream_options",))
+    assert (options(call), call.dropped) == ("left out", ("stream_options",))
     call = chat(subject, stream_options={"include_usage": False})
-    assert (options(call), call.unsent) == ("left out", ())
+    assert (options(call), call.dropped) == ("left out", ())
     # Without a stream they are the client's own affair.
     call = chat(subject, stream=False, stream_options={"include_usage": True})
-    assert (options(call), call.unsent) == ({"include_usage": True}, ())
+    assert (options(call), call.dropped) == ({"include_usage": True}, ())
 
 
 def test_other_options_of_the_client_may_be_what_is_refused() -> None:
@@ -187,6 +187,6 @@ async def test_a_refused_stream_is_asked_for_once_more_and_its_usage_estimated()
             assert len(upstream.requests) == asked
         reply = await router.ask(stream=True, chat=True, stream_options={"include_usage": True})
         assert reply.status == 200
-        assert reply.headers["X-Pointsman-Unsent"] == "stream_options"
+        assert reply.headers["X-Pointsman-Dropped-Parameters"] == "stream_options"
         assert b'"usage"' not in reply.body
         assert len(upstream.requests) == 4

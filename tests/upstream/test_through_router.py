@@ -246,7 +246,7 @@ async def test_clients_that_leave_while_a_connection_is_made() -> None:
                 await asyncio.sleep(0)
             client.leave("reset" if turns % 2 else "close")
         await router.idle()
-        transport = router.target().endpoint.transport
+        transport = router.deployment().endpoint.transport
         assert isinstance(transport, HttpTransport)
         pool = transport._pool
         assert pool is not None

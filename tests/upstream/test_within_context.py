@@ -7,12 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
-from router.core.upstream import Call
+from router.core.upstream import UpstreamCall
 from router.errors import NotSupported
 from router.response.tokens import estimate_tokens, prompt_chars
 from router.settings.schema import Dialect, EndpointSettings
 from router.upstream.adapters import make_adapter
-from tests.support.chain import an_exchange
+from tests.support.plugin_chain import an_exchange
 from tests.support.reading import make_draft
 
 HEADER = "X-Pointsman-Truncated"
@@ -30,14 +30,14 @@ def turn(number: int, chars: int = 400) -> list[dict[str, Any]]:
 TURNS = [*turn(1), *turn(2), *turn(3), {"role": "user", "content": "4?"}]
 
 
-def respond(dialect: Dialect, body: dict[str, Any], context: int | None = None) -> Call:
+def respond(dialect: Dialect, body: dict[str, Any], context: int | None = None) -> UpstreamCall:
     endpoint = EndpointSettings(name="one", url="http://localhost/v1", dialect=dialect)
     exchange = an_exchange()
     exchange.body = {"model": "m", "input": TURNS, **body}
     return make_adapter(endpoint).respond(exchange, "m", make_draft(), context)
 
 
-def said(call: Call) -> list[str]:
+def said(call: UpstreamCall) -> list[str]:
     messages = orjson.loads(call.request.body)["messages"]
     return [message["content"].strip() for message in messages]
 
@@ -69,7 +69,7 @@ def test_the_oldest_turns_go(
 ) -> None:
     call = respond(dialect, body, context)
     assert said(call) == ALL[7 - kept :]
-    assert call.notes == ({HEADER: str(7 - kept)} if kept < 7 else {})
+    assert call.response_headers == ({HEADER: str(7 - kept)} if kept < 7 else {})
 
 
 @pytest.mark.parametrize("dialect", TRANSLATED)
@@ -82,16 +82,16 @@ def test_the_oldest_turns_go(
 )
 def test_instructions_and_tools_count(dialect: Dialect, fixed: dict[str, Any]) -> None:
     body = {"truncation": "auto", **fixed}
-    assert HEADER not in respond(dialect, {"truncation": "auto"}, context=900).notes
+    assert HEADER not in respond(dialect, {"truncation": "auto"}, context=900).response_headers
     call = respond(dialect, body, context=900)
-    assert call.notes[HEADER] == "2"
+    assert call.response_headers[HEADER] == "2"
 
 
 @pytest.mark.parametrize("dialect", TRANSLATED)
 def test_a_single_text_is_not_cut(dialect: Dialect) -> None:
     call = respond(dialect, {"input": "x" * 1000, "truncation": "auto"}, context=10)
     assert said(call) == ["x" * 1000]
-    assert call.notes == {}
+    assert call.response_headers == {}
 
 
 @pytest.mark.parametrize("dialect", TRANSLATED)
@@ -101,23 +101,23 @@ def test_what_is_dropped_is_neither_counted_nor_reported(dialect: Dialect) -> No
     first = turn(1)
     body = {"input": [first[0], thought, first[1], *turn(2)], "truncation": "auto"}
     call = respond(dialect, body, context=300)
-    assert call.notes == {HEADER: "3"}
+    assert call.response_headers == {HEADER: "3"}
     message = {"role": "assistant", "content": "Hi"}
     answers = {
         "chat": {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]},
         "ollama": {"message": message, "done": True, "done_reason": "stop"},
     }
-    call.reader.whole(orjson.dumps(answers[dialect]))
-    assert call.reader.usage is not None
+    call.decoder.whole(orjson.dumps(answers[dialect]))
+    assert call.decoder.usage is not None
     expected = estimate_tokens(prompt_chars({"input": turn(2)}))
-    assert call.reader.usage["input_tokens"] == expected
+    assert call.decoder.usage["input_tokens"] == expected
 
 
 def test_a_native_endpoint_truncates_itself() -> None:
     call = respond("responses", {"truncation": "auto"}, context=10)
     sent = orjson.loads(call.request.body)
     assert (sent["truncation"], len(sent["input"])) == ("auto", 7)
-    assert call.notes == {}
+    assert call.response_headers == {}
 
 
 @pytest.mark.parametrize("dialect", TRANSLATED)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.core.key import Budget, Key, Limits
+from router.core.key import Budget, Key, KeyLimits
 from router.core.usage_record import NANO, Tokens
 from router.errors import QuotaExceeded, RateLimitExceeded
 from router.settings.accounts import BudgetSettings, Period, TagSettings
@@ -87,12 +87,12 @@ def test_who_is_limited_at_all() -> None:
         {"team": TagSettings(budgets=(BudgetSettings(period="day", usd=2.5),)), "x": TagSettings()}
     )
     assert tags == {"team": (Budget("day", "usd", 2_500_000_000),)}
-    assert not is_limited(Key("alice", tags=("x",), limits=Limits()), tags)
+    assert not is_limited(Key("alice", tags=("x",), limits=KeyLimits()), tags)
     assert is_limited(Key("alice", tags=("team",)), tags)
     assert not is_limited(Key("alice", tags=("team",)), {})
-    assert is_limited(Key("alice", limits=Limits(concurrent=1)), tags)
+    assert is_limited(Key("alice", limits=KeyLimits(concurrent=1)), tags)
     assert is_limited(Key("alice", budgets=(Budget("day", "usd", 1),)), tags)
-    assert is_limited(Key("alice", model_limits=(("*", Limits(1)),)), tags)
+    assert is_limited(Key("alice", model_limits=(("*", KeyLimits(1)),)), tags)
 
 
 USD = 50 * NANO
@@ -228,11 +228,11 @@ def test_never_overspent_by_more_than_was_used_beyond_what_was_held(
     for amount, used, ends in steps:
         if ends and running:
             held, spent = running.pop()
-            sums.hold(-held, 0)
+            sums.reserve(-held, 0)
             sums.spend(Tokens(output=spent), 0)
             excess += max(0, spent - held)
         elif not exceeds(budget, sums, amount, None):
-            sums.hold(amount, 0)
+            sums.reserve(amount, 0)
             running.append((amount, used))
         assert sums.held_tokens == sum(held for held, _ in running) >= 0
         assert sums.spent_tokens + sums.held_tokens <= most + excess

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from router.settings.accounts import Accounts
+from router.settings.accounts import AccountsSettings
 from router.state.usage import COLUMNS, values_of
 from router.usage import journal as journal_module
 from router.usage.accounting import journal_directory
@@ -28,7 +28,7 @@ async def drained(journal: Journal) -> list[str]:
     found: list[str] = []
     await journal.adopt()
     while (taken := await journal.take()) is not None:
-        found += [str(one["id"]) for one in taken.batch.rows]
+        found += [str(one["id"]) for one in taken.batch.records]
         journal.done(taken)
         await journal.adopt()
     return found
@@ -124,7 +124,7 @@ async def test_a_full_segment_is_followed_by_another(
     journal.done(taken)
     for one in rows[50:]:
         journal.append(one)
-    found = [str(one["id"]) for one in taken.batch.rows] + await drained(journal)
+    found = [str(one["id"]) for one in taken.batch.records] + await drained(journal)
     assert found == [one.id for one in rows]
     journal.close()
     assert os.listdir(directory) == []
@@ -315,7 +315,7 @@ def test_the_lines_are_json(directory: Path) -> None:
 
 def test_where_it_is() -> None:
     def place(url: str, journal: str | None = None) -> Path | None:
-        accounts = Accounts(journal=journal)
+        accounts = AccountsSettings(journal=journal)
         return journal_directory(accounts, state_settings(url), {"POINTSMAN_DATA_DIR": "/d"})
 
     assert place("sqlite:///a/b.db") == Path("a/b.db.journal")
@@ -327,9 +327,9 @@ def test_where_it_is() -> None:
     assert one is not None
     assert one.parent == Path("/d/journal")
     settings = state_settings("postgresql://host/one")
-    home = journal_directory(Accounts(), settings, {})
+    home = journal_directory(AccountsSettings(), settings, {})
     assert home is not None
     assert home.is_relative_to(Path.home() / ".local/share/pointsman/journal")
-    shared = journal_directory(Accounts(), settings, {"XDG_DATA_HOME": "/x"})
+    shared = journal_directory(AccountsSettings(), settings, {"XDG_DATA_HOME": "/x"})
     assert shared is not None
     assert shared.is_relative_to("/x/pointsman/journal")

@@ -11,7 +11,7 @@ import pytest
 from router.errors import Conflict, InvalidRequest, NotFound
 from router.settings.accounts import ApiKey, KeySpec
 from router.state.database import Database
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from router.usage.key_spec import key_from, load_spec, merged, parse_spec, shown_spec, stored_spec
 from router.usage.keys import Issued, KeyRow, KeyStore, digest_of, looks_like_ours
 from router.usage.keys_json import shown_virtual
@@ -251,7 +251,7 @@ async def test_there_are_so_many_at_most(store: KeyStore, monkeypatch: pytest.Mo
 async def test_what_another_version_wrote(store: KeyStore, database: Database) -> None:
     await store.create("ann", {})
     for spec in (b'{"tomorrow":1}', b"[]", b"{", b"null", b"\xff"):
-        await database.write(Step(BREAK, ({"name": "ann", "spec": spec},)))
+        await database.write(StatementStep(BREAK, ({"name": "ann", "spec": spec},)))
         key = await store.get("ann")
         assert key is not None
         assert key.spec is None

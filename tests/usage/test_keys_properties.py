@@ -93,11 +93,11 @@ async def check(one: Here, model: Model) -> None:
     for secret, held in model.secrets.items():
         for at in MOMENTS:
             if model.opens(secret, at):
-                exchange = await admitted(one.ring, secret, time.time() + at)
+                exchange = await admitted(one.key_resolver, secret, time.time() + at)
                 assert exchange.caller == held.owner
                 continue
             with pytest.raises(AuthenticationFailed) as caught:
-                await admitted(one.ring, secret, time.time() + at)
+                await admitted(one.key_resolver, secret, time.time() + at)
             assert secret not in str(caught.value.envelope())
 
 

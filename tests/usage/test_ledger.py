@@ -14,15 +14,15 @@ import pytest
 
 from router.errors import StateUnavailable
 from router.state.database import Database
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from router.state.usage import COLUMNS, values_of
 from router.usage import ledger as ledger_module
 from router.usage.journal import Journal
-from router.usage.ledger import Ledger
+from router.usage.ledger import UsageLedger
 from tests.support.children import python
 from tests.support.damage import executed
 from tests.support.state import database, database_url, opened
-from tests.support.usage import booked, row, stored_ids
+from tests.support.usage import recorded, row, stored_ids
 from tests.support.waiting import until
 
 __all__ = ["database", "database_url"]
@@ -34,18 +34,18 @@ BOOKS = """
 import asyncio, os, sys
 from pathlib import Path
 from router.usage.journal import Journal
-from router.usage.ledger import Ledger
+from router.usage.ledger import UsageLedger
 from tests.support.state import opened
 from tests.support.usage import row
 
 async def main():
     async with opened(sys.argv[1]) as database:
-        ledger = Ledger(database, Journal(Path(sys.argv[2])), interval=0.01)
+        ledger = UsageLedger(database, Journal(Path(sys.argv[2])), interval=0.01)
         await ledger.start()
         while True:
             for _ in range(20):
                 one = row()
-                ledger.book(one)
+                ledger.record(one)
                 os.write(1, one.id.encode() + b"\\n")
             await asyncio.sleep(0.001)
 
@@ -56,8 +56,8 @@ asyncio.run(main())
 @asynccontextmanager
 async def ledger_of(
     database: Database, directory: Path | None, **more: Any
-) -> AsyncIterator[Ledger]:
-    ledger = Ledger(database, Journal(directory), **{"interval": QUICK, **more})
+) -> AsyncIterator[UsageLedger]:
+    ledger = UsageLedger(database, Journal(directory), **{"interval": QUICK, **more})
     await ledger.start()
     try:
         yield ledger
@@ -78,7 +78,7 @@ async def test_rows_come_as_they_were_booked(database: Database, directory: Path
     ]
     async with ledger_of(database, directory) as ledger:
         for one in rows:
-            ledger.book(one)
+            ledger.record(one)
         assert ledger.figures().waiting == 3
         await until(lambda: ledger.figures().waiting == 0)
         assert await database.read(ROWS) == [values_of(one) for one in rows]
@@ -91,7 +91,7 @@ async def test_the_end_writes_what_is_left(database: Database, directory: Path) 
     async with ledger_of(database, directory, interval=3600.0) as ledger:
         rows = [row() for _ in range(100)]
         for one in rows:
-            ledger.book(one)
+            ledger.record(one)
     assert await stored_ids(database) == sorted(one.id for one in rows)
     assert os.listdir(directory) == []
 
@@ -99,16 +99,16 @@ async def test_the_end_writes_what_is_left(database: Database, directory: Path) 
 async def test_many_rows_do_not_wait_for_the_interval(database: Database) -> None:
     async with ledger_of(database, None, interval=3600.0) as ledger:
         for _ in range(300):
-            ledger.book(row())
+            ledger.record(row())
         await until(lambda: ledger.figures().waiting == 0)
         assert ledger.figures().written == 300
 
 
 async def test_a_row_that_is_booked_twice_counts_once(database: Database, directory: Path) -> None:
-    await booked(database, row("a"))
+    await recorded(database, row("a"))
     async with ledger_of(database, directory) as ledger:
         for ident in ("a", "b", "b"):
-            ledger.book(row(ident, cost=7))
+            ledger.record(row(ident, cost=7))
     costs = dict(await database.read(Statement("SELECT id, cost FROM usage")))
     assert costs == {"a": 1500, "b": 7}
 
@@ -119,7 +119,7 @@ def ids(lines: set[bytes]) -> set[str]:
 
 
 async def test_killed_while_it_writes(database_url: str, directory: Path) -> None:
-    """SIGKILL three times over: whatever ``book`` returned for is there in the end, once."""
+    """SIGKILL three times over: whatever ``record`` returned for is there in the end, once."""
     said: set[bytes] = set()
     for _ in range(3):
         child = await python(BOOKS, database_url, str(directory))
@@ -161,7 +161,7 @@ async def test_what_dies_beside_it_is_taken_over(
     async with ledger_of(database, directory) as ledger:
         neighbour = Journal(directory)
         neighbour.append(row("theirs"))
-        ledger.book(row("ours"))
+        ledger.record(row("ours"))
         await until(lambda: ledger.figures().written == 1)
         neighbour.close()
         await until(lambda: ledger.figures().written == 2)
@@ -179,7 +179,7 @@ class Away:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
 
-    async def write(self, *steps: Step) -> bool:
+    async def write(self, *steps: StatementStep) -> bool:
         """What the database does, unless it is away."""
         self.asked += 1
         if self.away:
@@ -196,7 +196,7 @@ async def test_the_database_goes_and_comes_back(
     async with ledger_of(away, directory) as ledger:
         rows = [row() for _ in range(1000)]
         for number, one in enumerate(rows):
-            ledger.book(one)
+            ledger.record(one)
             if number % 100 == 0:
                 await asyncio.sleep(0)
         await until(lambda: away.asked >= 3)
@@ -214,7 +214,7 @@ async def test_what_could_not_be_written_is_for_the_next(
     away = Away(database)
     away.away = True
     async with ledger_of(away, directory) as ledger:
-        ledger.book(row("a"))
+        ledger.record(row("a"))
     assert await stored_ids(database) == []
     async with ledger_of(database, directory):
         assert await stored_ids(database) == ["a"]  # before anything else goes on
@@ -228,7 +228,7 @@ async def test_a_row_that_nobody_takes_blocks_no_other(database: Database, direc
     rows[50].at = float("nan")  # JSON has null in its place
     async with ledger_of(database, directory) as ledger:
         for one in rows:
-            ledger.book(one)
+            ledger.record(one)
         await until(lambda: ledger.figures().waiting == 0)
         assert ledger.figures().lost == {"refused": 4}
         assert ledger.figures().written == 396
@@ -240,7 +240,7 @@ async def test_a_row_that_nobody_takes_blocks_no_other(database: Database, direc
 
 async def test_a_zero_in_a_text_is_no_trouble(database: Database, directory: Path) -> None:
     async with ledger_of(database, directory) as ledger:
-        ledger.book(row("a", model="m\0"))
+        ledger.record(row("a", model="m\0"))
     assert await database.read(Statement("SELECT model FROM usage")) == [("m\ufffd",)]
 
 
@@ -257,7 +257,7 @@ async def test_a_fault_of_ours_does_not_end_it(
                 raise RuntimeError("a bug")
 
             broken.setattr(Journal, "take", take)
-            ledger.book(row("a"))
+            ledger.record(row("a"))
             await failed.wait()
         await until(lambda: ledger.figures().written == 1)
 
@@ -266,9 +266,9 @@ async def test_retention(database: Database, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(ledger_module, "_SWEPT", 10)
     monkeypatch.setattr(ledger_module, "_SWEEP_PAUSE", 0.0)
     now = time.time()
-    await booked(database, *[row(at=now - 86400 * 2 - n) for n in range(25)])
-    await booked(database, row("kept", at=now - 86400 * 2 + 60))
-    ledger = Ledger(database, Journal(None), retention_days=2.0)
+    await recorded(database, *[row(at=now - 86400 * 2 - n) for n in range(25)])
+    await recorded(database, row("kept", at=now - 86400 * 2 + 60))
+    ledger = UsageLedger(database, Journal(None), retention_days=2.0)
     assert await ledger.purge(now - 2 * 86400 + 30) == 25
     assert await stored_ids(database) == ["kept"]
     monkeypatch.setattr(ledger_module, "_SWEEP_SECONDS", 0.01)
@@ -279,7 +279,7 @@ async def test_retention(database: Database, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_stop_without_start(database: Database) -> None:
-    await Ledger(database, Journal(None)).stop()
+    await UsageLedger(database, Journal(None)).stop()
 
 
 async def test_where_the_table_is_gone_nothing_is_thrown_away(
@@ -287,7 +287,7 @@ async def test_where_the_table_is_gone_nothing_is_thrown_away(
 ) -> None:
     await executed(database_url, "ALTER TABLE usage RENAME TO elsewhere")
     async with ledger_of(database, directory) as ledger:
-        ledger.book(row("a"))
+        ledger.record(row("a"))
         await until(lambda: ledger.figures().lost == {"refused": 1})
     [name] = os.listdir(directory)
     assert name.endswith(".kept")

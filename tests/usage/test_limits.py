@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.core.key import Key, Limits
+from router.core.key import Key, KeyLimits
 from router.usage.limits import (
     HAIR,
     Level,
-    Rule,
+    LimitRule,
     duration,
     limit_headers,
     most_tokens,
@@ -23,15 +23,15 @@ from router.usage.limits import (
 )
 
 
-def rule(what: str, most: int, pattern: str | None = None) -> Rule:
-    return Rule(f"{what}:alice", what, most, "alice", pattern)  # type: ignore[arg-type]
+def rule(what: str, most: int, pattern: str | None = None) -> LimitRule:
+    return LimitRule(f"{what}:alice", what, most, "alice", pattern)  # type: ignore[arg-type]
 
 
 def test_the_rules_of_a_request() -> None:
     key = Key(
         "alice",
-        limits=Limits(60, None, 2),
-        model_limits=(("gpt-*", Limits(tokens_per_minute=1000)), ("other", Limits(1, 1, 1))),
+        limits=KeyLimits(60, None, 2),
+        model_limits=(("gpt-*", KeyLimits(tokens_per_minute=1000)), ("other", KeyLimits(1, 1, 1))),
     )
     assert [(one.id, one.what, one.most) for one in rules_of(key, "gpt-5")] == [
         ("requests:alice", "requests", 60),
@@ -45,7 +45,7 @@ def test_the_rules_of_a_request() -> None:
 
 
 def test_a_model_has_one_limit_under_both_of_its_names() -> None:
-    key = Key("alice", models=("llama",), model_limits=(("llama", Limits(2)),))
+    key = Key("alice", models=("llama",), model_limits=(("llama", KeyLimits(2)),))
     assert rules_of(key, "llama") == rules_of(key, "llama:latest") != ()
     assert key.may_use("llama:latest")
     assert rules_of(key, "llama:1b") == ()

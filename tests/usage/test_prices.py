@@ -18,10 +18,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from router.core.usage_record import NO_TOKENS, Tokens
-from router.settings.accounts import Accounts
+from router.settings.accounts import AccountsSettings
 from router.usage import list_prices
 from router.usage.prices import Prices
-from router.usage.rates import Rates, Step
+from router.usage.rates import PriceStep, Rates
 
 _OPENAI = "https://api.openai.com/v1"
 _NOW = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
@@ -30,7 +30,7 @@ _MILLION = Tokens(1_000_000, 0, 1_000_000, 0)
 
 
 def _prices(given: dict[str, Any] | None = None, *, listed: bool = True) -> Prices:
-    return Prices(Accounts.model_validate({"prices": given or {}, "list_prices": listed}))
+    return Prices(AccountsSettings.model_validate({"prices": given or {}, "list_prices": listed}))
 
 
 def _cost(prices: Prices, model: str, *, endpoint: str = "here", tokens: Tokens = _USAGE) -> Any:
@@ -94,9 +94,11 @@ def test_list_prices_can_be_off() -> None:
 def test_a_reload_forgets_the_old_prices() -> None:
     prices = _prices({"llama": {"input": 1, "output": 1}})
     assert _cost(prices, "llama", tokens=_MILLION) == 2_000_000_000
-    prices.configure(Accounts.model_validate({"prices": {"llama": {"input": 2, "output": 2}}}))
+    prices.configure(
+        AccountsSettings.model_validate({"prices": {"llama": {"input": 2, "output": 2}}})
+    )
     assert _cost(prices, "llama", tokens=_MILLION) == 4_000_000_000
-    prices.configure(Accounts())
+    prices.configure(AccountsSettings())
     assert _cost(prices, "llama", tokens=_MILLION) is None
 
 
@@ -214,9 +216,9 @@ def test_prices_change_in_time() -> None:
 
 def test_prices_by_context_hold_for_the_whole_request() -> None:
     rates = Rates([
-        Step(Decimal(1), Decimal(2)),
-        Step(Decimal(3), Decimal(6), above=1000),
-        Step(Decimal(5), Decimal(6), above=2000),
+        PriceStep(Decimal(1), Decimal(2)),
+        PriceStep(Decimal(3), Decimal(6), above=1000),
+        PriceStep(Decimal(5), Decimal(6), above=2000),
     ])  # fmt: skip
     costs = [rates.cost(Tokens(count, 0, 0, 0)) for count in (0, 1000, 1001, 2000, 2001)]
     assert costs == [0, 1_000_000, 3_003_000, 6_000_000, 10_005_000]
@@ -327,10 +329,10 @@ def watch(event, arguments):
         os.write(2, f"{event} {arguments}".encode())
         os._exit(3)
 from router.core.usage_record import Tokens
-from router.settings.accounts import Accounts
+from router.settings.accounts import AccountsSettings
 sys.addaudithook(watch)
 from router.usage.prices import Prices
-prices = Prices(Accounts())
+prices = Prices(AccountsSettings())
 for model in ("gpt-4o", "no-such-model"):
     print(prices.cost("cloud", "https://api.openai.com/v1", model, Tokens(1000, 0, 0, 0), 1.8e9))
 """
@@ -343,15 +345,17 @@ for model in ("gpt-4o", "no-such-model"):
 _COUNT = st.integers(0, 10**7)
 _TOKENS = st.builds(Tokens, _COUNT, _COUNT, _COUNT, _COUNT)
 _USD = st.floats(0, 1000, allow_nan=False).map(lambda price: Decimal(repr(price)))
-_STEPS = st.builds(Step, _USD, _USD, st.none() | _USD, st.none() | _USD)
+_STEPS = st.builds(PriceStep, _USD, _USD, st.none() | _USD, st.none() | _USD)
 
 
 @given(_STEPS, _TOKENS, _COUNT, _COUNT)
-def test_more_tokens_never_cost_less(step: Step, tokens: Tokens, more: int, longer: int) -> None:
+def test_more_tokens_never_cost_less(
+    step: PriceStep, tokens: Tokens, more: int, longer: int
+) -> None:
     """Of every kind, where cached tokens are the cheaper ones and reasoning is the dearer."""
     assert step.input is not None
     assert step.output is not None
-    step = Step(
+    step = PriceStep(
         step.input,
         step.output,
         step.cached and min(step.cached, step.input),
@@ -368,8 +372,8 @@ def test_more_tokens_never_cost_less(step: Step, tokens: Tokens, more: int, long
 
 
 @given(_STEPS, _TOKENS, _TOKENS)
-@example(Step(Decimal("0.0005"), Decimal(0)), Tokens(1), Tokens(1))
-def test_the_parts_cost_what_the_whole_does(step: Step, one: Tokens, other: Tokens) -> None:
+@example(PriceStep(Decimal("0.0005"), Decimal(0)), Tokens(1), Tokens(1))
+def test_the_parts_cost_what_the_whole_does(step: PriceStep, one: Tokens, other: Tokens) -> None:
     """Within the rounding of each of the three, which is at most half a billionth."""
     one, other = _possible(one), _possible(other)
     rates = Rates([step])
@@ -380,7 +384,7 @@ def test_the_parts_cost_what_the_whole_does(step: Step, one: Tokens, other: Toke
 
 
 @given(_STEPS, _TOKENS)
-def test_a_cost_is_the_exact_one_rounded_once(step: Step, tokens: Tokens) -> None:
+def test_a_cost_is_the_exact_one_rounded_once(step: PriceStep, tokens: Tokens) -> None:
     tokens = _possible(tokens)
     assert step.input is not None
     assert step.output is not None
@@ -409,4 +413,4 @@ def test_what_is_unknown_stays_unknown(tokens: Tokens) -> None:
 
 
 def test_a_cost_fits_into_a_database() -> None:
-    assert Rates([Step(Decimal("1e300"), Decimal(1))]).cost(Tokens(10**12)) == 2**63 - 1
+    assert Rates([PriceStep(Decimal("1e300"), Decimal(1))]).cost(Tokens(10**12)) == 2**63 - 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from router.core.usage_record import NANO, NO_TOKENS, Kind, Provenance, Row, Tokens
+from router.core.usage_record import NANO, NO_TOKENS, Kind, Provenance, Tokens, UsageRecord
 from router.settings.schema import Dialect
 from tests.support.race import Gated, scene
 from tests.support.router import endpoint, eventually, routing
@@ -34,7 +34,7 @@ def speech(dialect: Dialect) -> Speech:
     return SPEECH[dialect]
 
 
-def told(row: Row) -> tuple[Kind, str, str, Tokens, Provenance]:
+def told(row: UsageRecord) -> tuple[Kind, str, str, Tokens, Provenance]:
     return row.kind, row.endpoint, row.outcome, row.tokens, row.provenance
 
 

@@ -12,25 +12,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.core.usage_record import NANO, NO_TOKENS, Kind, Provenance, Row, Tokens
+from router.core.usage_record import NANO, NO_TOKENS, Kind, Provenance, Tokens, UsageRecord
 from router.errors import InvalidRequest
 from router.state.database import Database
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from router.usage import report as report_module
 from router.usage.period import moment, month_start
-from router.usage.report import BUCKETS, COLUMNS, Bucket, Report, spent, usage
-from router.usage.totals import Usage
+from router.usage.report import BUCKETS, COLUMNS, Bucket, UsageReport, spent, usage
+from router.usage.totals import UsageTotals
 from tests.support.state import database, database_url, opened, postgresql_url
-from tests.support.usage import booked, row
+from tests.support.usage import recorded, row
 
 __all__ = ["database", "database_url"]
 
 HOUR = 3600
 START = 1_700_000_000 // 86400 * 86400
-CLEAR = Step(Statement("DELETE FROM usage WHERE id <> :id"), [{"id": ""}])
+CLEAR = StatementStep(Statement("DELETE FROM usage WHERE id <> :id"), [{"id": ""}])
 
 
-def attribute(one: Row, name: str) -> list[str]:
+def attribute(one: UsageRecord, name: str) -> list[str]:
     """In which groups a row is."""
     if name == "tag":
         return sorted(set(one.tags)) or [""]
@@ -40,14 +40,14 @@ def attribute(one: Row, name: str) -> list[str]:
     return [value.value if isinstance(value, Kind | Provenance) else value]
 
 
-def plainly(rows: Sequence[Row]) -> Usage:
+def plainly(rows: Sequence[UsageRecord]) -> UsageTotals:
     """The sums of rows."""
-    total = Usage()
+    total = UsageTotals()
     for one in rows:
         hit = one.provenance is Provenance.CACHED
         by = {p: one.tokens if one.provenance is p else NO_TOKENS for p in Provenance}
         total.add(
-            Usage(
+            UsageTotals(
                 requests=int(one.kind in (Kind.FIRST, Kind.CACHE)),
                 attempts=int(not hit),
                 hits=int(hit),
@@ -63,9 +63,11 @@ def plainly(rows: Sequence[Row]) -> Usage:
     return total
 
 
-def expected(rows: Sequence[Row], by: Sequence[str], bucket: Bucket | None) -> list[Usage]:
+def expected(
+    rows: Sequence[UsageRecord], by: Sequence[str], bucket: Bucket | None
+) -> list[UsageTotals]:
     """The groups of rows, in any order."""
-    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[UsageRecord]] = defaultdict(list)
     for one in rows:
         places: list[tuple[Any, ...]] = [
             (None if bucket is None else int(one.at) // BUCKETS[bucket] * BUCKETS[bucket],)
@@ -82,7 +84,7 @@ def expected(rows: Sequence[Row], by: Sequence[str], bucket: Bucket | None) -> l
     return found
 
 
-def compared(groups: Sequence[Usage]) -> list[str]:
+def compared(groups: Sequence[UsageTotals]) -> list[str]:
     return sorted(map(repr, groups))
 
 
@@ -115,7 +117,7 @@ def test_against_a_plain_sum(kind: str, tmp_path: Path) -> None:
 
         async def check(
             store: Database,
-            rows: list[Row],
+            rows: list[UsageRecord],
             by: list[str],
             bucket: Bucket | None,
             period: tuple[float, float | None],
@@ -123,7 +125,7 @@ def test_against_a_plain_sum(kind: str, tmp_path: Path) -> None:
         ) -> None:
             await store.write(CLEAR)
             if rows:
-                await booked(store, *rows)
+                await recorded(store, *rows)
             since, until = period
             wanted = [
                 one
@@ -168,7 +170,7 @@ def test_against_a_plain_sum(kind: str, tmp_path: Path) -> None:
                 )
                 @given(ROWS, BY, st.sampled_from([None, "hour", "day"]), times, conditions)
                 def examples(
-                    rows: list[Row],
+                    rows: list[UsageRecord],
                     by: list[str],
                     bucket: Bucket | None,
                     period: tuple[float, float | None],
@@ -192,7 +194,7 @@ def test_against_a_plain_sum(kind: str, tmp_path: Path) -> None:
 
 
 async def test_sums_beyond_64_bits(database: Database) -> None:
-    await booked(database, *[row(cost=2**62 + n) for n in range(20)])
+    await recorded(database, *[row(cost=2**62 + n) for n in range(20)])
     found = await usage(database, since=0.0, by=["key"])
     assert found.total.cost == found.groups[0].cost == 20 * 2**62 + 190
 
@@ -201,7 +203,7 @@ async def test_the_order_and_the_limit(database: Database) -> None:
     for day in range(3):
         for number in range(5):
             at = START + day * 86400.0
-            await booked(database, row(at=at, model=f"m{number}", cost=number * 10))
+            await recorded(database, row(at=at, model=f"m{number}", cost=number * 10))
     found = await usage(database, since=0.0, by=["model"], limit=2)
     assert [(one.group["model"], one.cost) for one in found.groups] == [("m4", 120), ("m3", 90)]
     assert found.more
@@ -218,7 +220,7 @@ async def test_the_order_and_the_limit(database: Database) -> None:
 async def test_limits_count_for_tags_too(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await booked(database, *[row(tags=(f"t{n}", "all"), cost=n) for n in range(10)])
+    await recorded(database, *[row(tags=(f"t{n}", "all"), cost=n) for n in range(10)])
     found = await usage(database, since=0.0, by=["tag"], limit=3)
     assert [one.group["tag"] for one in found.groups] == ["all", "t9", "t8"]
     assert (found.more, found.total.cost) == (True, 45)
@@ -230,8 +232,10 @@ async def test_limits_count_for_tags_too(
 
 
 async def test_nothing_at_all(database: Database) -> None:
-    assert await usage(database, since=0.0) == Report([], Usage(), False)
-    assert await usage(database, since=0.0, by=["key"], bucket="day") == Report([], Usage(), False)
+    assert await usage(database, since=0.0) == UsageReport([], UsageTotals(), False)
+    assert await usage(database, since=0.0, by=["key"], bucket="day") == UsageReport(
+        [], UsageTotals(), False
+    )
 
 
 async def test_a_column_of_the_clients_own(database: Database) -> None:
@@ -241,7 +245,7 @@ async def test_a_column_of_the_clients_own(database: Database) -> None:
 
 
 async def test_what_was_spent(database: Database) -> None:
-    await booked(
+    await recorded(
         database,
         row(at=10.0, cost=1),
         row(at=20.0, cost=2, tags=("a",)),
@@ -256,10 +260,10 @@ async def test_what_was_spent(database: Database) -> None:
 
 
 def test_an_unknown_price_is_not_zero() -> None:
-    assert Usage().cost_usd == 0
-    assert Usage(unpriced=1).cost_usd is None
-    assert Usage(unpriced=1, priced=1, cost=NANO).cost_usd == 1
-    assert Usage(unpriced=1).shown()["cost_usd"] is None
+    assert UsageTotals().cost_usd == 0
+    assert UsageTotals(unpriced=1).cost_usd is None
+    assert UsageTotals(unpriced=1, priced=1, cost=NANO).cost_usd == 1
+    assert UsageTotals(unpriced=1).shown()["cost_usd"] is None
 
 
 NOW = 1_700_000_000.0

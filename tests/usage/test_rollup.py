@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from router.core.usage_record import Kind, Provenance, Row, Tokens
-from router.settings.accounts import Accounts
+from router.core.usage_record import Kind, Provenance, Tokens, UsageRecord
+from router.settings.accounts import AccountsSettings
 from router.state.database import Database
 from router.state.rollup import roll_up
 from router.state.statement import Statement
 from router.state.usage import UsageRows, as_row, values_of
 from router.usage.journal import Journal
-from router.usage.ledger import Ledger
+from router.usage.ledger import UsageLedger
 from router.usage.report import COLUMNS, Bucket, spent, usage
 from tests.support.children import python
 from tests.support.state import database, database_url, opened
@@ -43,7 +43,7 @@ asyncio.run(main())
 """
 
 
-def some(number: int, seed: int = 0) -> list[Row]:
+def some(number: int, seed: int = 0) -> list[UsageRecord]:
     """Rows of three days that differ in everything that reports tell apart."""
     dice = random.Random(seed)
     return [
@@ -61,7 +61,7 @@ def some(number: int, seed: int = 0) -> list[Row]:
     ]
 
 
-async def add(database: Database, rows: list[Row]) -> None:
+async def add(database: Database, rows: list[UsageRecord]) -> None:
     await UsageRows(database).add([as_row(values_of(one)) for one in rows])
 
 
@@ -158,7 +158,7 @@ async def test_killed_in_the_middle(database: Database, database_url: str) -> No
 
 
 async def test_the_ledger_does_it_and_exports_say_so(database: Database) -> None:
-    ledger = Ledger(database, Journal(None), hourly_after_days=2, daily_after_days=3)
+    ledger = UsageLedger(database, Journal(None), hourly_after_days=2, daily_after_days=3)
     await add(database, [row(at=START + n, key="ann", cost=5) for n in range(10)])
     assert await ledger.roll_up(1, START + DAY) == 10
     assert await ledger.roll_up(2, START + DAY) == 1
@@ -176,4 +176,4 @@ async def test_the_ledger_does_it_and_exports_say_so(database: Database) -> None
 )
 def test_ages_that_make_no_sense(given: dict[str, Any], place: str) -> None:
     with pytest.raises(ValidationError, match=place):
-        Accounts.model_validate(given)
+        AccountsSettings.model_validate(given)

@@ -12,8 +12,8 @@ import structlog
 from router.errors import StateUnavailable
 from router.state.database import Database
 from router.state.health import unavailable
-from router.state.statement import Statement, Step, Value
-from router.usage.accounting import Ring
+from router.state.statement import Statement, StatementStep, Value
+from router.usage.accounting import AccountKeyResolver
 from router.usage.keys import KeyRow, KeyStore
 from router.usage.virtual_keys import VirtualKeys
 from tests.support.keys import Here, configured, here, made_by, secret_of
@@ -60,12 +60,12 @@ class Telling:
             await self.held.wait()
         return rows
 
-    async def write(self, *steps: Step) -> bool:
+    async def write(self, *steps: StatementStep) -> bool:
         if self.away:
             raise unavailable()
         return await self._inner.write(*steps)
 
-    def submit(self, *steps: Step) -> asyncio.Future[bool]:
+    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
         return self._inner.submit(*steps)
 
 
@@ -79,11 +79,11 @@ async def test_what_is_changed_here_counts_at_once(database: Database) -> None:
     async with here(database) as one:
         secret = await made_by(one, "ann", {"models": ["a"]})
         assert await one.name(secret) == "ann"
-        key = await one.ring.find(secret, 0.0)
+        key = await one.key_resolver.find(secret, 0.0)
         assert key is not None
         assert (key.virtual, key.models) == (True, ("a",))
         await one.store.update("ann", {"models": ["b"]})
-        key = await one.ring.find(secret, 0.0)
+        key = await one.key_resolver.find(secret, 0.0)
         assert key is not None
         assert key.models == ("b",)
         second = secret_of(await one.store.rotate("ann", 100))
@@ -138,8 +138,8 @@ async def test_commits_that_come_late_are_seen(database: Database) -> None:
         maker = Here(database)
         await made_by(maker, "ann")
         await made_by(maker, "ida")
-        await database.write(Step(BACK, ({"name": "ann", "by": 30.0},)))
-        await database.write(Step(BACK, ({"name": "ida", "by": 300.0},)))
+        await database.write(StatementStep(BACK, ({"name": "ann", "by": 30.0},)))
+        await database.write(StatementStep(BACK, ({"name": "ida", "by": 300.0},)))
         await one.virtual.refresh()
         assert len(one.virtual) == 1
 
@@ -151,7 +151,7 @@ async def test_now_and_then_everything_is_read(
     async with here(database) as one:
         secret = await made_by(one, "ann")
         assert await one.name(secret) == "ann"
-        await database.write(Step(DELETE, ({"name": "ann"},)))
+        await database.write(StatementStep(DELETE, ({"name": "ann"},)))
         await one.virtual.refresh()
         assert await one.name(secret) == "ann"
         await one.virtual.refresh()
@@ -177,7 +177,7 @@ async def test_without_the_database_what_is_known_goes_on(telling: Telling) -> N
         assert caught.value.headers == {"Retry-After": "1"}
         assert unseen not in caught.value.message
         with pytest.raises(StateUnavailable):
-            await one.ring.named("bob")
+            await one.key_resolver.named("bob")
         telling.away = False
         assert await one.name(unseen) == "bob"
 
@@ -268,7 +268,7 @@ async def test_a_key_that_cannot_be_read_is_refused_and_the_others_are_not(
 ) -> None:
     maker = Here(telling)
     bad, good = await made_by(maker, "ann"), await made_by(maker, "bob")
-    await telling.write(Step(BREAK, ({"name": "ann", "spec": b'{"tomorrow": 1}'},)))
+    await telling.write(StatementStep(BREAK, ({"name": "ann", "spec": b'{"tomorrow": 1}'},)))
     with structlog.testing.capture_logs() as log:
         async with here(telling) as one:
             for _ in range(3):
@@ -304,7 +304,7 @@ async def test_a_look_that_breaks_is_not_the_last(telling: Telling) -> None:
 async def test_a_configured_key_goes_before_a_virtual_one_of_its_name(telling: Telling) -> None:
     async with here(telling) as one:
         secret = await made_by(one, "ann")
-        later = Ring([configured("ann"), configured("cfg")], one.virtual)
+        later = AccountKeyResolver([configured("ann"), configured("cfg")], one.virtual)
         with structlog.testing.capture_logs() as log:
             for _ in range(3):
                 assert await later.find(secret, 0.0) is None
@@ -320,20 +320,20 @@ async def test_a_name_that_was_taken_is_told_at_once_and_once(telling: Telling) 
         secret = await made_by(one, "ann")
         await made_by(one, "bob")
         await one.virtual.refresh()
-        one.ring.warn()
+        one.key_resolver.warn()
         with structlog.testing.capture_logs() as log:
             for _ in range(2):  # at the start, and when the configuration is read again
-                later = Ring([configured("ann"), configured("cfg")], one.virtual)
+                later = AccountKeyResolver([configured("ann"), configured("cfg")], one.virtual)
                 later.warn()
                 assert await later.find(secret, 0.0) is None
         assert [(line["log_level"], line["key"]) for line in log] == [("warning", "ann")]
-        Ring([configured("cfg")], one.virtual).warn()
+        AccountKeyResolver([configured("cfg")], one.virtual).warn()
         with structlog.testing.capture_logs() as log:  # it came back
-            Ring([configured("ann")], one.virtual).warn()
+            AccountKeyResolver([configured("ann")], one.virtual).warn()
         assert [line["key"] for line in log] == ["ann"]
         await one.store.revoke("bob")
         with structlog.testing.capture_logs() as log:
-            Ring([configured("bob")], one.virtual).warn()
+            AccountKeyResolver([configured("bob")], one.virtual).warn()
         assert log == []
 
 
@@ -342,26 +342,26 @@ async def test_keys_by_name(telling: Telling) -> None:
         await made_by(one, "ann")
         await made_by(Here(telling), "bob")
         for name in ("ann", "bob", "cfg"):
-            key = await one.ring.named(name)
+            key = await one.key_resolver.named(name)
             assert key is not None
             assert key.name == name
-        assert await one.ring.named("nobody") is None
+        assert await one.key_resolver.named("nobody") is None
         await one.store.revoke("ann")
-        assert await one.ring.named("ann") is None
-        assert await Ring([configured("x")]).named("ann") is None
+        assert await one.key_resolver.named("ann") is None
+        assert await AccountKeyResolver([configured("x")]).named("ann") is None
 
 
 async def test_an_open_router_with_virtual_keys_says_so(telling: Telling) -> None:
     async with here(telling) as one:
         with structlog.testing.capture_logs() as log:
-            Ring([], one.virtual).warn()
+            AccountKeyResolver([], one.virtual).warn()
             await one.virtual.refresh()
             await made_by(one, "ann")
             await one.virtual.refresh()
-            one.ring.warn()
-            Ring([]).warn()
+            one.key_resolver.warn()
+            AccountKeyResolver([]).warn()
             assert log == []
-            Ring([], one.virtual).warn()
+            AccountKeyResolver([], one.virtual).warn()
         assert [line["log_level"] for line in log] == ["warning"]
 
 
@@ -376,7 +376,14 @@ async def test_no_secret_in_what_is_printed(telling: Telling) -> None:
         row = await one.store.named("ann")
         assert row is not None
         entry = one.virtual._names["ann"]
-        for thing in (one.ring, one.virtual, one.store, row, entry, await one.ring.named("ann")):
+        for thing in (
+            one.key_resolver,
+            one.virtual,
+            one.store,
+            row,
+            entry,
+            await one.key_resolver.named("ann"),
+        ):
             for text in (repr(thing), str(thing)):
                 assert secret[6:-4] not in text
                 assert "sk-cfg" not in text

@@ -31,7 +31,7 @@ VAGUE = frozenset(_VAGUE.split())
 Synset = tuple[str, str]  # part of speech, offset
 
 
-class Dictionary:
+class WordNet:
     """The synsets: their words, their lexicographer file and the pointers out of them."""
 
     def __init__(self, folder: Path) -> None:
@@ -63,7 +63,7 @@ class Dictionary:
         self.pointers[synset] = found
 
 
-def shares(book: Dictionary) -> dict[tuple[str, Synset], tuple[int, float]]:
+def shares(book: WordNet) -> dict[tuple[str, Synset], tuple[int, float]]:
     """For each sense of a word: its rank, and what part of the word's uses it makes up."""
     totals: dict[tuple[str, str], float] = defaultdict(float)
     for (lemma, (pos, _)), (_, count) in book.senses.items():
@@ -80,7 +80,7 @@ def frequent(word: str, synset: Synset, part: dict[tuple[str, Synset], tuple[int
     return WORD.match(word) is not None and (rank == 1 or (rank <= 3 and share >= 0.25))
 
 
-def synonyms(book: Dictionary, part: dict[tuple[str, Synset], tuple[int, float]]) -> list[str]:
+def synonyms(book: WordNet, part: dict[tuple[str, Synset], tuple[int, float]]) -> list[str]:
     """One line for each synset with at least two words that often mean it."""
     lines = set()
     for synset, words in book.words.items():
@@ -91,7 +91,7 @@ def synonyms(book: Dictionary, part: dict[tuple[str, Synset], tuple[int, float]]
 
 
 def links(
-    book: Dictionary, part: dict[tuple[str, Synset], tuple[int, float]]
+    book: WordNet, part: dict[tuple[str, Synset], tuple[int, float]]
 ) -> tuple[list[str], list[str], list[str]]:
     """Pairs of derived words, pairs of deed and doer, pairs of opposites."""
     derived: set[str] = set()
@@ -116,7 +116,7 @@ def links(
     return sorted(derived - opposites), sorted(doers - derived), sorted(opposites)
 
 
-def known(book: Dictionary) -> tuple[list[str], list[str], list[str]]:
+def known(book: WordNet) -> tuple[list[str], list[str], list[str]]:
     """All common words, those that are people first of all, and the names."""
     first: dict[str, int] = {}
     words, names = set(), set()
@@ -136,7 +136,7 @@ def known(book: Dictionary) -> tuple[list[str], list[str], list[str]]:
 
 
 def main(folder: Path, target: Path) -> None:
-    book = Dictionary(folder)
+    book = WordNet(folder)
     part = shares(book)
     words, people, names = known(book)
     derived, doers, opposites = links(book, part)

@@ -41,14 +41,14 @@ def to_items(messages: list[Any], *, reasoning: bool) -> tuple[list[Item], list[
     made = _Items(reasoning)
     for index, message in enumerate(messages):
         made.add(message, f"messages[{index}]")
-    return made.items, made.places, made.unsent
+    return made.items, made.places, made.dropped
 
 
 class _Items:
     def __init__(self, keep_reasoning: bool) -> None:
         self.items: list[Item] = []
         self.places: list[str] = []
-        self.unsent: list[str] = []
+        self.dropped: list[str] = []
         self._keep_reasoning = keep_reasoning
         self._calls: dict[str, str] = {}  # the kind of a call, by its id
 
@@ -66,8 +66,8 @@ class _Items:
             part = _user_part if role == "user" else _text_part
             content = _content(needed(message, "content", where, _text_or_parts), where, part)
             self._put({"type": "message", "role": role, "content": content}, where)
-        if message.get("name") and role != "tool" and not self.unsent:
-            self.unsent.append(f"{where}.name")  # the first stands for all
+        if message.get("name") and role != "tool" and not self.dropped:
+            self.dropped.append(f"{where}.name")  # the first stands for all
 
     def _put(self, item: Item, where: str) -> None:
         self.items.append(item)

@@ -17,7 +17,7 @@ from router.dialects.chat.schema import check_fields
 from router.dialects.dropped import is_default
 from router.errors import InvalidRequest
 
-__all__ = ["FromChat", "from_chat"]
+__all__ = ["DecodedChatRequest", "decode_chat_request"]
 
 _SHARED: Final = frozenset(
     {
@@ -81,15 +81,15 @@ _NAMES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class FromChat:
-    """A translated request. ``body`` is a validated Responses request, ``unsent`` what it lacks.
+class DecodedChatRequest:
+    """A translated request. ``body`` is a validated Responses request, ``dropped`` what it lacks.
 
     ``places`` is where in the chat each item of its input stood; ``limit`` the name that the chat
     has for the limit of the answer.
     """
 
     body: dict[str, Any]
-    unsent: tuple[str, ...]
+    dropped: tuple[str, ...]
     places: Sequence[str]
     limit: str
 
@@ -111,7 +111,9 @@ class FromChat:
         return _NAMES.get(field, field)
 
 
-def from_chat(chat: Mapping[str, Any], *, model: str, reasoning: bool) -> FromChat:
+def decode_chat_request(
+    chat: Mapping[str, Any], *, model: str, reasoning: bool
+) -> DecodedChatRequest:
     """Translate a Chat Completions request, which stays as it is.
 
     ``model`` is the client's name for the model. ``reasoning`` keeps that of earlier turns, where
@@ -120,16 +122,16 @@ def from_chat(chat: Mapping[str, Any], *, model: str, reasoning: bool) -> FromCh
     """
     check_fields(chat)
     _refuse(chat)
-    items, places, unsent = to_items(chat["messages"], reasoning=reasoning)
+    items, places, dropped = to_items(chat["messages"], reasoning=reasoning)
     body: dict[str, Any] = {"model": model, "input": items}
     if chat.get("store"):
-        unsent.append("store")  # a chat completion is kept by nobody here
+        dropped.append("store")  # a chat completion is kept by nobody here
     for name, value in chat.items():
         if value is None or name in _READ or name == "model":
             continue
         if name in RESPONSES_FIELDS and name not in _SHARED:
             if name != "store":
-                unsent.append(name)
+                dropped.append(name)
         else:
             body[name] = value
     limit = "max_tokens" if chat.get("max_completion_tokens") is None else "max_completion_tokens"
@@ -147,7 +149,7 @@ def from_chat(chat: Mapping[str, Any], *, model: str, reasoning: bool) -> FromCh
         body["include"] = [_LOGPROBS]
     else:
         body.pop("top_logprobs", None)
-    return FromChat(body, tuple(unsent), places, limit)
+    return DecodedChatRequest(body, tuple(dropped), places, limit)
 
 
 def _refuse(chat: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from router.response.decoder import arguments_text, check_reported, load_object
 from router.response.frame import EventTooLarge, Frame, SSEDecoder
 from router.response.machine import ResponseMachine
 
-__all__ = ["CallKeys", "ChatReader", "logprob_entries", "text_or_none"]
+__all__ = ["CallKeys", "ChatDecoder", "logprob_entries", "text_or_none"]
 
 
 class CallKeys:
@@ -101,14 +101,14 @@ class CallKeys:
 _DONE: Final = b"[DONE]"
 
 
-class ChatReader(ResponseMachine):
+class ChatDecoder(ResponseMachine):
     """Reads ``chat.completion.chunk`` events, or one ``chat.completion``."""
 
     _decoder: SSEDecoder
     _calls: CallKeys
 
     def feed(self, data: bytes) -> list[Frame]:
-        """See ``Reader.feed``."""
+        """See ``StreamDecoder.feed``."""
         if self.error is None and self.final is None:
             try:
                 for event in self._decoder.decode(data):
@@ -122,7 +122,7 @@ class ChatReader(ResponseMachine):
         return self.take()
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Reader.whole``."""
+        """See ``StreamDecoder.whole``."""
         completion = load_object(body, "a chat completion")
         check_reported(completion)
         choices = completion.get("choices")

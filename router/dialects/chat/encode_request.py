@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from router.dialects.chat.messages import to_messages
-from router.dialects.dropped import unsent_fields
+from router.dialects.dropped import dropped_fields
 from router.dialects.function_tools import ToolPlan, plan_tools
 from router.dialects.system_messages import SystemMessages
 
-__all__ = ["PRIVATE_FIELDS", "RESPONSES_FIELDS", "chat_body", "wants_logprobs"]
+__all__ = ["PRIVATE_FIELDS", "RESPONSES_FIELDS", "encode_chat_request", "wants_logprobs"]
 
 RESPONSES_FIELDS: Final = frozenset(
     {
@@ -85,7 +85,7 @@ _NEW_LIMIT: Final = re.compile(r"(?:.*/)?(?:o\d|gpt-[5-9])")
 """OpenAI's reasoning models."""
 
 
-def chat_body(
+def encode_chat_request(
     body: Mapping[str, Any],
     *,
     model: str,
@@ -128,7 +128,7 @@ def chat_body(
         if limit is None or name not in _LIMITS:
             chat[name] = value
     given = {name: body[name] for name in _DROPPED & body.keys()}
-    return chat, (*plan.unsent, *sorted(unsent_fields(given, ())))
+    return chat, (*plan.dropped, *sorted(dropped_fields(given, ())))
 
 
 def wants_logprobs(body: Mapping[str, Any]) -> bool:

@@ -23,11 +23,11 @@ from router.errors import (
     UpstreamError,
     UpstreamFailure,
 )
-from router.response.decoder import Reader
+from router.response.decoder import StreamDecoder
 from router.response.frame import Frame
 from router.response.pieces import with_logprobs
 
-__all__ = ["ChatTold"]
+__all__ = ["ChatEncoder"]
 
 _OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
@@ -50,7 +50,7 @@ _MALFORMED: Final = (TypeError, ValueError, LookupError, AttributeError)
 """What comes of events, or items, that are not as they should be."""
 
 
-class _Told:
+class _EncodedItem:
     """How much of an item has been told. ``source`` is the list that its reasoning is from."""
 
     __slots__ = ("call", "kind", "sent", "source")
@@ -62,71 +62,71 @@ class _Told:
         self.sent: dict[int, int] = {}
 
 
-class ChatTold:
-    """A ``Reader`` that tells a client of Chat Completions what ``inner`` reads.
+class ChatEncoder:
+    """A ``StreamDecoder`` that tells a client of Chat Completions what ``inner`` reads.
 
-    The draft of ``inner`` is its own, and names the completion. ``wants_usage``: a stream ends
-    with a chunk of its usage; ``muted``: the answer is wanted in one piece, and no chunk is
-    written. ``has_output`` is whether the client has been told anything: silent reasoning is
-    nothing that another endpoint could not do again.
+    The response builder of ``inner`` is its own, and names the completion. ``wants_usage``: a
+    stream ends with a chunk of its usage; ``muted``: the answer is wanted in one piece, and no
+    chunk is written. ``has_output`` is whether the client has been told anything: silent reasoning
+    is nothing that another endpoint could not do again.
     """
 
-    def __init__(self, inner: Reader, *, wants_usage: bool, muted: bool = False) -> None:
+    def __init__(self, inner: StreamDecoder, *, wants_usage: bool, muted: bool = False) -> None:
         self.error: UpstreamError | None = None
         self.failure: str | None = None
         self.usage: dict[str, Any] | None = None
         self.final: dict[str, Any] | None = None
-        self.hidden: dict[str, str] = {}
+        self.encrypted_reasoning: dict[str, str] = {}
         self._inner = inner
         self._wants_usage = wants_usage
         self._muted = muted
         self._stream: ChatStream | None = None
-        self._items: dict[int | str, _Told] = {}
+        self._items: dict[int | str, _EncodedItem] = {}
         self._calls = 0
         self._thought: tuple[int | str, str, int] | None = None
         self._ended = False
 
     @property
-    def said(self) -> int:
-        """See ``Reader.said``."""
-        return self._inner.said
+    def output_chars(self) -> int:
+        """See ``StreamDecoder.output_chars``."""
+        return self._inner.output_chars
 
     @property
     def has_output(self) -> bool:
-        """See ``Reader.has_output``."""
+        """See ``StreamDecoder.has_output``."""
         return self._stream is not None and self._stream.said
 
     @property
     def ended(self) -> bool:
-        """See ``Reader.ended``."""
+        """See ``StreamDecoder.ended``."""
         return self._ended
 
     def feed(self, data: bytes) -> list[Frame]:
-        """See ``Reader.feed``."""
+        """See ``StreamDecoder.feed``."""
         return self._tell(self._inner.feed, data)
 
     def finish(self) -> list[Frame]:
-        """See ``Reader.finish``."""
+        """See ``StreamDecoder.finish``."""
         return self._tell(self._inner.finish)
 
     def salvage(self) -> list[Frame]:
-        """See ``Reader.salvage``."""
+        """See ``StreamDecoder.salvage``."""
         return self._tell(self._inner.salvage)
 
     def whole_as_stream(self, body: bytes) -> list[Frame]:
-        """See ``Reader.whole_as_stream``."""
+        """See ``StreamDecoder.whole_as_stream``."""
         frames = self._tell(self._inner.whole_as_stream, body)
         if self.error is not None:
             raise self.error
         return frames
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Reader.whole``."""
+        """See ``StreamDecoder.whole``."""
         self._inner.whole(body)
         return self._completion()
 
     def assembled(self) -> bytes:
-        """See ``Reader.assembled``."""
+        """See ``StreamDecoder.assembled``."""
         self._inner.assembled()
         return self._completion()
 
@@ -146,7 +146,9 @@ class ChatTold:
             raise _malformed() from exc
 
     def fail(self, error: RouterError) -> list[Frame]:
-        """See ``Reader.fail``: an error event, as OpenAI's own streams end when they break."""
+        """See ``StreamDecoder.fail``: an error event, as OpenAI's own streams end when they
+        break.
+        """
         if self._ended:
             return []
         self._ended = True
@@ -208,18 +210,18 @@ class ChatTold:
 
     def _begin(self, place: int | str, item: Any) -> None:
         """An item begins; a call is told at once."""
-        told = self._items[place] = _Told()
+        told = self._items[place] = _EncodedItem()
         if isinstance(item, dict) and item.get("type") in CALLS:
             self._begin_call(told, item)
 
-    def _begin_call(self, told: _Told, item: dict[str, Any]) -> None:
+    def _begin_call(self, told: _EncodedItem, item: dict[str, Any]) -> None:
         if not is_sound({**item, CALLS[item["type"]][1]: ""}):
             raise ValueError("a call without an id or a name")
         told.call, told.kind = self._calls, item["type"]
         self._calls += 1
         self._out.call(told.call, item)
 
-    def _argument(self, told: _Told, piece: str) -> None:
+    def _argument(self, told: _EncodedItem, piece: str) -> None:
         assert told.call is not None
         told.sent[0] = told.sent.get(0, 0) + len(piece)
         self._out.arguments(told.call, told.kind, piece)
@@ -228,7 +230,7 @@ class ChatTold:
         place = _place(event)
         told = self._items.get(place)
         if told is None:
-            told = self._items[place] = _Told()
+            told = self._items[place] = _EncodedItem()
         index = event.get("summary_index" if source == "summary" else "content_index")
         index = index if type(index) is int else 0
         logprobs = event.get("logprobs")
@@ -240,7 +242,7 @@ class ChatTold:
 
     def _say(
         self,
-        told: _Told,
+        told: _EncodedItem,
         name: str,
         index: int,
         piece: str,
@@ -251,7 +253,7 @@ class ChatTold:
             self._out.say(name, piece + "", logprobs)
 
     def _reasoning(
-        self, place: int | str, told: _Told, source: str, index: int, piece: str
+        self, place: int | str, told: _EncodedItem, source: str, index: int, piece: str
     ) -> None:
         """A piece of reasoning: its own words or a summary, whichever came first."""
         if told.source is None:
@@ -269,7 +271,7 @@ class ChatTold:
         """What of an item that is done has not been told: some servers send no pieces."""
         told = self._items.get(place)
         if told is None:
-            told = self._items[place] = _Told()
+            told = self._items[place] = _EncodedItem()
         kind = item.get("type")
         if kind in CALLS:
             if told.call is None:
@@ -284,7 +286,7 @@ class ChatTold:
                     self._rest_of_part(told, index, part, *_PARTS[known])
 
     def _rest_of_part(
-        self, told: _Told, index: int, part: dict[str, Any], name: str, field: str
+        self, told: _EncodedItem, index: int, part: dict[str, Any], name: str, field: str
     ) -> None:
         sent, text = told.sent.get(index, 0), part[field]
         if not sent and (entries := logprob_entries(part.get("logprobs"))):
@@ -293,7 +295,9 @@ class ChatTold:
         elif rest := text[sent:]:
             self._say(told, name, index, rest)
 
-    def _rest_of_reasoning(self, place: int | str, told: _Told, item: dict[str, Any]) -> None:
+    def _rest_of_reasoning(
+        self, place: int | str, told: _EncodedItem, item: dict[str, Any]
+    ) -> None:
         for source in (told.source,) if told.source else _REASONING:
             for index, part in enumerate(item.get(source) or ()):
                 if rest := part["text"][told.sent.get(index, 0) :]:

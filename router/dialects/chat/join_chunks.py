@@ -38,7 +38,7 @@ class JoinedChunks:
 
     def __init__(self) -> None:
         self._head: JSON = {}
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, _JoinedChoice] = {}
 
     @classmethod
     def of(cls, events: Iterable[bytes]) -> JoinedChunks:
@@ -73,7 +73,7 @@ class JoinedChunks:
             index = index if type(index) is int else 0
             choice = self._choices.get(index)
             if choice is None:
-                choice = self._choices[index] = _Choice()
+                choice = self._choices[index] = _JoinedChoice()
             choice.add(part)
 
     def whole(self) -> JSON:
@@ -87,7 +87,7 @@ class JoinedChunks:
         return {**whole, "choices": [choices[i].whole(i) for i in sorted(choices)]}
 
 
-class _Choice:
+class _JoinedChoice:
     """One of the answers. ``texts`` are those of its message, or of itself."""
 
     __slots__ = ("_call_by_index", "by_index", "calls", "fields", "keys", "message", "texts")
@@ -96,7 +96,7 @@ class _Choice:
         self.fields: JSON = {}
         self.message: JSON | None = None
         self.texts: dict[str, list[str]] = {}
-        self.calls: dict[int, _Call] = {}
+        self.calls: dict[int, _JoinedCall] = {}
         self.keys = CallKeys()
         self.by_index = True
         self._call_by_index: dict[int, int] = {}
@@ -140,7 +140,7 @@ class _Choice:
             self.by_index = False
         call = self.calls.get(key)
         if call is None:
-            call = self.calls[key] = _Call()
+            call = self.calls[key] = _JoinedCall()
         call.add(fragment, text)
 
     def _has_whole(self, key: int) -> bool:
@@ -167,7 +167,7 @@ class _Choice:
         return {"index": index, "message": message, **self.fields}
 
 
-class _Call:
+class _JoinedCall:
     """A tool call: its fields, and the pieces of its text."""
 
     __slots__ = ("_fields", "_kind", "_pieces")

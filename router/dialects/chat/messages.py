@@ -61,7 +61,7 @@ def to_messages(
     """
     instructions = body.get("instructions")
     given = body.get("input")
-    conversation = _Conversation(convert, reasoning, later_system)
+    conversation = _MessageBuilder(convert, reasoning, later_system)
     if isinstance(instructions, str):
         if instructions:
             conversation.system.append(instructions)
@@ -74,7 +74,7 @@ def to_messages(
     return conversation.messages()
 
 
-class _Calls:
+class _CallResults:
     """The results of one assistant message's calls, in the order of the calls; ``others`` are what
     no message of a tool can hold of them: images, files.
     """
@@ -106,11 +106,11 @@ class _Matcher:
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, deque[tuple[_Calls, int]]] = {}
-        self._last: dict[str, tuple[_Calls, int]] = {}
+        self._open: dict[str, deque[tuple[_CallResults, int]]] = {}
+        self._last: dict[str, tuple[_CallResults, int]] = {}
         self._waiting: dict[str, deque[_Result]] = {}
 
-    def call(self, call_id: str, calls: _Calls) -> None:
+    def call(self, call_id: str, calls: _CallResults) -> None:
         slot = (calls, len(calls.results))
         calls.results.append([])
         calls.others.append([])
@@ -137,14 +137,14 @@ class _Matcher:
                     _place(result, slot)
 
 
-def _place(result: _Result, slot: tuple[_Calls, int]) -> None:
+def _place(result: _Result, slot: tuple[_CallResults, int]) -> None:
     calls, index = slot
     calls.results[index].append(result.message)
     calls.others[index].extend(result.others)
     result.placed = True
 
 
-class _Conversation:
+class _MessageBuilder:
     """Builds the messages, item by item."""
 
     def __init__(
@@ -156,7 +156,7 @@ class _Conversation:
         self._convert = convert
         self._keep_reasoning = keep_reasoning
         self._matcher = _Matcher()
-        self._calls: dict[int, _Calls] = {}  # by the index of their assistant message
+        self._calls: dict[int, _CallResults] = {}  # by the index of their assistant message
         self._turn: dict[str, Any] | None = None  # the assistant message that takes calls
         self._thoughts: list[str] = []
 
@@ -255,7 +255,7 @@ class _Conversation:
         if "tool_calls" not in turn:
             turn["tool_calls"] = []
             turn["content"] = turn["content"] or None
-            self._calls[index] = _Calls()
+            self._calls[index] = _CallResults()
         turn["tool_calls"].append(
             {
                 "id": item["call_id"],

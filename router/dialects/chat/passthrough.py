@@ -22,8 +22,9 @@ _TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
 
 
 class ChatPassthrough:
-    """A ``Reader`` that changes nothing but the name of the model to ``model``, and leaves out the
-    usage chunk nobody asked for. ``assembles``: a stream is not passed on, but put together.
+    """A ``StreamDecoder`` that changes nothing but the name of the model to ``model``, and leaves
+    out the usage chunk nobody asked for. ``assembles``: a stream is not passed on, but put
+    together.
     """
 
     what = "a chat completion"
@@ -32,10 +33,10 @@ class ChatPassthrough:
     def __init__(self, *, model: str, wants_usage: bool, assembles: bool = False) -> None:
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
-        self.hidden: dict[str, str] = {}
+        self.encrypted_reasoning: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
-        self.said = 0
+        self.output_chars = 0
         self._model = ModelName(model)
         self._wants_usage = wants_usage
         self._joined = JoinedChunks() if assembles else None
@@ -47,16 +48,16 @@ class ChatPassthrough:
 
     @property
     def has_output(self) -> bool:
-        """See ``Reader.has_output``."""
+        """See ``StreamDecoder.has_output``."""
         return self._has_output
 
     @property
     def ended(self) -> bool:
-        """See ``Reader.ended``."""
+        """See ``StreamDecoder.ended``."""
         return self._ended
 
     def feed(self, data: bytes) -> list[Frame]:
-        """See ``Reader.feed``."""
+        """See ``StreamDecoder.feed``."""
         frames: list[Frame] = []
         if self.error is not None or self._ended:
             return frames
@@ -72,21 +73,23 @@ class ChatPassthrough:
         return frames
 
     def finish(self) -> list[Frame]:
-        """See ``Reader.finish``."""
+        """See ``StreamDecoder.finish``."""
         frames = self.salvage()
         if not self._ended and self.error is None:
             self.error = UpstreamFailure("The endpoint's stream ended before the answer did.")
         return frames
 
     def salvage(self) -> list[Frame]:
-        """See ``Reader.salvage``: all choices had their finish reason, the marker is missing."""
+        """See ``StreamDecoder.salvage``: all choices had their finish reason, the marker is
+        missing.
+        """
         if self._ended or self.error is not None or self._unfinished or not self._finished:
             return []
         self._ended = True
         return [Frame("", _DONE)]
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Reader.whole``."""
+        """See ``StreamDecoder.whole``."""
         completion = load_object(body, self.what)
         check_reported(completion)
         choices = completion.get("choices")
@@ -94,20 +97,22 @@ class ChatPassthrough:
             raise UpstreamFailure(f"The endpoint sent {self.what} without choices.")
         self._count(completion)
         if self.usage is None:
-            self.said = sum([self.chars(one) for one in choices if isinstance(one, dict)])
+            self.output_chars = sum([self.chars(one) for one in choices if isinstance(one, dict)])
         return self._model.put(body, completion)
 
     def assembled(self) -> bytes:
-        """See ``Reader.assembled``."""
+        """See ``StreamDecoder.assembled``."""
         assert self._joined is not None
         return self.whole(orjson.dumps(self._joined.whole()))
 
     def whole_as_stream(self, body: bytes) -> list[Frame]:
-        """See ``Reader.whole_as_stream``."""
+        """See ``StreamDecoder.whole_as_stream``."""
         raise not_a_stream()
 
     def fail(self, error: RouterError) -> list[Frame]:
-        """See ``Reader.fail``: an error event, as OpenAI's own streams end when they break."""
+        """See ``StreamDecoder.fail``: an error event, as OpenAI's own streams end when they
+        break.
+        """
         if self._ended:
             return []
         self._ended = True
@@ -150,7 +155,7 @@ class ChatPassthrough:
             raise self._malformed()
         for choice in choices:
             if isinstance(choice, dict):
-                self.said += self.chars(choice)
+                self.output_chars += self.chars(choice)
                 index = choice.get("index")
                 index = index if isinstance(index, int) else 0
                 if choice.get("finish_reason"):
@@ -169,8 +174,8 @@ class ChatPassthrough:
         if not isinstance(choice, dict):
             return False
         delta = choice.get("delta")
-        said = isinstance(delta, dict) and any(delta[key] for key in delta if key != "role")
-        return said or bool(choice.get("finish_reason"))
+        output_chars = isinstance(delta, dict) and any(delta[key] for key in delta if key != "role")
+        return output_chars or bool(choice.get("finish_reason"))
 
     def chars(self, choice: dict[str, Any]) -> int:
         """The characters that a choice says."""

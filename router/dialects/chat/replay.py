@@ -13,11 +13,11 @@ from typing import Any, Final
 import orjson
 
 from router.dialects.chat.chunks import CALLS, ChatStream, chat_call, chat_usage, finish_reason
-from router.dialects.chat.decode_stream import ChatReader
+from router.dialects.chat.decode_stream import ChatDecoder
 from router.dialects.chat.join_chunks import JoinedChunks
 from router.dialects.chat.messages import reasoning_text
 from router.errors import UpstreamFailure
-from router.response.builder import Draft
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.response.machine import MachineOptions
 from router.response.pieces import pieces, with_logprobs
@@ -173,15 +173,15 @@ def _joined_chunks(events: Iterable[bytes]) -> dict[str, Any]:
 def _read(whole: bytes) -> dict[str, Any] | None:
     """What a reader makes of a completion; None where it does not take it for an answer."""
     numbers = count(1)
-    draft = Draft(
+    builder = ResponseBuilder(
         echo={}, new_id=lambda prefix: f"{prefix}{next(numbers)}", now=lambda: 0, muted=True
     )
-    reader = ChatReader(draft, MachineOptions(logprobs=True))
+    decoder = ChatDecoder(builder, MachineOptions(logprobs=True))
     try:
-        reader.whole(whole)
+        decoder.whole(whole)
     except UpstreamFailure:
         return None
-    return reader.final
+    return decoder.final
 
 
 def _custom_inputs(choice: Item) -> dict[str, str]:

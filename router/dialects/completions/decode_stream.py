@@ -14,8 +14,8 @@ _MOST_CHOICES: Final = 1 << 20
 
 
 class CompletionPassthrough(ChatPassthrough):
-    """A ``Reader`` that changes nothing but the model's name, and leaves out the usage chunk nobody
-    asked for.
+    """A ``StreamDecoder`` that changes nothing but the model's name, and leaves out the usage chunk
+    nobody asked for.
 
     ``body`` is the request: each of its prompts has ``n`` choices, which may come one after the
     other. ``assembles`` is as for ``ChatPassthrough``.
@@ -32,7 +32,7 @@ class CompletionPassthrough(ChatPassthrough):
         self._choices = min(choices, _MOST_CHOICES)
 
     def salvage(self) -> list[Frame]:
-        """See ``Reader.salvage``."""
+        """See ``StreamDecoder.salvage``."""
         return super().salvage() if len(self._finished) >= self._choices else []
 
     def says_something(self, choice: Any) -> bool:

@@ -14,14 +14,20 @@ from typing import Any, Final
 
 import orjson
 
-from router.dialects.embeddings.decoder import WholeReader
+from router.dialects.embeddings.decoder import WholeBodyDecoder
 from router.dialects.embeddings.schema import inputs_of
 from router.dialects.model_name import ModelName
 from router.errors import InvalidRequest, UpstreamFailure
 from router.response.decoder import check_reported, load_object
 from router.response.tokens import estimate_tokens, from_embeddings, prompt_chars
 
-__all__ = ["OLLAMA_FIELDS", "EmbeddingsReader", "OllamaEmbedReader", "ollama_embed_body", "outline"]
+__all__ = [
+    "OLLAMA_FIELDS",
+    "EmbeddingsDecoder",
+    "OllamaEmbedDecoder",
+    "ollama_embed_body",
+    "outline",
+]
 
 OLLAMA_FIELDS: Final = ("truncate", "options", "keep_alive", "dimensions")
 """What an embeddings request may have of Ollama's, beside its input."""
@@ -37,7 +43,7 @@ _READ: Final = frozenset(
 )
 
 
-class EmbeddingsReader(WholeReader):
+class EmbeddingsDecoder(WholeBodyDecoder):
     """Passes an answer in OpenAI's form on, as it came where it is what was asked for, but for the
     name of the model, which is ``model``.
     """
@@ -49,7 +55,7 @@ class EmbeddingsReader(WholeReader):
         self._base64 = body.get("encoding_format") == "base64"
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Reader.whole``."""
+        """See ``StreamDecoder.whole``."""
         left, vectors, sizes = _measured(body)
         answer = load_object(left, _WHAT)
         check_reported(answer)
@@ -74,7 +80,7 @@ class EmbeddingsReader(WholeReader):
         return orjson.dumps(answer)
 
 
-class OllamaEmbedReader(WholeReader):
+class OllamaEmbedDecoder(WholeBodyDecoder):
     """Makes an answer of Ollama's ``/api/embed`` one in OpenAI's form, by ``model``."""
 
     def __init__(self, body: dict[str, Any], model: str) -> None:
@@ -83,7 +89,7 @@ class OllamaEmbedReader(WholeReader):
         self._model = model
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Reader.whole``."""
+        """See ``StreamDecoder.whole``."""
         left, vectors, sizes = _batch(body)
         answer = load_object(left, _WHAT)
         check_reported(answer)
@@ -137,8 +143,8 @@ def ollama_embed_body(
     sent |= {name: body[name] for name in OLLAMA_FIELDS if body.get(name) is not None}
     if num_ctx is not None:
         sent["options"] = {**(sent.get("options") or {}), "num_ctx": num_ctx}
-    unsent = [name for name, value in body.items() if name not in _READ and value is not None]
-    return sent, tuple(unsent)
+    dropped = [name for name, value in body.items() if name not in _READ and value is not None]
+    return sent, tuple(dropped)
 
 
 def outline(body: bytes) -> tuple[bytes, list[bytes]]:

@@ -8,59 +8,59 @@ from router.errors import RouterError, UpstreamError
 from router.response.decoder import not_a_stream
 from router.response.frame import Frame
 
-__all__ = ["WholeReader"]
+__all__ = ["WholeBodyDecoder"]
 
 
-class WholeReader:
-    """A ``Reader`` but for ``whole``. What is not streamed is never fed to it."""
+class WholeBodyDecoder:
+    """A ``StreamDecoder`` but for ``whole``. What is not streamed is never fed to it."""
 
     def __init__(self) -> None:
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
-        self.hidden: dict[str, str] = {}
+        self.encrypted_reasoning: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
 
     @property
-    def said(self) -> int:
-        """See ``Reader.said``: nothing is written."""
+    def output_chars(self) -> int:
+        """See ``StreamDecoder.output_chars``: nothing is written."""
         return 0
 
     @property
     def has_output(self) -> bool:
-        """See ``Reader.has_output``."""
+        """See ``StreamDecoder.has_output``."""
         return False
 
     @property
     def ended(self) -> bool:
-        """See ``Reader.ended``."""
+        """See ``StreamDecoder.ended``."""
         return False
 
     def feed(self, data: bytes) -> list[Frame]:
-        """See ``Reader.feed``."""
+        """See ``StreamDecoder.feed``."""
         self.error = not_a_stream()
         return []
 
     def finish(self) -> list[Frame]:
-        """See ``Reader.finish``."""
+        """See ``StreamDecoder.finish``."""
         return self.feed(b"")
 
     def salvage(self) -> list[Frame]:
-        """See ``Reader.salvage``."""
+        """See ``StreamDecoder.salvage``."""
         return []
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Reader.whole``."""
+        """See ``StreamDecoder.whole``."""
         raise NotImplementedError
 
     def assembled(self) -> bytes:
-        """See ``Reader.assembled``."""
+        """See ``StreamDecoder.assembled``."""
         raise not_a_stream()
 
     def whole_as_stream(self, body: bytes) -> list[Frame]:
-        """See ``Reader.whole_as_stream``."""
+        """See ``StreamDecoder.whole_as_stream``."""
         raise not_a_stream()
 
     def fail(self, error: RouterError) -> list[Frame]:
-        """See ``Reader.fail``."""
+        """See ``StreamDecoder.fail``."""
         return []

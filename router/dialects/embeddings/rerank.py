@@ -9,18 +9,18 @@ from typing import Any, Final
 
 import orjson
 
-from router.dialects.embeddings.decoder import WholeReader
+from router.dialects.embeddings.decoder import WholeBodyDecoder
 from router.dialects.model_name import ModelName
 from router.errors import UpstreamFailure
 from router.response.decoder import check_reported, load_object
 from router.response.tokens import from_rerank
 
-__all__ = ["RerankReader"]
+__all__ = ["RerankDecoder"]
 
 _WHAT: Final = "a reranking"
 
 
-class RerankReader(WholeReader):
+class RerankDecoder(WholeBodyDecoder):
     """Passes an answer on as it came, unless it is nothing but a list, but for the name of the
     model, which is ``model``.
     """
@@ -33,7 +33,7 @@ class RerankReader(WholeReader):
         self._model = model
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Reader.whole``."""
+        """See ``StreamDecoder.whole``."""
         if body.lstrip()[:1] == b"[":
             answer = self._of_list(_array(body))
             body = orjson.dumps(answer)

@@ -11,7 +11,7 @@ from router.dialects.messages.content import CONTENT, parts_of, text_parts
 from router.dialects.messages.fields import given, need, objects, one_of, refused, typed
 from router.dialects.messages.thinking import reasoning_item
 
-__all__ = ["History"]
+__all__ = ["MessagesHistory"]
 
 _OF_USERS: Final = (*CONTENT, "tool_result")
 _OF_MODELS: Final = ("text", "thinking", "redacted_thinking", "tool_use")
@@ -19,14 +19,14 @@ _OF_SERVERS: Final = ("server_tool_use", "container_upload", "mcp_tool_use", "mc
 _FAILED: Final = "The tool failed."
 
 
-class History:
-    """The ``items`` of the messages it is given; ``dropped`` is how many blocks of thinking were
-    signed by somebody else, and left out.
+class MessagesHistory:
+    """The ``items`` of the messages it is given; ``dropped_thinking`` is how many blocks of
+    thinking were signed by somebody else, and left out.
     """
 
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
-        self.dropped = 0
+        self.dropped_thinking = 0
         self._parts: list[dict[str, Any]] = []
         self._texts: list[str] = []
 
@@ -117,7 +117,7 @@ class History:
             text, signature = "", need(block, "data", str, where)
         item = reasoning_item(text, signature)
         if item is None:
-            self.dropped += 1
+            self.dropped_thinking += 1
         else:
             self.items.append(item)
 

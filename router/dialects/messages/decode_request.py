@@ -2,7 +2,7 @@
 
 Of what has no place there, some is left out for good reason: ``cache_control`` and its like change
 no answer, and endpoints cache prompts by themselves; Claude Code's attribution of a request is for
-Anthropic's billing only. All else is named in ``unsent``.
+Anthropic's billing only. All else is named in ``dropped``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from router.dialects.messages.content import text_parts
-from router.dialects.messages.decode_history import History
+from router.dialects.messages.decode_history import MessagesHistory
 from router.dialects.messages.fields import bad, given, need, number, one_of, required, typed
 from router.dialects.messages.thinking import Show, Thinking, parse_thinking
 from router.dialects.messages.tools import choice_of, tools_of
 
-__all__ = ["Translated", "count_request", "messages_request"]
+__all__ = ["DecodedMessagesRequest", "decode_count_request", "decode_messages_request"]
 
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 _MAX_USER: Final = 64
@@ -65,18 +65,19 @@ _TIERS: Final[Mapping[str, str]] = {"auto": "auto", "standard_only": "default"}
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
-    """``unsent`` are the paths of what a Responses request cannot carry, ``dropped`` is how many
-    blocks of thinking were signed by somebody else, ``show`` what is to be shown of new ones.
+class DecodedMessagesRequest:
+    """``dropped`` are the paths of what a Responses request cannot carry, ``dropped_thinking`` is
+    how many blocks of thinking were signed by somebody else, ``show`` what is to be shown of new
+    ones.
     """
 
     body: dict[str, Any]
-    unsent: tuple[str, ...]
-    dropped: int
+    dropped: tuple[str, ...]
+    dropped_thinking: int
     show: Show
 
 
-def messages_request(body: Mapping[str, Any]) -> Translated:
+def decode_messages_request(body: Mapping[str, Any]) -> DecodedMessagesRequest:
     """The Responses request for the body of ``POST /v1/messages``; raises InvalidRequest."""
     limit = _positive(body, "max_tokens")
     if limit is None:
@@ -84,22 +85,22 @@ def messages_request(body: Mapping[str, Any]) -> Translated:
     return _translated(body, limit)
 
 
-def count_request(body: Mapping[str, Any]) -> Translated:
+def decode_count_request(body: Mapping[str, Any]) -> DecodedMessagesRequest:
     """The same for ``POST /v1/messages/count_tokens``: what of it makes up the prompt."""
     made = _translated({**body, "stream": False}, None)
     counted = {name: made.body[name] for name in _COUNTED if name in made.body}
-    return Translated(counted, made.unsent, made.dropped, made.show)
+    return DecodedMessagesRequest(counted, made.dropped, made.dropped_thinking, made.show)
 
 
-def _translated(body: Mapping[str, Any], limit: int | None) -> Translated:
+def _translated(body: Mapping[str, Any], limit: int | None) -> DecodedMessagesRequest:
     model = need(body, "model", str, "")
     if not model:
         raise bad("model", "String should have at least 1 character")
-    history = History()
+    history = MessagesHistory()
     history.add(need(body, "messages", list, ""))
     if not history.items:
         raise bad("messages", "At least one message with content is required")
-    tools, unsent = tools_of(body)
+    tools, dropped = tools_of(body)
     thinking = parse_thinking(body, limit)
     made: dict[str, Any] = {"model": model, "input": history.items, "store": False}
     if instructions := _system(body):
@@ -116,11 +117,11 @@ def _translated(body: Mapping[str, Any], limit: int | None) -> Translated:
     metadata = given(body, "metadata", dict, "") or {}
     if user := given(metadata, "user_id", str, "metadata"):
         made["user"] = _user(user)
-    unsent += [f"metadata.{name}" for name in metadata if name != "user_id"]
-    unsent += [name for name, value in body.items() if name not in _READ and value is not None]
+    dropped += [f"metadata.{name}" for name in metadata if name != "user_id"]
+    dropped += [name for name, value in body.items() if name not in _READ and value is not None]
     output = body.get("output_config") or {}
-    unsent += [f"output_config.{name}" for name in output if name not in ("effort", "format")]
-    return Translated(made, tuple(unsent), history.dropped, thinking.show)
+    dropped += [f"output_config.{name}" for name in output if name not in ("effort", "format")]
+    return DecodedMessagesRequest(made, tuple(dropped), history.dropped_thinking, thinking.show)
 
 
 def _system(body: Mapping[str, Any]) -> str:

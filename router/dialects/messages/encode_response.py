@@ -12,7 +12,7 @@ from router.dialects.messages.thinking import Show, sign
 from router.errors import UpstreamRejected
 
 __all__ = [
-    "Block",
+    "ContentBlock",
     "blocks_of",
     "call_of",
     "error_of",
@@ -34,7 +34,7 @@ _STATUSES: Final[Mapping[Any, int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ContentBlock:
     """A content block: as it begins, the text that is streamed into it, and its signature.
 
     ``part`` tells it from others of its item.
@@ -55,7 +55,7 @@ class Block:
         return {**self.begun, "text": self.text} if kind == "text" else self.begun
 
 
-def blocks_of(item: Any, show: Show, told: Any = None) -> Iterator[Block]:
+def blocks_of(item: Any, show: Show, told: Any = None) -> Iterator[ContentBlock]:
     """The blocks of an output item, which may be whatever an endpoint sent.
 
     ``told`` is the list of a reasoning item, ``content`` or ``summary``, that was told before.
@@ -68,11 +68,11 @@ def blocks_of(item: Any, show: Show, told: Any = None) -> Iterator[Block]:
             if isinstance(part, dict):
                 text = part.get(_TEXTS.get(part.get("type"), ""))
                 if isinstance(text, str) and text:
-                    yield Block(index, {"type": "text", "text": ""}, text)
+                    yield ContentBlock(index, {"type": "text", "text": ""}, text)
     elif kind in _CALLS:
         if (begun := call_of(item)) is not None:
             arguments = item.get(_CALLS[kind])
-            yield Block("call", begun, arguments if isinstance(arguments, str) else "")
+            yield ContentBlock("call", begun, arguments if isinstance(arguments, str) else "")
     elif kind == "reasoning" and show != "nothing":
         yield from _thinking(item, show, told)
 
@@ -85,7 +85,7 @@ def call_of(item: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"type": "tool_use", "id": call_id, "name": name, "input": {}}
 
 
-def _thinking(item: Mapping[str, Any], show: Show, told: Any) -> Iterator[Block]:
+def _thinking(item: Mapping[str, Any], show: Show, told: Any) -> Iterator[ContentBlock]:
     """Reasoning without a text is shown as what nobody may read, if it can be sent back."""
     sealed = item.get("encrypted_content")
     signature = sign(sealed)
@@ -93,14 +93,14 @@ def _thinking(item: Mapping[str, Any], show: Show, told: Any) -> Iterator[Block]
     if show == "text":
         for source in (told,) if told else ("content", "summary"):
             if text := _texts(item.get(source)):
-                yield Block(source, begun, text, signature)
+                yield ContentBlock(source, begun, text, signature)
                 return
         if told:  # what was streamed is not repeated here
-            yield Block(told, begun, "", signature)
+            yield ContentBlock(told, begun, "", signature)
         elif isinstance(sealed, str) and sealed:
-            yield Block("sealed", {"type": "redacted_thinking", "data": signature})
+            yield ContentBlock("sealed", {"type": "redacted_thinking", "data": signature})
     elif isinstance(sealed, str) and sealed:
-        yield Block("sealed", begun, "", signature)
+        yield ContentBlock("sealed", begun, "", signature)
 
 
 def _texts(parts: Any) -> str:

@@ -26,7 +26,7 @@ from router.dialects.messages.thinking import Show, sign
 from router.errors import UpstreamFailure
 from router.response.frame import Frame
 
-__all__ = ["MAX_HELD", "CountTeller", "MessagesTeller"]
+__all__ = ["MAX_HELD", "MessagesEncoder", "TokenCountEncoder"]
 
 MAX_HELD: Final = 16 * 1024 * 1024
 """So many characters may wait for the block before them."""
@@ -57,8 +57,10 @@ class _Open:
         self.part = 0
 
 
-class MessagesTeller:
-    """Implements ``router.http.telling.Teller``; ``show`` is what is shown of reasoning."""
+class MessagesEncoder:
+    """Implements ``router.http.encoding.ResponseEncoder``; ``show`` is what is shown of
+    reasoning.
+    """
 
     def __init__(self, show: Show, request_id: str | None) -> None:
         self._show = show
@@ -72,11 +74,11 @@ class MessagesTeller:
         self._opened = self._ended = False
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Teller.whole``."""
+        """See ``ResponseEncoder.whole``."""
         return orjson.dumps(message_of(orjson.loads(body), self._show))
 
     def frames(self, batch: Sequence[Frame]) -> list[Frame]:
-        """See ``Teller.frames``; raises UpstreamFailure for more than can be held."""
+        """See ``ResponseEncoder.frames``; raises UpstreamFailure for more than can be held."""
         for frame in batch:
             take = _EVENTS.get(frame.type)
             if take is not None and not self._ended:
@@ -231,31 +233,31 @@ class MessagesTeller:
         self._out.append(Frame(kind, orjson.dumps({"type": kind, "index": self._index, **fields})))
 
 
-_EVENTS: Final[dict[str, Callable[[MessagesTeller, dict[str, Any]], None]]] = {
-    "response.created": MessagesTeller._begin,
-    "response.output_item.added": MessagesTeller._added,
-    "response.output_text.delta": MessagesTeller._text,
-    "response.refusal.delta": MessagesTeller._text,
-    "response.reasoning_summary_text.delta": MessagesTeller._summary,
-    "response.reasoning_text.delta": MessagesTeller._raw,
-    "response.function_call_arguments.delta": MessagesTeller._arguments,
-    "response.custom_tool_call_input.delta": MessagesTeller._arguments,
-    "response.output_item.done": MessagesTeller._item_done,
-    "response.completed": MessagesTeller._finished,
-    "response.incomplete": MessagesTeller._finished,
-    "response.failed": MessagesTeller._failed,
+_EVENTS: Final[dict[str, Callable[[MessagesEncoder, dict[str, Any]], None]]] = {
+    "response.created": MessagesEncoder._begin,
+    "response.output_item.added": MessagesEncoder._added,
+    "response.output_text.delta": MessagesEncoder._text,
+    "response.refusal.delta": MessagesEncoder._text,
+    "response.reasoning_summary_text.delta": MessagesEncoder._summary,
+    "response.reasoning_text.delta": MessagesEncoder._raw,
+    "response.function_call_arguments.delta": MessagesEncoder._arguments,
+    "response.custom_tool_call_input.delta": MessagesEncoder._arguments,
+    "response.output_item.done": MessagesEncoder._item_done,
+    "response.completed": MessagesEncoder._finished,
+    "response.incomplete": MessagesEncoder._finished,
+    "response.failed": MessagesEncoder._failed,
 }
 
 
-class CountTeller:
+class TokenCountEncoder:
     """Tells how many tokens a prompt has."""
 
     def frames(self, batch: Sequence[Frame]) -> list[Frame]:
-        """See ``Teller.frames``: a count is never streamed."""
+        """See ``ResponseEncoder.frames``: a count is never streamed."""
         return []
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Teller.whole``."""
+        """See ``ResponseEncoder.whole``."""
         return orjson.dumps({"input_tokens": orjson.loads(body)["input_tokens"]})
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.dialects.api_format import Form
+from router.dialects.api_format import ApiFormat
 from router.errors import RouterError
 from router.response.frame import Frame
 
-__all__ = ["ANTHROPIC", "REQUEST_ID", "anthropic_form", "error_body"]
+__all__ = ["ANTHROPIC", "REQUEST_ID", "anthropic_format", "error_body"]
 
 REQUEST_ID: Final = "request-id"
 """The header by which its clients know a request."""
@@ -49,14 +49,14 @@ def error_body(status: int, message: str, request_id: str | None) -> dict[str, A
     }
 
 
-def anthropic_form(request_id: str | None) -> Form:
+def anthropic_format(request_id: str | None) -> ApiFormat:
     """The form of the answers to the request with this id."""
 
     def error(error: RouterError) -> dict[str, Any]:
         return error_body(error.status, error.message, request_id)
 
-    return Form(error, lambda failed: Frame.of(error(failed)), silence=_PING, names=_NAMES)
+    return ApiFormat(error, lambda failed: Frame.of(error(failed)), silence=_PING, names=_NAMES)
 
 
-ANTHROPIC: Final = anthropic_form(None)
+ANTHROPIC: Final = anthropic_format(None)
 """For a request of which nothing is known yet."""

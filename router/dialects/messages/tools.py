@@ -23,7 +23,7 @@ _HINTS: Final = frozenset({"cache_control", "eager_input_streaming", "allowed_ca
 def tools_of(body: Mapping[str, Any]) -> tuple[list[Tool], list[str]]:
     """The tools, and the paths of what of them is not sent."""
     tools: list[Tool] = []
-    unsent: list[str] = []
+    dropped: list[str] = []
     names: set[str] = set()
     for where, tool in objects(given(body, "tools", list, "") or [], "tools"):
         kind = given(tool, "type", str, where) or "custom"
@@ -40,8 +40,8 @@ def tools_of(body: Mapping[str, Any]) -> tuple[list[Tool], list[str]]:
             made, known = _hosted(kind, tool, where)
             tools.append(made)
         others = sorted(set(tool) - known - _HINTS)
-        unsent += [f"{where}.{field}" for field in others if tool[field] not in (None, False, [])]
-    return tools, unsent
+        dropped += [f"{where}.{field}" for field in others if tool[field] not in (None, False, [])]
+    return tools, dropped
 
 
 def _function(tool: Mapping[str, Any], where: str) -> Tool:

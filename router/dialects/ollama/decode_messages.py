@@ -23,10 +23,10 @@ _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 
 def input_items(messages: list[Any]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """The items, and the names of the fields that they leave out; raises InvalidRequest."""
-    history = _History()
+    history = _OllamaHistory()
     for index, message in enumerate(messages):
         history.add(message, index)
-    return history.items, tuple(history.unsent)
+    return history.items, tuple(history.dropped)
 
 
 def prompt_item(prompt: str, images: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def named_function(holder: dict[str, Any], where: str) -> tuple[dict[str, Any], 
     return function, name
 
 
-class _Calls:
+class _OpenCalls:
     """The calls that have no result yet, the oldest first."""
 
     def __init__(self) -> None:
@@ -72,13 +72,13 @@ class _Calls:
         return None
 
 
-class _History:
+class _OllamaHistory:
     """Adds one message after the other."""
 
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
-        self.unsent: list[str] = []
-        self._calls = _Calls()
+        self.dropped: list[str] = []
+        self._calls = _OpenCalls()
 
     def add(self, message: Any, index: int) -> None:
         where = f"messages[{index}]"
@@ -110,7 +110,7 @@ class _History:
             summary = [{"type": "summary_text", "text": thinking}]
             self.items.append({"type": "reasoning", "summary": summary})
         if message.get("images"):
-            self.unsent.append(f"{where}.images")  # a model's own: none of the dialects takes them
+            self.dropped.append(f"{where}.images")  # a model's own: none of the dialects takes them
         calls = message.get("tool_calls") or []
         array(calls, f"{where}.tool_calls")
         if text or not calls:

@@ -29,9 +29,9 @@ from router.dialects.ollama.schema import OPTIONS, WHOLE_OPTIONS
 from router.errors import InvalidRequest
 
 __all__ = [
-    "Asked",
-    "chat_request",
-    "generate_request",
+    "DecodedRequest",
+    "decode_chat_request",
+    "decode_generate_request",
     "is_empty",
     "model_of",
     "read_options",
@@ -69,7 +69,7 @@ def read_options(options: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         return {}, ()
     object_(options, "options")
     fields: dict[str, Any] = {}
-    unsent = []
+    dropped = []
     for name, value in options.items():
         param = f"options.{name}"
         if value is None:
@@ -80,7 +80,7 @@ def read_options(options: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
             check(value, param)
             fields[name] = value
         else:
-            unsent.append(param)
+            dropped.append(param)
     limit = fields.pop("num_predict", None)
     if limit is not None and limit > 0:  # else as much as the model wants, or its context holds
         fields["max_output_tokens"] = limit
@@ -88,7 +88,7 @@ def read_options(options: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         fields["stop"] = [fields["stop"]]
     if not fields.get("stop"):
         fields.pop("stop", None)
-    return fields, tuple(unsent)
+    return fields, tuple(dropped)
 
 
 def _integer(value: Any, param: str) -> int:
@@ -122,11 +122,11 @@ _top_logprobs = integer(0, 20)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request in the form of the Responses API; ``unsent`` are the fields that it leaves out."""
+class DecodedRequest:
+    """A request in the form of the Responses API; ``dropped`` are the fields that it leaves out."""
 
     body: dict[str, Any]
-    unsent: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 def model_of(body: Mapping[str, Any]) -> str:
@@ -152,19 +152,19 @@ def is_empty(body: Mapping[str, Any], field: str) -> bool:
     return body.get(field) in (None, "", [])
 
 
-def chat_request(body: Mapping[str, Any]) -> Asked:
+def decode_chat_request(body: Mapping[str, Any]) -> DecodedRequest:
     """The request for ``/api/chat``; raises InvalidRequest naming Ollama's field."""
     given = body.get("messages")
     if type(given) is not list:
         raise wrong_type("messages", "an array", given)
-    items, unsent = input_items(given)
+    items, dropped = input_items(given)
     fields, left_out = _common(body, _OF_CHAT)
     if tools := body.get("tools"):
         fields["tools"] = _tools(tools)
-    return Asked({**fields, "input": items}, (*unsent, *left_out))
+    return DecodedRequest({**fields, "input": items}, (*dropped, *left_out))
 
 
-def generate_request(body: Mapping[str, Any]) -> Asked:
+def decode_generate_request(body: Mapping[str, Any]) -> DecodedRequest:
     """The request for ``/api/generate``; raises InvalidRequest naming Ollama's field."""
     for name in ("prompt", "system", "suffix", "template"):
         if body.get(name) is not None:
@@ -178,11 +178,11 @@ def generate_request(body: Mapping[str, Any]) -> Asked:
                 code="unsupported_parameter",
                 param=name,
             )
-    fields, unsent = _common(body, _OF_GENERATE)
+    fields, dropped = _common(body, _OF_GENERATE)
     items = [prompt_item(body.get("prompt") or "", body.get("images"))]
     if body.get("system"):
         items.insert(0, {"type": "message", "role": "system", "content": body["system"]})
-    return Asked({**fields, "input": items}, tuple(unsent))
+    return DecodedRequest({**fields, "input": items}, tuple(dropped))
 
 
 def _common(body: Mapping[str, Any], known: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
@@ -190,7 +190,7 @@ def _common(body: Mapping[str, Any], known: frozenset[str]) -> tuple[dict[str, A
     fields: dict[str, Any] = {"model": model_of(body), "store": False}
     if wants_stream(body):
         fields["stream"] = True
-    options, unsent = read_options(body.get("options"))
+    options, dropped = read_options(body.get("options"))
     fields.update(options)
     if (form := _format(body.get("format"))) is not None:
         fields["text"] = {"format": form}
@@ -203,7 +203,7 @@ def _common(body: Mapping[str, Any], known: frozenset[str]) -> tuple[dict[str, A
     fields["truncation"] = "disabled" if truncate is False else "auto"
     # Nothing is asked for by what is empty or false: clients send their defaults along.
     others = [name for name, value in body.items() if name not in known and _asks(value)]
-    return fields, [*others, *unsent]
+    return fields, [*others, *dropped]
 
 
 def _asks(value: Any) -> bool:

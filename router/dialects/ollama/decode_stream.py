@@ -14,12 +14,12 @@ from router.response.decoder import arguments_text, load_object, reported_failur
 from router.response.frame import EventTooLarge, Frame
 from router.response.machine import ResponseMachine
 
-__all__ = ["OllamaReader"]
+__all__ = ["OllamaDecoder"]
 
 _UNFINISHED: Final = frozenset({"load", "unload"})
 
 
-class OllamaReader(ResponseMachine):
+class OllamaDecoder(ResponseMachine):
     """Reads the lines of an ``/api/chat`` stream, or its one object."""
 
     _decoder: NDJSONDecoder
@@ -31,7 +31,7 @@ class OllamaReader(ResponseMachine):
         self._calls = 0
 
     def feed(self, data: bytes) -> list[Frame]:
-        """See ``Reader.feed``."""
+        """See ``StreamDecoder.feed``."""
         if self.error is None and self.final is None:
             try:
                 self._lines(self._decoder.decode(data))
@@ -42,7 +42,7 @@ class OllamaReader(ResponseMachine):
         return self.take()
 
     def finish(self) -> list[Frame]:
-        """See ``Reader.finish``; the last line needs no newline."""
+        """See ``StreamDecoder.finish``; the last line needs no newline."""
         if self.error is None and self.final is None:
             try:
                 self._lines(self._decoder.flush())
@@ -51,7 +51,7 @@ class OllamaReader(ResponseMachine):
         return super().finish()
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Reader.whole``."""
+        """See ``StreamDecoder.whole``."""
         line = load_object(body, "an answer")
         if not isinstance(line.get("message"), dict) and not line.get("error"):
             raise UpstreamFailure("The endpoint sent an answer without a message.")

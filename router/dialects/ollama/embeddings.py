@@ -9,19 +9,19 @@ import orjson
 
 from router.dialects.checks import boolean, integer, object_, string, strings, wrong_type
 from router.dialects.embeddings.decode_response import outline
-from router.dialects.ollama.decode_request import Asked, model_of
-from router.dialects.ollama.encode_stream import Watch
+from router.dialects.ollama.decode_request import DecodedRequest, model_of
+from router.dialects.ollama.encode_stream import RequestTimes
 from router.errors import UpstreamFailure
 from router.response.decoder import load_object
 from router.response.frame import Frame
 
-__all__ = ["EmbedTeller", "embed_request", "embeddings_request"]
+__all__ = ["OllamaEmbedEncoder", "embed_request", "embeddings_request"]
 
 _dimensions = integer(1)
 _KNOWN: Final = frozenset({"dimensions", "input", "model", "name", "options", "prompt", "truncate"})
 
 
-def embed_request(body: Mapping[str, Any]) -> Asked:
+def embed_request(body: Mapping[str, Any]) -> DecodedRequest:
     """The request for ``/api/embed``; raises InvalidRequest. Without a text its input is empty."""
     given = body.get("input")
     if given is None:
@@ -33,14 +33,14 @@ def embed_request(body: Mapping[str, Any]) -> Asked:
     return _asked(body, given)
 
 
-def embeddings_request(body: Mapping[str, Any]) -> Asked:
+def embeddings_request(body: Mapping[str, Any]) -> DecodedRequest:
     """The request for ``/api/embeddings``, which takes one text."""
     prompt = body.get("prompt") or ""
     string(prompt, "prompt")
     return _asked(body, prompt)
 
 
-def _asked(body: Mapping[str, Any], given: str | list[str]) -> Asked:
+def _asked(body: Mapping[str, Any], given: str | list[str]) -> DecodedRequest:
     made: dict[str, Any] = {"model": model_of(body), "input": given, "encoding_format": "float"}
     if (dimensions := body.get("dimensions")) is not None:
         _dimensions(dimensions, "dimensions")
@@ -52,28 +52,28 @@ def _asked(body: Mapping[str, Any], given: str | list[str]) -> Asked:
             made["truncate"] = True
     options = body.get("options") or {}
     object_(options, "options")
-    unsent = [f"options.{name}" for name, value in options.items() if value is not None]
-    unsent += [name for name, value in body.items() if name not in _KNOWN and value is not None]
-    return Asked(made, tuple(unsent))
+    dropped = [f"options.{name}" for name, value in options.items() if value is not None]
+    dropped += [name for name, value in body.items() if name not in _KNOWN and value is not None]
+    return DecodedRequest(made, tuple(dropped))
 
 
-class EmbedTeller:
-    """Implements ``router.http.telling.Teller`` for an answer in OpenAI's form.
+class OllamaEmbedEncoder:
+    """Implements ``router.http.encoding.ResponseEncoder`` for an answer in OpenAI's form.
 
     ``one`` is for ``/api/embeddings``, which answers with one vector.
     """
 
-    def __init__(self, model: str, watch: Watch, *, one: bool) -> None:
+    def __init__(self, model: str, watch: RequestTimes, *, one: bool) -> None:
         self._model = model
         self._watch = watch
         self._one = one
 
     def frames(self, batch: Sequence[Frame]) -> list[Frame]:
-        """See ``Teller.frames``: nothing is streamed."""
+        """See ``ResponseEncoder.frames``: nothing is streamed."""
         return []
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Teller.whole``. The vectors stay as they were written."""
+        """See ``ResponseEncoder.whole``. The vectors stay as they were written."""
         left, vectors = outline(body)
         answer = load_object(left, "embeddings")
         data = answer.get("data")

@@ -11,13 +11,13 @@ import orjson
 
 from router.dialects.chat.encode_request import wants_logprobs
 from router.dialects.chat.messages import to_messages
-from router.dialects.dropped import is_default, unsent_fields
+from router.dialects.dropped import dropped_fields, is_default
 from router.dialects.function_tools import ToolPlan, plan_tools
 from router.dialects.ollama.forced_calls import forced_format
 from router.dialects.parts import PartConverter, ollama_part
 from router.dialects.system_messages import SystemMessages
 
-__all__ = ["OllamaMode", "ollama_body"]
+__all__ = ["OllamaMode", "encode_ollama_request"]
 
 _OPTIONS: Final = frozenset(
     {
@@ -69,15 +69,15 @@ _SHALLOW: Final = 200
 class OllamaMode:
     """How to read the answer to the request.
 
-    ``forced``: its text is a tool call as JSON, ``{"name", "arguments"}``. ``unsent``: what was
+    ``forced``: its text is a tool call as JSON, ``{"name", "arguments"}``. ``dropped``: what was
     accepted but not sent, types of tools and fields.
     """
 
     forced: bool = False
-    unsent: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
-def ollama_body(
+def encode_ollama_request(
     body: Mapping[str, Any],
     *,
     model: str,
@@ -122,17 +122,17 @@ def ollama_body(
         out["logprobs"] = True
         if body.get("top_logprobs"):
             out["top_logprobs"] = body["top_logprobs"]
-    return out, OllamaMode(forced, (*plan.unsent, *_unsent(body, plan)))
+    return out, OllamaMode(forced, (*plan.dropped, *_dropped(body, plan)))
 
 
-def _unsent(body: Mapping[str, Any], plan: ToolPlan) -> Iterator[str]:
+def _dropped(body: Mapping[str, Any], plan: ToolPlan) -> Iterator[str]:
     """The fields that Ollama has nothing for."""
     name = "parallel_tool_calls"
     if plan.tools and not is_default(name, body.get(name)):
         yield name
     if not is_default("text.verbosity", (body.get("text") or {}).get("verbosity")):
         yield "text.verbosity"
-    yield from unsent_fields(body, _CARRIED)
+    yield from dropped_fields(body, _CARRIED)
 
 
 def _options(body: Mapping[str, Any], num_ctx: int | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from router.dialects.ollama.schema import line
 from router.dialects.responses.decode_stream import failure_of
 from router.response.frame import Frame
 
-__all__ = ["OllamaTeller", "Watch"]
+__all__ = ["OllamaEncoder", "RequestTimes"]
 
 _REASONS: Final = {"max_output_tokens": "length"}
 _SAYS: Final[Mapping[str, str]] = {
@@ -24,7 +24,7 @@ _SAYS: Final[Mapping[str, str]] = {
 _TERMINAL: Final = frozenset({"response.completed", "response.incomplete"})
 
 
-class Watch(Protocol):
+class RequestTimes(Protocol):
     """What becomes of one request; durations are in nanoseconds."""
 
     def stamp(self) -> str:
@@ -44,15 +44,15 @@ class Watch(Protocol):
         ...
 
 
-class OllamaTeller:
-    """Implements ``router.http.telling.Teller``.
+class OllamaEncoder:
+    """Implements ``router.http.encoding.ResponseEncoder``.
 
     ``model`` is the client's name for it, which Ollama repeats in every line; that of a fallback
     takes its place. ``chat`` is whether
     the answer is a message, or the text of ``/api/generate``.
     """
 
-    def __init__(self, model: str, watch: Watch, *, chat: bool) -> None:
+    def __init__(self, model: str, watch: RequestTimes, *, chat: bool) -> None:
         self._model = model
         self._watch = watch
         self._chat = chat
@@ -62,7 +62,7 @@ class OllamaTeller:
         self._ended = False
 
     def frames(self, batch: Sequence[Frame]) -> list[Frame]:
-        """See ``Teller.frames``."""
+        """See ``ResponseEncoder.frames``."""
         lines: list[Frame] = []
         stamp = self._watch.stamp()
         for frame in batch:
@@ -83,7 +83,7 @@ class OllamaTeller:
         return lines
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Teller.whole``."""
+        """See ``ResponseEncoder.whole``."""
         response = orjson.loads(body)
         if response.get("status") == "failed":
             raise failure_of(response.get("error"))

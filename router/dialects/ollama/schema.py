@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.dialects.api_format import Form, encode_line
+from router.dialects.api_format import ApiFormat, encode_line
 from router.dialects.checks import wrong_type
 from router.errors import InvalidRequest, RouterError
 from router.response.frame import Frame
@@ -112,7 +112,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "text.format": "format",
 }
 
-OLLAMA: Final = Form(
+OLLAMA: Final = ApiFormat(
     error_body,
     lambda error: line(error_body(error)),
     _STREAM_HEADERS,

@@ -10,28 +10,28 @@ from typing import Any
 import orjson
 
 from router.dialects.checks import missing
-from router.dialects.responses.decode_stream import NativeReader, blob_of, seal, unix_seconds
+from router.dialects.responses.decode_stream import ResponsesDecoder, blob_of, seal, unix_seconds
 from router.dialects.responses.schema import check_fields, parse_object
 from router.errors import UpstreamFailure
 from router.response import tokens
 from router.response.builder import IdFactory
 from router.response.decoder import load_object, reported_failure
 
-__all__ = ["CompactionReader", "compacted", "parse_compact"]
+__all__ = ["CompactionDecoder", "compacted", "parse_compact"]
 
 
-class CompactionReader(NativeReader):
+class CompactionDecoder(ResponsesDecoder):
     """Reads the answer of ``/responses/compact``, which always comes in one piece."""
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Reader.whole``."""
-        draft = self.draft
+        """See ``StreamDecoder.whole``."""
+        builder = self.builder
         compaction = compacted(
             body,
-            model=draft.echo["model"],
+            model=builder.echo["model"],
             account=self._account,
-            new_id=draft.new_id,
-            now=draft.now,
+            new_id=builder.new_id,
+            now=builder.now,
         )
         self.usage = compaction["usage"]
         return orjson.dumps(compaction)

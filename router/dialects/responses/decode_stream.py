@@ -22,16 +22,16 @@ from router.dialects.responses.item_ids import ItemIds
 from router.dialects.responses.places import BEGINNINGS, Places
 from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamRejected
 from router.response import tokens
-from router.response.builder import Draft, output_text
+from router.response.builder import ResponseBuilder, output_text
 from router.response.decoder import load_object, not_a_stream, reported_failure, upstream_message
 from router.response.frame import EventTooLarge, Frame, SSEDecoder
 from router.response.partial import DELTAS, PartialOutput
-from router.response.states import State
+from router.response.states import StreamState
 
 __all__ = [
     "ACCOUNT_MARK",
     "ENDPOINT_ERRORS",
-    "NativeReader",
+    "ResponsesDecoder",
     "blob_of",
     "failure_of",
     "seal",
@@ -89,28 +89,28 @@ def blob_of(item: Any) -> str | None:
     return blob if isinstance(blob, str) and blob else None
 
 
-class NativeReader:
+class ResponsesDecoder:
     """Reads native Responses events, or one Response object; see ``router.response.decoder``.
 
     ``account`` marks encrypted content (see ``seal``); ``redact`` takes the router's own secrets
     out of an endpoint's words. ``hide`` keeps encrypted reasoning from a client that did not ask
-    for it: it is taken out of every item and kept, sealed, in ``hidden`` by the item's id.
-    ``taken`` are the item ids in the request's history, which no item of the answer may have.
+    for it: it is taken out of every item and kept, sealed, in ``encrypted_reasoning`` by the item's
+    id. ``taken`` are the item ids in the request's history, which no item of the answer may have.
     """
 
     def __init__(
         self,
-        draft: Draft,
+        builder: ResponseBuilder,
         account: str,
         redact: Callable[[str], str] = str,
         *,
         hide: bool = False,
         taken: Container[str] = (),
     ) -> None:
-        self.draft = draft
+        self.builder = builder
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
-        self.hidden: dict[str, str] = {}
+        self.encrypted_reasoning: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
         self._account = account
@@ -120,27 +120,27 @@ class NativeReader:
         self._snapshot = b""  # as bytes: a third of the size, for as long as the stream lasts
         self._output = PartialOutput()
         self._places = Places()
-        self._ids = ItemIds(draft.new_id, taken)
+        self._ids = ItemIds(builder.new_id, taken)
         self._has_output = False
 
     @property
-    def said(self) -> int:
-        """See ``Reader.said``."""
+    def output_chars(self) -> int:
+        """See ``StreamDecoder.output_chars``."""
         output = self._output.so_far() if self.final is None else self.final["output"]
-        return tokens.said_chars(output)
+        return tokens.output_chars(output)
 
     @property
     def has_output(self) -> bool:
-        """See ``Reader.has_output``."""
+        """See ``StreamDecoder.has_output``."""
         return self._has_output
 
     @property
     def ended(self) -> bool:
-        """See ``Reader.ended``."""
+        """See ``StreamDecoder.ended``."""
         return self.final is not None
 
     def feed(self, data: bytes) -> list[Frame]:
-        """See ``Reader.feed``."""
+        """See ``StreamDecoder.feed``."""
         frames: list[Frame] = []
         if self.error is not None or self.final is not None:
             return frames
@@ -156,17 +156,19 @@ class NativeReader:
         return frames
 
     def finish(self) -> list[Frame]:
-        """See ``Reader.finish``."""
+        """See ``StreamDecoder.finish``."""
         if self.final is None and self.error is None:
             self.error = UpstreamFailure("The endpoint's stream ended before the answer did.")
         return []
 
     def salvage(self) -> list[Frame]:
-        """See ``Reader.salvage``: a native answer is complete only with its terminal event."""
+        """See ``StreamDecoder.salvage``: a native answer is complete only with its terminal
+        event.
+        """
         return []
 
     def whole(self, body: bytes) -> bytes:
-        """See ``Reader.whole``."""
+        """See ``StreamDecoder.whole``."""
         response = load_object(body, "a response")
         if not isinstance(response.get("output"), list):
             error = response.get("error")
@@ -181,7 +183,7 @@ class NativeReader:
         return orjson.dumps(self._finish_with(response, status))
 
     def assembled(self) -> bytes:
-        """See ``Reader.assembled``: the terminal event has all of it."""
+        """See ``StreamDecoder.assembled``: the terminal event has all of it."""
         final = self.final
         assert final is not None
         if final["status"] == "failed":
@@ -189,24 +191,24 @@ class NativeReader:
         return orjson.dumps(final)
 
     def whole_as_stream(self, body: bytes) -> list[Frame]:
-        """See ``Reader.whole_as_stream``."""
+        """See ``StreamDecoder.whole_as_stream``."""
         raise not_a_stream()
 
     def fail(self, error: RouterError) -> list[Frame]:
-        """See ``Reader.fail``: ``response.failed`` with the output so far."""
-        draft = self.draft
-        if draft.state is State.ENDED:
+        """See ``StreamDecoder.fail``: ``response.failed`` with the output so far."""
+        builder = self.builder
+        if builder.state is StreamState.ENDED:
             return []
-        frames = draft.open()
+        frames = builder.open()
         output = self._output.so_far()
         self.final = {
-            **(orjson.loads(self._snapshot) if self._snapshot else draft.snapshot("failed")),
+            **(orjson.loads(self._snapshot) if self._snapshot else builder.snapshot("failed")),
             "status": "failed",
             "error": error.response_error(),
             "output": output,
             "output_text": output_text(output),
         }
-        return [*frames, draft.end(self.final)]
+        return [*frames, builder.end(self.final)]
 
     def _event(self, data: bytes, frames: list[Frame]) -> None:
         event = load_object(data, "a stream event")
@@ -218,19 +220,19 @@ class NativeReader:
             if kind in _OPENING:
                 self._open(event["response"], frames)
                 return
-        draft = self.draft
-        if draft.state is State.NEW:
-            frames.extend(draft.open())
+        builder = self.builder
+        if builder.state is StreamState.NEW:
+            frames.extend(builder.open())
         changed = self._follow(kind, event)
-        if draft.muted:
+        if builder.muted:
             return
-        if event.get("sequence_number") != draft.sequence:
-            event["sequence_number"] = draft.sequence
+        if event.get("sequence_number") != builder.sequence:
+            event["sequence_number"] = builder.sequence
             changed = True
         if "response_id" in event:
-            event["response_id"] = draft.id
+            event["response_id"] = builder.id
             changed = True
-        draft.sequence += 1
+        builder.sequence += 1
         if changed or b"\n" in data:  # an event that came in several data lines goes out in one
             frames.append(Frame.of(event))
         else:
@@ -241,16 +243,16 @@ class NativeReader:
 
         Nothing is said when another endpoint's beginning, or the router's own, went out before.
         """
-        draft = self.draft
+        builder = self.builder
         created_at = unix_seconds(response.get("created_at"))
         # An answer in one piece is dated by the router, however it came.
-        if created_at is not None and not (draft.dated or draft.muted):
-            draft.created_at = created_at
+        if created_at is not None and not (builder.dated or builder.muted):
+            builder.created_at = created_at
         snapshot = self._ours({**response, **_BLANK})
         # Copied: what orjson returns keeps the whole buffer it was written into.
         self._snapshot = bytes(memoryview(orjson.dumps(snapshot)))
-        if draft.state is State.NEW:
-            frames.extend(draft.open(snapshot))
+        if builder.state is StreamState.NEW:
+            frames.extend(builder.open(snapshot))
 
     def _lifecycle(self, kind: str, event: dict[str, Any], response: dict[str, Any]) -> None:
         """Rewrite the response inside an event."""
@@ -262,7 +264,7 @@ class NativeReader:
         if status == "failed" and not self._has_output:
             self._raise_if_endpoints_fault(response)
         event["response"] = self._finish_with(response, status)
-        self.draft.advance(State.ENDED)
+        self.builder.advance(StreamState.ENDED)
 
     def _finish_with(self, response: dict[str, Any], status: str) -> dict[str, Any]:
         """The final Response object. Some servers leave out of it what they streamed."""
@@ -270,7 +272,7 @@ class NativeReader:
         output = final["output"] = final["output"] or list(self._output.items)
         final["output_text"] = output_text(output)
         if status == "completed" and final.get("completed_at") is None:
-            final["completed_at"] = self.draft.now()
+            final["completed_at"] = self.builder.now()
         final["usage"] = self.usage = tokens.from_response(final.get("usage"))
         if status == "failed":
             final["error"] = self._endpoints_error(final.get("error"))
@@ -287,21 +289,21 @@ class NativeReader:
 
     def _ours(self, response: dict[str, Any]) -> dict[str, Any]:
         """An endpoint's Response object as the router's own."""
-        draft = self.draft
-        merged = draft.snapshot("in_progress")
+        builder = self.builder
+        merged = builder.snapshot("in_progress")
         # An endpoint that says nothing of a field has not contradicted the request.
         merged |= {k: v for k, v in response.items() if v is not None or merged.get(k) is None}
-        merged |= draft.shown
-        merged["id"] = draft.id
-        merged["created_at"] = draft.created_at
-        merged["model"] = draft.echo["model"]
+        merged |= builder.shown
+        merged["id"] = builder.id
+        merged["created_at"] = builder.created_at
+        merged["model"] = builder.echo["model"]
         merged["tools"] = without_credentials(merged["tools"])
         for name in _ECHOED:
-            merged[name] = draft.echo[name]
+            merged[name] = builder.echo[name]
         for name in ("conversation", "prompt"):
             merged.pop(name, None)
-            if name in draft.echo:
-                merged[name] = draft.echo[name]
+            if name in builder.echo:
+                merged[name] = builder.echo[name]
         output = merged["output"]
         items = output if isinstance(output, list) else []
         merged["output"] = [item for item in items if isinstance(item, dict)]
@@ -321,7 +323,7 @@ class NativeReader:
             del item["encrypted_content"]
             # What an item begins with is not what it ends with.
             if done and isinstance(item.get("id"), str):
-                self.hidden[item["id"]] = sealed
+                self.encrypted_reasoning[item["id"]] = sealed
         else:
             item["encrypted_content"] = sealed
         return True

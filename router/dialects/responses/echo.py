@@ -95,8 +95,8 @@ def _format(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def without_secrets(tool: Mapping[str, Any]) -> dict[str, Any]:
     """A tool as it may be shown: without nulls and credentials."""
-    hidden = _SECRETS.get(tool["type"], ())
-    return {k: v for k, v in tool.items() if v is not None and k not in hidden}
+    encrypted_reasoning = _SECRETS.get(tool["type"], ())
+    return {k: v for k, v in tool.items() if v is not None and k not in encrypted_reasoning}
 
 
 def without_credentials(tools: Any) -> Any:
@@ -108,8 +108,12 @@ def without_credentials(tools: Any) -> Any:
 
 def _masked(tool: Any) -> Any:
     kind = tool.get("type") if isinstance(tool, dict) else None
-    hidden = _SECRETS.get(kind) if isinstance(kind, str) else None
-    return tool if hidden is None else {k: v for k, v in tool.items() if k not in hidden}
+    encrypted_reasoning = _SECRETS.get(kind) if isinstance(kind, str) else None
+    return (
+        tool
+        if encrypted_reasoning is None
+        else {k: v for k, v in tool.items() if k not in encrypted_reasoning}
+    )
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:

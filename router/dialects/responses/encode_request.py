@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from router.dialects.chat.encode_request import PRIVATE_FIELDS, RESPONSES_FIELDS
-from router.dialects.dropped import unsent_fields
+from router.dialects.dropped import dropped_fields
 from router.dialects.responses.decode_stream import blob_of, unseal
 from router.dialects.responses.input_items import item_type
 from router.dialects.system_messages import SystemMessages, rearranged
@@ -21,11 +21,11 @@ from router.errors import InvalidRequest
 __all__ = [
     "ENCRYPTED_REASONING",
     "asks_for_encrypted",
-    "compact_body",
+    "encode_compact_request",
+    "encode_native_chat_request",
+    "encode_responses_request",
+    "encode_token_count_request",
     "known_fields",
-    "native_body",
-    "native_chat_body",
-    "token_count_body",
 ]
 
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
@@ -39,7 +39,7 @@ _NOT_COMPACTED: Final = frozenset({"store", "stream", "stream_options"})
 _KEEP_ID: Final = frozenset({"local_shell_call_output", "mcp_approval_request"})
 
 
-def native_body(
+def encode_responses_request(
     body: dict[str, Any], *, model: str, stream: bool, account: str, encrypted: bool = False
 ) -> tuple[dict[str, Any], int]:
     """The body for ``/responses`` and how many items lost their encrypted content.
@@ -56,11 +56,11 @@ def native_body(
         sent.pop("stream_options", None)
     if encrypted and not asks_for_encrypted(body):
         sent["include"] = [*(body.get("include") or ()), ENCRYPTED_REASONING]
-    dropped = 0
+    dropped_reasoning = 0
     if isinstance(sent.get("input"), list):
-        items, dropped = _items(sent["input"], account)
+        items, dropped_reasoning = _items(sent["input"], account)
         sent["input"] = items
-    return sent, dropped
+    return sent, dropped_reasoning
 
 
 def known_fields(body: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -69,7 +69,7 @@ def known_fields(body: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]
     Sent all the same, they would have OpenAI refuse the request.
     """
     known = {name: value for name, value in body.items() if name in RESPONSES_FIELDS}
-    return known, tuple(unsent_fields(body, RESPONSES_FIELDS))
+    return known, tuple(dropped_fields(body, RESPONSES_FIELDS))
 
 
 def asks_for_encrypted(body: dict[str, Any]) -> bool:
@@ -77,19 +77,23 @@ def asks_for_encrypted(body: dict[str, Any]) -> bool:
     return ENCRYPTED_REASONING in (body.get("include") or ())
 
 
-def compact_body(body: dict[str, Any], *, model: str, account: str) -> tuple[dict[str, Any], int]:
-    """The body for ``/responses/compact``; the rest is as for ``native_body``."""
-    sent, dropped = native_body(body, model=model, stream=False, account=account)
-    return {k: v for k, v in sent.items() if k not in _NOT_COMPACTED}, dropped
+def encode_compact_request(
+    body: dict[str, Any], *, model: str, account: str
+) -> tuple[dict[str, Any], int]:
+    """The body for ``/responses/compact``; the rest is as for ``encode_responses_request``."""
+    sent, dropped_reasoning = encode_responses_request(
+        body, model=model, stream=False, account=account
+    )
+    return {k: v for k, v in sent.items() if k not in _NOT_COMPACTED}, dropped_reasoning
 
 
-def token_count_body(body: dict[str, Any], *, model: str, account: str) -> dict[str, Any]:
+def encode_token_count_request(body: dict[str, Any], *, model: str, account: str) -> dict[str, Any]:
     """The body for ``/responses/input_tokens``."""
-    sent, _ = native_body(body, model=model, stream=False, account=account)
+    sent, _ = encode_responses_request(body, model=model, stream=False, account=account)
     return {k: v for k, v in sent.items() if k not in _NOT_COUNTED}
 
 
-def native_chat_body(
+def encode_native_chat_request(
     body: dict[str, Any], *, model: str, stream: bool, later_system: SystemMessages | None = None
 ) -> dict[str, Any]:
     """The body of a Chat Completions request that is passed on. A stream is asked for its usage.
@@ -108,7 +112,7 @@ def native_chat_body(
 
 def _items(items: list[dict[str, Any]], account: str) -> tuple[list[dict[str, Any]], int]:
     kept = []
-    dropped = 0
+    dropped_reasoning = 0
     for index, item in enumerate(items):
         kind = item_type(item)
         if kind == "item_reference":
@@ -121,7 +125,7 @@ def _items(items: list[dict[str, Any]], account: str) -> tuple[list[dict[str, An
             usable, foreign = _unsealed(item, account)
             if foreign and kind == "compaction":
                 raise _unreadable(index)
-            dropped += foreign
+            dropped_reasoning += foreign
             if usable is not None:
                 kept.append(usable)
         elif "id" in item and (kind not in _KEEP_ID or "call_id" in item):
@@ -130,7 +134,7 @@ def _items(items: list[dict[str, Any]], account: str) -> tuple[list[dict[str, An
             kept.append({**item, "type": kind})
         else:
             kept.append(item)
-    return kept, dropped
+    return kept, dropped_reasoning
 
 
 def _unreadable(index: int) -> InvalidRequest:

@@ -30,7 +30,7 @@ def is_plainly_unique(ident: str) -> bool:
 
 
 @dataclass(slots=True)
-class _Item:
+class _KnownItem:
     """An item of this answer: what it is, the endpoint's id for it (None without one), ours."""
 
     kind: str
@@ -53,9 +53,9 @@ class ItemIds:
         self.active = False
         self._new_id = new_id
         self._taken = taken
-        self._items: list[_Item] = []
-        self._by_place: dict[int, _Item] = {}
-        self._by_name: dict[str, _Item] = {}
+        self._items: list[_KnownItem] = []
+        self._by_place: dict[int, _KnownItem] = {}
+        self._by_name: dict[str, _KnownItem] = {}
 
     def rename(self, kind: str, event: dict[str, Any]) -> bool:
         """Put the item's id into an event of the output; True when that changed it."""
@@ -93,14 +93,14 @@ class ItemIds:
             _put(item, "id", known.id)
         del self._items[len(streamed) :]  # a snapshot in mid-stream begins nothing
 
-    def _begin(self, item: dict[str, Any]) -> _Item:
+    def _begin(self, item: dict[str, Any]) -> _KnownItem:
         kind: str = item["type"]
         ident = item.get("id")
         theirs = ident if isinstance(ident, str) and ident else None
         if theirs is not None and self._may_stay(theirs):
-            begun = _Item(kind, theirs, theirs)
+            begun = _KnownItem(kind, theirs, theirs)
         else:
-            begun = _Item(kind, theirs, self._new_id(ID_PREFIXES.get(kind, _OTHER_PREFIX)))
+            begun = _KnownItem(kind, theirs, self._new_id(ID_PREFIXES.get(kind, _OTHER_PREFIX)))
             self.active = True
         self._items.append(begun)
         return begun
@@ -112,14 +112,14 @@ class ItemIds:
             and all(item.id != ident for item in self._items)
         )
 
-    def _remember(self, place: Any, known: _Item, item: dict[str, Any]) -> None:
+    def _remember(self, place: Any, known: _KnownItem, item: dict[str, Any]) -> None:
         if type(place) is int:
             self._by_place[place] = known
         for name in (known.theirs, item.get("call_id")):
             if isinstance(name, str):
                 self._by_name[name] = known
 
-    def _named(self, place: Any, name: Any, item: dict[str, Any]) -> _Item | None:
+    def _named(self, place: Any, name: Any, item: dict[str, Any]) -> _KnownItem | None:
         """The item in this place of the output; without a place, of this id or ``call_id``."""
         if type(place) is int:
             return self._by_place.get(place)
@@ -129,7 +129,7 @@ class ItemIds:
         return None
 
 
-def _found(streamed: list[_Item], item: dict[str, Any]) -> _Item | None:
+def _found(streamed: list[_KnownItem], item: dict[str, Any]) -> _KnownItem | None:
     for known in streamed:
         if known.theirs is not None and known.theirs == item.get("id"):
             return known

@@ -21,7 +21,7 @@ _KEPT: Final = "no-cache"
 """May be kept, and has to be asked for again: then the answer is most often a 304."""
 
 
-class _Document:
+class _StaticDocument:
     """Something that is always the same."""
 
     def __init__(self, body: bytes, content_type: str, headers: dict[str, str]) -> None:
@@ -53,12 +53,12 @@ class DescriptionApi:
         self._describe = describe
         page = resources.files(__package__).joinpath(_PAGE).read_bytes()
         policy = {"Content-Security-Policy": _policy(page), "Referrer-Policy": "no-referrer"}
-        self._page = _Document(page, "text/html; charset=utf-8", policy)
+        self._page = _StaticDocument(page, "text/html; charset=utf-8", policy)
 
     @cached_property
-    def _json(self) -> _Document:
+    def _json(self) -> _StaticDocument:
         headers = {"Access-Control-Allow-Origin": "*"}
-        return _Document(orjson.dumps(self._describe()), "application/json", headers)
+        return _StaticDocument(orjson.dumps(self._describe()), "application/json", headers)
 
     async def openapi(self, request: web.Request) -> web.StreamResponse:
         """GET /openapi.json."""

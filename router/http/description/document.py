@@ -26,7 +26,7 @@ from router.http.description.families import (
     usage,
 )
 from router.http.description.headers import HEADERS, REQUEST_ID
-from router.http.description.parts import JSON, Answer, Family, Key, Op
+from router.http.description.parts import JSON, Family, Key, Op, SuccessResponse
 
 __all__ = ["BASE", "document"]
 
@@ -189,7 +189,7 @@ def _answers(family: Family, op: Op, prefix: str) -> dict[str, Any]:
     return told
 
 
-def _answer(answer: Answer, named: tuple[str, ...]) -> dict[str, Any]:
+def _answer(answer: SuccessResponse, named: tuple[str, ...]) -> dict[str, Any]:
     told: dict[str, Any] = {"description": answer.description}
     if headers := _headers((*named, *answer.headers)):
         told["headers"] = headers

@@ -26,7 +26,7 @@ HEADERS: Final[Mapping[str, dict[str, Any]]] = {
     "request-id": _header(string(), "The same for clients of Anthropic's API.", always=True),
     "X-Pointsman-Endpoint": _header(string(), "The name of the endpoint that answered."),
     "X-Pointsman-Attempts": _header(_COUNT, "How many times an endpoint was asked."),
-    "X-Pointsman-Unsent": _header(
+    "X-Pointsman-Dropped-Parameters": _header(
         string(),
         "What of the request could not be sent to the endpoint, with commas between. With "
         "`server.unsupported: strict` such a request is refused instead.",
@@ -75,7 +75,7 @@ CACHED: Final = (
 )  # fmt: skip
 _LIMITS: Final = tuple(name for name in HEADERS if name.startswith("x-ratelimit-"))
 SERVED: Final = (
-    "X-Pointsman-Endpoint", "X-Pointsman-Attempts", "X-Pointsman-Unsent",
+    "X-Pointsman-Endpoint", "X-Pointsman-Attempts", "X-Pointsman-Dropped-Parameters",
     "X-Pointsman-Fallback", *_LIMITS,
 )  # fmt: skip
 """Of an answer that an endpoint made."""

@@ -19,8 +19,23 @@ from router.http.description.schema import (
 )
 
 __all__ = [
-    "INCLUDE", "JSON", "NDJSON", "PAGE", "SSE", "TEXT", "Answer", "Body", "Family", "Key",
-    "Op", "Parameter", "header", "json_answer", "path", "query", "streamed",
+    "INCLUDE",
+    "JSON",
+    "NDJSON",
+    "PAGE",
+    "SSE",
+    "TEXT",
+    "DescribedBody",
+    "Family",
+    "Key",
+    "Op",
+    "Parameter",
+    "SuccessResponse",
+    "header",
+    "json_answer",
+    "path",
+    "query",
+    "streamed",
 ]  # fmt: skip
 
 JSON: Final = "application/json"
@@ -57,7 +72,7 @@ def path(name: str, description: str, example: str) -> Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SuccessResponse:
     """What an operation answers when all is well; ``headers`` are names in ``headers.HEADERS``."""
 
     description: str
@@ -67,7 +82,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class DescribedBody:
     """The JSON that a request brings."""
 
     schema: Schema
@@ -88,10 +103,10 @@ class Op:
     id: str
     summary: str
     description: str = ""
-    answer: Answer
+    answer: SuccessResponse
     errors: Sequence[int] = ()
-    others: Mapping[int, Answer] = field(default_factory=dict)
-    body: Body | None = None
+    others: Mapping[int, SuccessResponse] = field(default_factory=dict)
+    body: DescribedBody | None = None
     parameters: Sequence[Parameter] = ()
     key: Key = "client"
     created: bool = False
@@ -115,9 +130,11 @@ class Family:
 
 def json_answer(
     description: str, schema: Schema, example: Any = None, headers: Sequence[str] = ()
-) -> Answer:
+) -> SuccessResponse:
     """An answer in JSON."""
-    return Answer(description=description, content={JSON: schema}, example=example, headers=headers)
+    return SuccessResponse(
+        description=description, content={JSON: schema}, example=example, headers=headers
+    )
 
 
 def streamed(

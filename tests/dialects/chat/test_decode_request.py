@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.chat.decode_request import FromChat, from_chat
+from router.dialects.chat.decode_request import DecodedChatRequest, decode_chat_request
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
 from tests.support.schema import faults
@@ -28,11 +28,11 @@ SUM = {
 USER = {"role": "user", "content": "hi"}
 
 
-def translate(*messages: Any, reasoning: bool = True, **fields: Any) -> FromChat:
+def translate(*messages: Any, reasoning: bool = True, **fields: Any) -> DecodedChatRequest:
     """A request whose translation is a valid one of the Responses API."""
     chat = {"model": "asked", "messages": list(messages) or [USER], **fields}
     before = copy.deepcopy(chat)
-    made = from_chat(chat, model="shown", reasoning=reasoning)
+    made = decode_chat_request(chat, model="shown", reasoning=reasoning)
     assert chat == before
     validate_create(orjson.loads(orjson.dumps(made.body)))
     assert len(made.places) == len(made.body["input"])
@@ -114,11 +114,11 @@ SCHEMA = {"name": "n", "schema": {"type": "object"}, "strict": True}
 )
 def test_fields(fields: dict[str, Any], made: dict[str, Any]) -> None:
     assert extra(**fields) == made
-    assert translate(**fields).unsent == ()
+    assert translate(**fields).dropped == ()
 
 
 @pytest.mark.parametrize(
-    ("fields", "unsent"),
+    ("fields", "dropped"),
     [
         ({"store": True}, ("store",)),
         ({"input": "x", "instructions": "y"}, ("input", "instructions")),
@@ -127,15 +127,15 @@ def test_fields(fields: dict[str, Any], made: dict[str, Any]) -> None:
     ],
 )
 def test_what_a_chat_has_no_field_for_is_named(
-    fields: dict[str, Any], unsent: tuple[str, ...]
+    fields: dict[str, Any], dropped: tuple[str, ...]
 ) -> None:
     assert extra(**fields) == {}
-    assert translate(**fields).unsent == unsent
+    assert translate(**fields).dropped == dropped
 
 
 def test_a_name_is_named_once() -> None:
     made = translate(USER, {**USER, "name": "ann"}, {**USER, "name": "bob"})
-    assert made.unsent == ("messages[1].name",)
+    assert made.dropped == ("messages[1].name",)
 
 
 def test_tools() -> None:

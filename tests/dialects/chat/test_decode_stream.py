@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from router.errors import UpstreamFailure
-from tests.support.chat import chat, chat_chunk, reader, text, tool
+from tests.support.chat import chat, chat_chunk, decoder, text, tool
 from tests.support.order import check_order
 from tests.support.reading import (
     checked,
@@ -212,7 +212,7 @@ ANSWERS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
 @pytest.mark.parametrize("case", ANSWERS)
 def test_an_answer_becomes_items(case: str) -> None:
     deltas, expected = ANSWERS[case]
-    final = checked(reader(), chat(*deltas))
+    final = checked(decoder(), chat(*deltas))
     assert said(final) == expected
     assert final["status"] == "completed"
 
@@ -220,13 +220,13 @@ def test_an_answer_becomes_items(case: str) -> None:
 @pytest.mark.parametrize("case", ANSWERS)
 def test_any_cut_gives_the_same_frames(case: str) -> None:
     stream = chat(*ANSWERS[case][0])
-    whole = [frame.encode() for frame in read_all(reader(), stream)]
+    whole = [frame.encode() for frame in read_all(decoder(), stream)]
     for size in (1, 7, 100):
-        assert [f.encode() for f in read_all(reader(), in_bytes(stream, size))] == whole
+        assert [f.encode() for f in read_all(decoder(), in_bytes(stream, size))] == whole
 
 
 def test_frames_are_made_as_soon_as_can_be() -> None:
-    subject = reader()
+    subject = decoder()
     kinds = [
         [
             frame.type.removeprefix("response.")
@@ -258,9 +258,9 @@ def test_any_framing(mangle: Any, name: str) -> None:
     plain = chat({"reasoning": "hm"}, text("A\nB"), tool("{}", name="f"))
     stream = mangle(plain)
     assert stream != plain, name
-    expected = [frame.encode() for frame in read_all(reader(), plain)]
-    assert [frame.encode() for frame in read_all(reader(), stream)] == expected
-    assert [frame.encode() for frame in read_all(reader(), in_bytes(stream))] == expected
+    expected = [frame.encode() for frame in read_all(decoder(), plain)]
+    assert [frame.encode() for frame in read_all(decoder(), stream)] == expected
+    assert [frame.encode() for frame in read_all(decoder(), in_bytes(stream))] == expected
 
 
 ERRORS: dict[str, tuple[bytes, str]] = {
@@ -296,7 +296,7 @@ ERRORS: dict[str, tuple[bytes, str]] = {
 )
 def test_a_broken_stream_fails(case: str, before: list[dict[str, Any]]) -> None:
     broken, message = ERRORS[case]
-    subject = reader()
+    subject = decoder()
     frames = subject.feed(chat(*before, finish=None, done=False) + broken + chat(text("after")))
     assert isinstance(subject.error, UpstreamFailure)
     assert message in subject.error.message
@@ -310,14 +310,14 @@ def test_a_broken_stream_fails(case: str, before: list[dict[str, Any]]) -> None:
 
 
 def test_a_long_message_is_cut() -> None:
-    subject = reader()
+    subject = decoder()
     subject.feed(sse({"error": {"message": "x" * 100_000}}))
     assert subject.error is not None
     assert len(subject.error.message) == 2000
 
 
 def test_an_event_too_large_fails() -> None:
-    subject = reader()
+    subject = decoder()
     subject.feed(b"data: " + b"x" * (33 * 1024 * 1024))
     assert isinstance(subject.error, UpstreamFailure)
     assert "exceeds" in subject.error.message
@@ -326,7 +326,7 @@ def test_an_event_too_large_fails() -> None:
 @pytest.mark.parametrize("name", traces("ChatCompletions/*/response.txt"))
 def test_recorded_streams(name: str) -> None:
     stream = trace(name)
-    final = checked(reader(), stream)
+    final = checked(decoder(), stream)
     recorded = [
         orjson.loads(line[6:]) for line in stream.splitlines() if line.startswith(b"data: {")
     ]

@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.chat.decode_stream import ChatReader
+from router.dialects.chat.decode_stream import ChatDecoder
 from router.errors import UpstreamFailure
-from tests.support.chat import USAGE, completion, reader, text
+from tests.support.chat import USAGE, completion, decoder, text
 from tests.support.order import check_order
 from tests.support.reading import (
     BROKEN,
@@ -53,11 +53,11 @@ WHOLE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
 def test_a_whole_answer(case: str) -> None:
     message, expected = WHOLE[case]
     body = completion(message, usage=USAGE)
-    subject = ChatReader(make_draft(muted=True))
+    subject = ChatDecoder(make_draft(muted=True))
     final = orjson.loads(subject.whole(body))
     assert said(final) == expected
     assert final["usage"] == subject.usage
-    events = decoded(reader().whole_as_stream(body))
+    events = decoded(decoder().whole_as_stream(body))
     streamed = check_order(events)
     assert said(streamed) == expected
     assert streamed["usage"] == final["usage"]
@@ -84,12 +84,12 @@ def test_a_whole_answer(case: str) -> None:
 )
 def test_a_broken_whole_answer(body: bytes, message: str) -> None:
     with pytest.raises(UpstreamFailure, match=message):
-        reader().whole(body)
+        decoder().whole(body)
 
 
 def test_a_whole_answer_that_breaks_as_a_stream() -> None:
     body = completion({"content": "A", "tool_calls": [{"function": {"arguments": "{}"}}]})
-    subject = reader()
+    subject = decoder()
     with pytest.raises(UpstreamFailure, match="without a name"):
         subject.whole_as_stream(body)
     final = check_order(decoded(subject.fail(BROKEN)))
@@ -104,6 +104,6 @@ def test_recorded_answers(name: str) -> None:
     expected = [("text", message["content"])] if message.get("content") else []
     for call in message.get("tool_calls") or ():
         expected.append((call["function"]["name"], call["function"]["arguments"]))
-    final = orjson.loads(reader().whole(body))
+    final = orjson.loads(decoder().whole(body))
     assert said(final) == expected
     assert final["usage"]["total_tokens"] == recorded["usage"]["total_tokens"]

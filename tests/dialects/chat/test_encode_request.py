@@ -10,7 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.dialects.chat.encode_request import PRIVATE_FIELDS, RESPONSES_FIELDS, chat_body
+from router.dialects.chat.encode_request import (
+    PRIVATE_FIELDS,
+    RESPONSES_FIELDS,
+    encode_chat_request,
+)
 from router.dialects.function_tools import custom_tool_names
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
@@ -40,10 +44,10 @@ def translate(
     body = {"model": "asked", "input": "hi", **fields}
     validate_create(body)
     before = copy.deepcopy(body)
-    chat, unsent = chat_body(body, model=model, stream=stream)
+    chat, dropped = encode_chat_request(body, model=model, stream=stream)
     assert body == before
     orjson.dumps(chat)
-    return chat, unsent
+    return chat, dropped
 
 
 def extra(**fields: Any) -> dict[str, Any]:
@@ -166,14 +170,14 @@ def test_the_limit_has_the_name_the_model_knows(model: str, field: str) -> None:
 
 
 def test_tools() -> None:
-    chat, unsent = translate(
+    chat, dropped = translate(
         tools=[WEATHER, SEARCH, PING, {"type": "mcp", "server_label": "s"}, SEARCH],
         parallel_tool_calls=False,
     )
     assert chat["tools"] == [CHAT_WEATHER, CHAT_PING]
     assert chat["parallel_tool_calls"] is False
     assert "tool_choice" not in chat
-    assert unsent == ("web_search", "mcp")
+    assert dropped == ("web_search", "mcp")
 
 
 def test_custom_tools_are_functions_with_one_string() -> None:
@@ -217,18 +221,18 @@ def test_tool_choice(choice: Any, tools: list[dict[str, Any]], sent: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("choice", "unsent"),
+    ("choice", "dropped"),
     [
         ("required", ("web_search",)),
         ({"type": "allowed_tools", "mode": "required", "tools": [SEARCH]}, ("web_search",)),
         ({"type": "allowed_tools", "mode": "required", "tools": []}, ()),
     ],
 )
-def test_nothing_is_required_where_no_tool_is_sent(choice: Any, unsent: tuple[str, ...]) -> None:
+def test_nothing_is_required_where_no_tool_is_sent(choice: Any, dropped: tuple[str, ...]) -> None:
     chat, named = translate(tools=[SEARCH], tool_choice=choice)
     assert "tools" not in chat
     assert "tool_choice" not in chat
-    assert named == unsent
+    assert named == dropped
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import orjson
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from router.dialects.chat.encode_stream import ChatTold
+from router.dialects.chat.encode_stream import ChatEncoder
 from router.dialects.chat.replay import answer_of_chat
-from router.dialects.ollama.decode_stream import OllamaReader
-from router.dialects.responses.decode_stream import NativeReader
+from router.dialects.ollama.decode_stream import OllamaDecoder
+from router.dialects.responses.decode_stream import ResponsesDecoder
 from router.errors import UpstreamError, UpstreamFailure, UpstreamRateLimited, UpstreamRejected
 from router.response.frame import Frame
 from router.response.machine import MachineOptions
@@ -24,14 +24,14 @@ from tests.support.schema import faults
 Item = dict[str, Any]
 
 
-def of_native(*, stream: bool = True, wants_usage: bool = False) -> ChatTold:
-    reader = NativeReader(make_draft(muted=not stream), natives.ACCOUNT, hide=True)
-    return ChatTold(reader, wants_usage=wants_usage)
+def of_native(*, stream: bool = True, wants_usage: bool = False) -> ChatEncoder:
+    decoder = ResponsesDecoder(make_draft(muted=not stream), natives.ACCOUNT, hide=True)
+    return ChatEncoder(decoder, wants_usage=wants_usage)
 
 
-def of_ollama(*, stream: bool = True, wants_usage: bool = False, **options: Any) -> ChatTold:
-    reader = OllamaReader(make_draft(muted=not stream), MachineOptions(**options))
-    return ChatTold(reader, wants_usage=wants_usage)
+def of_ollama(*, stream: bool = True, wants_usage: bool = False, **options: Any) -> ChatEncoder:
+    decoder = OllamaDecoder(make_draft(muted=not stream), MachineOptions(**options))
+    return ChatEncoder(decoder, wants_usage=wants_usage)
 
 
 def chunks(frames: list[Frame]) -> list[Item]:
@@ -61,11 +61,11 @@ def tool(index: int, **fields: Any) -> Item:
 
 
 def test_a_stream() -> None:
-    reader = of_native(wants_usage=True)
+    decoder = of_native(wants_usage=True)
     answer = natives.answer(
         natives.message("Hello, ", "wörld"), natives.call("f", '{"a":1}'), natives.call("g", "{}")
     )
-    frames = read_all(reader, answer)
+    frames = read_all(decoder, answer)
     assert deltas(frames) == [
         {"role": "assistant", "content": ""},
         {"content": "Hel"},
@@ -86,11 +86,11 @@ def test_a_stream() -> None:
     assert last["choices"] == []
     assert (last["usage"]["prompt_tokens"], last["usage"]["completion_tokens"]) == (5, 3)
     assert all(chunk["usage"] is None for chunk in others)
-    assert (reader.ended, reader.error, reader.final) == (True, None, None)
-    assert reader.usage is not None
-    assert reader.usage["total_tokens"] == 8
-    assert reader.said == len("Hello, wörld") + len('{"a":1}{}')
-    assert reader.fail(BROKEN) == reader.feed(answer) == reader.finish() == []
+    assert (decoder.ended, decoder.error, decoder.final) == (True, None, None)
+    assert decoder.usage is not None
+    assert decoder.usage["total_tokens"] == 8
+    assert decoder.output_chars == len("Hello, wörld") + len('{"a":1}{}')
+    assert decoder.fail(BROKEN) == decoder.feed(answer) == decoder.finish() == []
 
 
 def test_the_usage_is_told_to_those_who_ask_only() -> None:
@@ -99,13 +99,13 @@ def test_the_usage_is_told_to_those_who_ask_only() -> None:
 
 
 def test_of_ollama() -> None:
-    reader = of_ollama(wants_usage=True, custom_tools=frozenset({"c"}))
+    decoder = of_ollama(wants_usage=True, custom_tools=frozenset({"c"}))
     calls = [
         {"function": {"name": "f", "arguments": {"a": 1}}, "id": "one"},
         {"function": {"name": "c", "arguments": {"input": "x y"}}, "id": "two"},
     ]
     lines = ({"thinking": "Hm"}, {"thinking": "."}, {"content": "Hi"}, {"tool_calls": calls})
-    frames = read_all(reader, ollama(*lines))
+    frames = read_all(decoder, ollama(*lines))
     assert without_ids(merged(frames)["output"])[1:] == [
         {
             "type": "message",
@@ -249,14 +249,14 @@ def test_some_servers_stream_less(thin: Callable[[list[Item]], list[Item]]) -> N
 
 def test_silent_reasoning_and_hosted_tools_are_no_output() -> None:
     """Until something has been said another endpoint may take over."""
-    reader = of_native()
+    decoder = of_native()
     searched = {"id": "ws_1", "type": "web_search_call", "status": "completed"}
     events = natives.events(natives.reasoning("blob"), searched, natives.message("Hi"))
     place = next(i for i, event in enumerate(events) if event["type"].endswith("text.delta"))
     told = []
     for start, end in ((0, place), (place, place + 1)):
-        reader.feed(native(*events[start:end], start=start))
-        told.append(reader.has_output)
+        decoder.feed(native(*events[start:end], start=start))
+        told.append(decoder.has_output)
     assert told == [False, True]
     assert deltas(read_all(of_native(), native(*events)))[1:] == [
         {"content": "H"},
@@ -266,23 +266,23 @@ def test_silent_reasoning_and_hosted_tools_are_no_output() -> None:
 
 
 @pytest.mark.parametrize("ask", [of_native, of_ollama])
-def test_a_stream_that_is_cut_ends_in_an_error(ask: Callable[..., ChatTold]) -> None:
+def test_a_stream_that_is_cut_ends_in_an_error(ask: Callable[..., ChatEncoder]) -> None:
     answers = {of_native: natives.answer(natives.message("Hi"), end=None)}
-    reader = ask()
-    frames = read_all(reader, answers.get(ask, ollama({"content": "Hi"}, reason=None)))
-    error, ended = reader.error, reader.ended
+    decoder = ask()
+    frames = read_all(decoder, answers.get(ask, ollama({"content": "Hi"}, reason=None)))
+    error, ended = decoder.error, decoder.ended
     assert isinstance(error, UpstreamFailure)
     assert all(frame.data != b"[DONE]" for frame in frames)
-    [last] = reader.fail(error)
+    [last] = decoder.fail(error)
     assert last.json() == error.envelope()
-    assert (ended, reader.ended) == (False, True)
-    assert reader.fail(BROKEN) == reader.salvage() == []
+    assert (ended, decoder.ended) == (False, True)
+    assert decoder.fail(BROKEN) == decoder.salvage() == []
 
 
 def test_an_answer_without_its_end_marker_is_saved() -> None:
-    reader = of_ollama()
+    decoder = of_ollama()
     stream = ollama({"content": "Hi"})
-    frames = [*reader.feed(stream[:-1]), *reader.finish()]
+    frames = [*decoder.feed(stream[:-1]), *decoder.finish()]
     assert deltas(frames)[1:] == [{"content": "Hi"}, "stop"]
 
 
@@ -299,10 +299,14 @@ def test_an_answer_that_failed_is_an_error(
     items: tuple[Item, ...], code: str, kind: type[UpstreamError]
 ) -> None:
     error = {"code": code, "message": "It went wrong."}
-    reader = of_native()
-    read_all(reader, natives.answer(*items, end="failed", error=error))
-    assert type(reader.error) is kind
-    assert (reader.error.message, reader.ended, reader.failure) == ("It went wrong.", False, None)
+    decoder = of_native()
+    read_all(decoder, natives.answer(*items, end="failed", error=error))
+    assert type(decoder.error) is kind
+    assert (decoder.error.message, decoder.ended, decoder.failure) == (
+        "It went wrong.",
+        False,
+        None,
+    )
     failed = natives.begun(status="failed", output=list(items), error=error)
     with pytest.raises(UpstreamError) as caught:
         of_native(stream=False).whole(orjson.dumps(failed))
@@ -312,8 +316,8 @@ def test_an_answer_that_failed_is_an_error(
 def test_an_answer_in_one_piece() -> None:
     output = [THOUGHTS, *EVERYTHING, {"id": "ws_1", "type": "web_search_call"}]
     body = orjson.dumps(natives.begun(status="completed", output=output, usage=natives.USAGE))
-    reader = of_native(stream=False)
-    whole = orjson.loads(reader.whole(body))
+    decoder = of_native(stream=False)
+    whole = orjson.loads(decoder.whole(body))
     ChatCompletion.model_validate(whole, strict=True)
     assert faults("CreateChatCompletionResponse", whole) == []
     message = whole["choices"][0]["message"]
@@ -321,7 +325,7 @@ def test_an_answer_in_one_piece() -> None:
     assert message["reasoning_content"] == "One.\n\nTwo."
     assert whole["id"].startswith("chatcmpl-")
     assert whole["usage"]["total_tokens"] == 8
-    assert (reader.usage or {})["total_tokens"] == 8
+    assert (decoder.usage or {})["total_tokens"] == 8
 
 
 def test_an_answer_of_ollamas_in_one_piece_for_a_stream() -> None:
@@ -347,10 +351,10 @@ def test_malformed_items_are_the_endpoints_fault(item: Item) -> None:
     begun = natives.begun(status="completed", output=[item])
     with pytest.raises(UpstreamFailure, match="malformed"):
         of_native(stream=False).whole(orjson.dumps(begun))
-    reader = of_native()
+    decoder = of_native()
     done = {"type": "response.output_item.done", "output_index": 0, "item": item}
-    read_all(reader, native({"type": "response.created", "response": natives.begun()}, done))
-    assert isinstance(reader.error, UpstreamFailure)
+    read_all(decoder, native({"type": "response.created", "response": natives.begun()}, done))
+    assert isinstance(decoder.error, UpstreamFailure)
 
 
 @pytest.mark.parametrize("size", [1, 7, 64])

@@ -16,7 +16,7 @@ DONE = b"data: [DONE]\n\n"
 ONLY_USAGE = {"object": "chat.completion.chunk", "choices": [], "usage": USAGE}
 
 
-def reader(*, wants_usage: bool = True, model: str = "m") -> ChatPassthrough:
+def decoder(*, wants_usage: bool = True, model: str = "m") -> ChatPassthrough:
     return ChatPassthrough(model=model, wants_usage=wants_usage)
 
 
@@ -27,29 +27,29 @@ def passed(subject: ChatPassthrough, data: bytes) -> bytes:
 def test_a_stream_passes_byte_by_byte() -> None:
     stream = chat(text("ö"), tool("{}", name="f"), {"refusal": "no"}) + b""
     for data in (stream, stream.replace(b"\n", b"\r\n")):
-        subject = reader()
+        subject = decoder()
         assert passed(subject, data) == stream
         assert subject.ended
         assert subject.usage is None
-        assert b"".join(f.encode() for f in read_all(reader(), in_bytes(data))) == stream
+        assert b"".join(f.encode() for f in read_all(decoder(), in_bytes(data))) == stream
 
 
 def test_what_is_not_the_answer_is_left_out() -> None:
     stream = chat(text("A"))
     noisy = stream.replace(b"data: ", b": hi\nid: 7\nevent: x\ndata:") + chat(text("B"))
-    assert passed(reader(), noisy) == stream
-    assert b"".join(f.encode() for f in read_all(reader(), in_bytes(noisy))) == stream
+    assert passed(decoder(), noisy) == stream
+    assert b"".join(f.encode() for f in read_all(decoder(), in_bytes(noisy))) == stream
 
 
 def test_several_data_lines_go_out_in_one() -> None:
     (first, rest) = (b'data: {"choices":\ndata: [{"index":0}]}\n\n', DONE)
-    assert passed(reader(), first + rest) == b'data: {"choices": [{"index":0}]}\n\n' + rest
+    assert passed(decoder(), first + rest) == b'data: {"choices": [{"index":0}]}\n\n' + rest
 
 
 @pytest.mark.parametrize("wants", [True, False])
 def test_usage_that_nobody_asked_for_is_left_out(wants: bool) -> None:
     before = sse(chat_chunk(content="A"), chat_chunk("stop"))
-    subject = reader(wants_usage=wants)
+    subject = decoder(wants_usage=wants)
     usage = sse(ONLY_USAGE) if wants else b""
     assert passed(subject, before + sse(ONLY_USAGE) + DONE) == before + usage + DONE
     assert subject.usage is not None
@@ -59,10 +59,10 @@ def test_usage_that_nobody_asked_for_is_left_out(wants: bool) -> None:
 
 def test_other_chunks_without_choices_pass() -> None:
     stream = sse({"choices": [], "prompt_filter_results": []}, chat_chunk("stop")) + DONE
-    subject = reader(wants_usage=False)
+    subject = decoder(wants_usage=False)
     subject.feed(sse({"choices": []}))
     assert not subject.has_output
-    assert passed(reader(wants_usage=False), stream) == stream
+    assert passed(decoder(wants_usage=False), stream) == stream
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_other_chunks_without_choices_pass() -> None:
     ids=["role", "empty", "text", "reasoning", "call"],
 )
 def test_output_begins_with_what_is_said(delta: dict[str, Any], says: bool) -> None:
-    subject = reader()
+    subject = decoder()
     subject.feed(sse({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}))
     output_so_far = [subject.has_output]
     subject.feed(sse(chat_chunk("stop")))
@@ -90,7 +90,7 @@ def test_usage_of_every_chunk_is_cumulative() -> None:
         for n in (1, 2)
     ]
     stream = sse(*chunks, {**chat_chunk("stop"), "usage": {}}) + DONE
-    subject = reader(wants_usage=False)
+    subject = decoder(wants_usage=False)
     assert passed(subject, stream) == stream
     assert subject.usage is not None
     assert subject.usage["total_tokens"] == 11
@@ -98,7 +98,7 @@ def test_usage_of_every_chunk_is_cumulative() -> None:
 
 def test_an_answer_that_is_cut_off_has_failed() -> None:
     for stream in (b"", chat(text("A"), finish=None, done=False)):
-        subject = reader()
+        subject = decoder()
         assert passed(subject, stream) == stream
         assert isinstance(subject.error, UpstreamFailure)
         ended = [subject.ended]
@@ -110,10 +110,10 @@ def test_an_answer_that_is_cut_off_has_failed() -> None:
 
 def test_a_missing_end_marker_is_put_there() -> None:
     stream = chat(text("A"), done=False)
-    subject = reader()
+    subject = decoder()
     assert passed(subject, stream) == stream + DONE
     assert subject.ended
-    broken = reader()
+    broken = decoder()
     broken.feed(stream)
     assert [frame.encode() for frame in broken.salvage()] == [DONE]
     assert (broken.salvage(), broken.finish(), broken.fail(BROKEN)) == ([], [], [])
@@ -123,7 +123,7 @@ def test_every_choice_must_be_finished() -> None:
     def choice(index: int, finish: str | None) -> dict[str, Any]:
         return {"choices": [{"index": index, "delta": {"content": "A"}, "finish_reason": finish}]}
 
-    subject = reader()
+    subject = decoder()
     subject.feed(sse(choice(0, None), choice(1, None), choice(0, "stop")))
     assert subject.salvage() == []
     subject.feed(sse(choice(1, "stop")))
@@ -145,7 +145,7 @@ ERRORS: dict[str, tuple[bytes, str]] = {
 def test_a_broken_stream_fails(case: str) -> None:
     broken, message = ERRORS[case]
     before = chat(text("A"), done=False)
-    subject = reader()
+    subject = decoder()
     frames = subject.feed(before + broken + (b"" if case == "too large" else DONE))
     if case != "too large":
         assert b"".join(frame.encode() for frame in frames) == before
@@ -157,17 +157,17 @@ def test_a_broken_stream_fails(case: str) -> None:
 def test_odd_choices_pass() -> None:
     odd = [[1], [{"index": "x"}], [{"index": 0, "delta": 5, "finish_reason": ["stop"]}], {}]
     stream = sse(*({"choices": choices} for choices in odd)) + DONE
-    assert passed(reader(), stream) == stream
+    assert passed(decoder(), stream) == stream
 
 
 def test_a_whole_answer_passes() -> None:
     body = completion(text("A"), usage=USAGE)
-    subject = reader()
+    subject = decoder()
     assert subject.whole(body) is body
     assert subject.usage is not None
     assert subject.usage["total_tokens"] == 13
     with pytest.raises(UpstreamFailure, match="single JSON body"):
-        reader().whole_as_stream(body)
+        decoder().whole_as_stream(body)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_whole_answer_passes() -> None:
 )
 def test_a_broken_whole_answer(body: bytes, message: str) -> None:
     with pytest.raises(UpstreamFailure, match=message):
-        reader().whole(body)
+        decoder().whole(body)
 
 
 @pytest.mark.parametrize("name", traces("ChatCompletions/*/response.*"))
@@ -188,7 +188,7 @@ def test_recorded_answers_pass(name: str) -> None:
     body = trace(name)
     model = re.findall(rb'"model": ?"([^"]+)"', body)[0].decode()
     if name.endswith(".json"):
-        assert reader(model=model).whole(body) == body
+        assert decoder(model=model).whole(body) == body
     else:
         # The recording lacks its last blank line: the end of the body is as good.
-        assert passed(reader(model=model), body) == body.rstrip() + b"\n\n"
+        assert passed(decoder(model=model), body) == body.rstrip() + b"\n\n"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from router.dialects.chat.decode_stream import ChatReader
+from router.dialects.chat.decode_stream import ChatDecoder
 from router.dialects.chat.replay import answer_of_chat, chunks, completion
 from router.response.frame import Frame
 from router.response.machine import MachineOptions
@@ -68,17 +68,17 @@ def datas(made: dict[str, Any]) -> list[bytes]:
 
 def of_whole(made: dict[str, Any]) -> dict[str, Any]:
     """What a reader makes of its completion."""
-    final: dict[str, Any] = orjson.loads(ChatReader(make_draft(), OPTIONS).whole(whole(made)))
+    final: dict[str, Any] = orjson.loads(ChatDecoder(make_draft(), OPTIONS).whole(whole(made)))
     return final
 
 
 def of_stream(made: dict[str, Any]) -> dict[str, Any]:
     """What a reader makes of its stream."""
-    reader = ChatReader(make_draft(), OPTIONS)
-    read_all(reader, b"".join(frame.encode() for frame in streamed(made)))
-    assert reader.error is None
-    assert reader.final is not None
-    return reader.final
+    decoder = ChatDecoder(make_draft(), OPTIONS)
+    read_all(decoder, b"".join(frame.encode() for frame in streamed(made)))
+    assert decoder.error is None
+    assert decoder.final is not None
+    return decoder.final
 
 
 @pytest.mark.parametrize("back", [of_whole, of_stream])

@@ -21,7 +21,7 @@ def chunk(text: str = "", finish: str | None = None, index: int = 0) -> dict[str
     return {"id": "cmpl-1", "object": "text_completion", "model": "up", "choices": [choice]}
 
 
-def reader(*, wants_usage: bool = False, **body: Any) -> CompletionPassthrough:
+def decoder(*, wants_usage: bool = False, **body: Any) -> CompletionPassthrough:
     return CompletionPassthrough({"prompt": "a", **body}, model="up", wants_usage=wants_usage)
 
 
@@ -34,20 +34,20 @@ def test_a_stream_passes_byte_by_byte(wants: bool) -> None:
     before = sse(chunk("Hé"), chunk("y"), chunk(finish="stop"))
     stream = before + sse(ONLY_USAGE) + DONE
     for data in (stream, in_bytes(stream)):
-        subject = reader(wants_usage=wants)
+        subject = decoder(wants_usage=wants)
         assert passed(subject, data) == (stream if wants else before + DONE)
-        assert (subject.ended, subject.said) == (True, 3)
+        assert (subject.ended, subject.output_chars) == (True, 3)
         assert subject.usage is not None
         assert (subject.usage["input_tokens"], subject.usage["output_tokens"]) == (3, 4)
 
 
 def test_output_begins_with_text() -> None:
-    subject = reader()
+    subject = decoder()
     subject.feed(sse(chunk("")))
     so_far = [subject.has_output]
     subject.feed(sse(chunk("a")))
     assert [*so_far, subject.has_output] == [False, True]
-    ends = reader()
+    ends = decoder()
     ends.feed(sse(chunk("", "length")))
     assert ends.has_output
 
@@ -67,7 +67,7 @@ def test_output_begins_with_text() -> None:
 def test_a_missing_end_marker_is_put_where_every_choice_ended(
     body: dict[str, Any], finished: list[int], salvaged: bool
 ) -> None:
-    subject = reader(**body)
+    subject = decoder(**body)
     stream = sse(
         *(chunk("a", index=i) for i in finished), *(chunk("", "stop", i) for i in finished)
     )
@@ -77,7 +77,7 @@ def test_a_missing_end_marker_is_put_where_every_choice_ended(
 
 
 def test_a_stream_that_breaks_ends_with_an_error() -> None:
-    subject = reader()
+    subject = decoder()
     passed(subject, sse(chunk("a")))
     assert isinstance(subject.error, UpstreamFailure)
     [frame] = subject.fail(subject.error)
@@ -93,7 +93,7 @@ def test_a_stream_that_breaks_ends_with_an_error() -> None:
     ],
 )
 def test_what_is_no_chunk_is_a_failure(data: bytes, words: str) -> None:
-    subject = reader()
+    subject = decoder()
     subject.feed(sse(chunk("a")) + data)
     assert subject.error is not None
     assert words in subject.error.message
@@ -101,11 +101,11 @@ def test_what_is_no_chunk_is_a_failure(data: bytes, words: str) -> None:
 
 def test_a_whole_one_passes() -> None:
     body = orjson.dumps({**chunk("hi", "stop"), "usage": USAGE})
-    subject = reader()
+    subject = decoder()
     assert subject.whole(body) is body
     assert subject.usage is not None
     assert subject.usage["total_tokens"] == 7
     with pytest.raises(UpstreamFailure, match="a completion without choices"):
-        reader().whole(b"{}")
+        decoder().whole(b"{}")
     with pytest.raises(UpstreamFailure, match="a completion that is not valid JSON"):
-        reader().whole(body[:-9])
+        decoder().whole(body[:-9])

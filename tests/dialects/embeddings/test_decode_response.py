@@ -12,8 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from router.dialects.embeddings.decode_response import (
-    EmbeddingsReader,
-    OllamaEmbedReader,
+    EmbeddingsDecoder,
+    OllamaEmbedDecoder,
     ollama_embed_body,
     outline,
 )
@@ -68,14 +68,14 @@ def test_an_outline_is_the_answer_without_its_vectors(
 
 def test_an_answer_passes_as_it_came() -> None:
     body = answer([0.1, -2e-5, 3], [1, 2, 3]).replace(b",", b" ,\n ")
-    reader = EmbeddingsReader(asked("a", "b"), "m")
-    assert reader.whole(body) is body
-    assert reader.usage is not None
-    assert (reader.usage["input_tokens"], reader.usage["output_tokens"]) == (5, 0)
-    assert reader.said == 0
+    decoder = EmbeddingsDecoder(asked("a", "b"), "m")
+    assert decoder.whole(body) is body
+    assert decoder.usage is not None
+    assert (decoder.usage["input_tokens"], decoder.usage["output_tokens"]) == (5, 0)
+    assert decoder.output_chars == 0
     packed = answer(single(1, 2))
     assert (
-        EmbeddingsReader({**asked("a"), "encoding_format": "base64"}, "m").whole(packed) is packed
+        EmbeddingsDecoder({**asked("a"), "encoding_format": "base64"}, "m").whole(packed) is packed
     )
 
 
@@ -83,27 +83,27 @@ def test_places_may_be_left_out_or_mixed() -> None:
     for first, second in ((None, None), (1, 0)):
         data = [{"index": first, "embedding": [1]}, {"index": second, "embedding": [2]}]
         body = orjson.dumps({"data": data})
-        reader = EmbeddingsReader(asked("a", "b"), "m")
-        assert reader.whole(body) is body
-        assert reader.usage is None
+        decoder = EmbeddingsDecoder(asked("a", "b"), "m")
+        assert decoder.whole(body) is body
+        assert decoder.usage is None
 
 
 def test_several_vectors_for_a_text_pass() -> None:
     body = answer([[0.1, 0.2], [0.3, 0.4]])
-    assert EmbeddingsReader(asked("a"), "m").whole(body) is body
+    assert EmbeddingsDecoder(asked("a"), "m").whole(body) is body
 
 
 def test_tokens_are_one_input_or_several() -> None:
     body = answer([1.0])
-    assert EmbeddingsReader({"model": "m", "input": [1, 2, 3]}, "m").whole(body) is body
+    assert EmbeddingsDecoder({"model": "m", "input": [1, 2, 3]}, "m").whole(body) is body
     two = answer([1.0], [2.0])
-    assert EmbeddingsReader({"model": "m", "input": [[1], [2]]}, "m").whole(two) is two
+    assert EmbeddingsDecoder({"model": "m", "input": [[1], [2]]}, "m").whole(two) is two
 
 
 def test_numbers_are_packed_where_base64_was_asked_for() -> None:
     body = answer([0.5, -1], [0.25, 3])
     told = orjson.loads(
-        EmbeddingsReader(asked("a", "b", encoding_format="base64"), "m").whole(body)
+        EmbeddingsDecoder(asked("a", "b", encoding_format="base64"), "m").whole(body)
     )
     assert [one["embedding"] for one in told["data"]] == [single(0.5, -1), single(0.25, 3)]
     assert (told["usage"], told["model"], told["data"][1]["index"]) == (USAGE, "m", 1)
@@ -135,23 +135,23 @@ def test_numbers_are_packed_where_base64_was_asked_for() -> None:
     ],
 )
 def test_what_is_no_answer_is_a_failure_of_the_endpoint(body: bytes, words: str) -> None:
-    reader = EmbeddingsReader(asked("a", "b"), "m")
+    decoder = EmbeddingsDecoder(asked("a", "b"), "m")
     with pytest.raises(UpstreamFailure, match=words):
-        reader.whole(body)
-    assert reader.usage is None
+        decoder.whole(body)
+    assert decoder.usage is None
 
 
 @pytest.mark.parametrize("vector", [b"[1,,2]", b"[1..2]", b"[1e999]", b"[,]"])
 def test_what_is_no_number_is_not_packed(vector: bytes) -> None:
     body = b'{"data":[{"embedding":%b}]}' % vector
     with pytest.raises(UpstreamFailure, match="not numbers"):
-        EmbeddingsReader(asked("a", encoding_format="base64"), "m").whole(body)
+        EmbeddingsDecoder(asked("a", encoding_format="base64"), "m").whole(body)
 
 
 def test_ollamas_answer_is_told_in_openais_form() -> None:
     body = ollamas([0.10, -2e-7], [1, 2]).replace(b",", b" , ")
-    reader = OllamaEmbedReader(asked("a", "b"), "m:latest")
-    told = orjson.loads(reader.whole(body))
+    decoder = OllamaEmbedDecoder(asked("a", "b"), "m:latest")
+    told = orjson.loads(decoder.whole(body))
     assert told == {
         "object": "list",
         "data": [
@@ -161,17 +161,17 @@ def test_ollamas_answer_is_told_in_openais_form() -> None:
         "model": "m:latest",
         "usage": {"prompt_tokens": 7, "total_tokens": 7},
     }
-    assert reader.usage is not None
-    assert reader.usage["input_tokens"] == 7
-    packed = OllamaEmbedReader(asked("a", encoding_format="base64"), "m").whole(ollamas([0.5, 2]))
+    assert decoder.usage is not None
+    assert decoder.usage["input_tokens"] == 7
+    packed = OllamaEmbedDecoder(asked("a", encoding_format="base64"), "m").whole(ollamas([0.5, 2]))
     assert orjson.loads(packed)["data"][0]["embedding"] == single(0.5, 2)
 
 
 def test_what_ollama_does_not_count_is_estimated() -> None:
-    reader = OllamaEmbedReader(asked("four" * 3), "the-model")
-    told = orjson.loads(reader.whole(b'{"embeddings":[[1]]}'))
+    decoder = OllamaEmbedDecoder(asked("four" * 3), "the-model")
+    told = orjson.loads(decoder.whole(b'{"embeddings":[[1]]}'))
     assert (told["model"], told["usage"]["total_tokens"]) == ("the-model", 3)
-    assert reader.usage is None
+    assert decoder.usage is None
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_what_ollama_does_not_count_is_estimated() -> None:
 )
 def test_what_ollama_breaks_is_its_failure(body: bytes, words: str) -> None:
     with pytest.raises(UpstreamFailure, match=words):
-        OllamaEmbedReader(asked("a", "b"), "m").whole(body)
+        OllamaEmbedDecoder(asked("a", "b"), "m").whole(body)
 
 
 def test_what_ollama_is_sent() -> None:
@@ -204,8 +204,8 @@ def test_what_ollama_is_sent() -> None:
         ("input_type",),
     )
     given = asked("a", truncate=True, options={"num_ctx": 9, "num_thread": 2}, keep_alive="5m")
-    sent, unsent = ollama_embed_body(given, model="m", num_ctx=512)
-    assert (sent["truncate"], sent["keep_alive"], unsent) == (True, "5m", ())
+    sent, dropped = ollama_embed_body(given, model="m", num_ctx=512)
+    assert (sent["truncate"], sent["keep_alive"], dropped) == (True, "5m", ())
     assert sent["options"] == {"num_ctx": 512, "num_thread": 2}
 
 

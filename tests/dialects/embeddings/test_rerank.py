@@ -7,12 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.embeddings.rerank import RerankReader
+from router.dialects.embeddings.rerank import RerankDecoder
 from router.errors import UpstreamFailure
 
 
-def reader(*documents: Any, **fields: Any) -> RerankReader:
-    return RerankReader({"query": "q", "documents": list(documents), **fields}, "up")
+def decoder(*documents: Any, **fields: Any) -> RerankDecoder:
+    return RerankDecoder({"query": "q", "documents": list(documents), **fields}, "up")
 
 
 def ranked(*results: Any, **fields: Any) -> bytes:
@@ -34,7 +34,7 @@ def test_what_it_cost_is_read_in_either_form(fields: dict[str, Any], tokens: int
     body = ranked(
         {"index": 1, "relevance_score": 0.5}, {"index": 0, "relevance_score": 1}, **fields
     )
-    subject = reader("a", "b")
+    subject = decoder("a", "b")
     assert subject.whole(body) is body
     usage = subject.usage
     assert (usage["input_tokens"] if usage is not None else None) == tokens
@@ -46,14 +46,14 @@ def test_a_list_is_brought_to_that_form() -> None:
         {"score": 0.1, "document": "a", "index": 0, "meta_info": {"prompt_tokens": 3}},
         {"score": 0.9, "document": "b", "index": 1, "meta_info": {"prompt_tokens": 4}},
     ]
-    subject = reader("a", {"text": "b"}, top_n=1, return_documents=True)
+    subject = decoder("a", {"text": "b"}, top_n=1, return_documents=True)
     assert orjson.loads(subject.whole(orjson.dumps(rows))) == {
         "model": "up",
         "results": [{"index": 1, "relevance_score": 0.9, "document": {"text": "b"}}],
         "usage": {"total_tokens": 7},
     }
     assert subject.usage is not None
-    plain = reader("a", "b")
+    plain = decoder("a", "b")
     told = orjson.loads(plain.whole(b' [{"index":0,"score":1},{"index":1,"score":2}]'))
     assert told["results"][0] == {"index": 1, "relevance_score": 2}
     assert plain.usage is None
@@ -81,4 +81,4 @@ def test_a_list_is_brought_to_that_form() -> None:
 )
 def test_what_ranks_nothing_is_a_failure(body: bytes, words: str) -> None:
     with pytest.raises(UpstreamFailure, match=words):
-        reader("a", "b").whole(body)
+        decoder("a", "b").whole(body)

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.messages.decode_request import count_request, messages_request
+from router.dialects.messages.decode_request import decode_count_request, decode_messages_request
 from router.dialects.messages.thinking import sign
 from router.dialects.responses.schema import validate_create
 from tests.support.anthropic import PDF, PNG, SAID, SCHEMA, TOOL, asked
@@ -30,7 +30,7 @@ def made(**fields: Any) -> dict[str, Any]:
     """What is made of a request, less what is made of every one; it is valid."""
     before = orjson.dumps(asked(**fields))
     body = asked(**fields)
-    found = messages_request(body)
+    found = decode_messages_request(body)
     assert orjson.dumps(body) == before, "the request was changed"
     validate_create(found.body)
     rest = dict(found.body)
@@ -176,7 +176,7 @@ def test_fields(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
 )
 def test_a_budget_is_an_effort(budget: int, effort: str) -> None:
     thinking = {"type": "enabled", "budget_tokens": budget}
-    found = messages_request(asked(max_tokens=32_000, thinking=thinking))
+    found = decode_messages_request(asked(max_tokens=32_000, thinking=thinking))
     assert found.body["reasoning"]["effort"] == effort
 
 
@@ -246,12 +246,12 @@ def test_a_history_with_tools_and_thinking() -> None:
     other = {"type": "tool_use", "id": "call_2", "name": "look", "input": {}}
     thought = {"type": "thinking", "thinking": "Hm", "signature": sign("pm1.acc.blob")}
     plain = {"type": "thinking", "thinking": "So", "signature": sign(None)}
-    hidden = {"type": "redacted_thinking", "data": sign("pm1.acc.other")}
+    encrypted_reasoning = {"type": "redacted_thinking", "data": sign("pm1.acc.other")}
     history = [
         {"role": "user", "content": "Hi"},
         {
             "role": "assistant",
-            "content": [thought, hidden, {"type": "text", "text": "I "},
+            "content": [thought, encrypted_reasoning, {"type": "text", "text": "I "},
                         {"type": "text", "text": "look.", "citations": None}, call, other],
         },
         {
@@ -307,13 +307,13 @@ def test_thinking_that_was_signed_by_somebody_else_is_dropped_and_counted() -> N
         {"type": "text", "text": "Yes"},
     ]
     history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": foreign}]
-    found = messages_request(asked(messages=history))
-    assert found.dropped == 4
+    found = decode_messages_request(asked(messages=history))
+    assert found.dropped_thinking == 4
     assert found.body["input"][1:] == [{"type": "message", "role": "assistant", "content": "Yes"}]
 
 
 @pytest.mark.parametrize(
-    ("fields", "unsent"),
+    ("fields", "dropped"),
     [
         ({}, ()),
         (EPHEMERAL, ()),
@@ -332,8 +332,8 @@ def test_thinking_that_was_signed_by_somebody_else_is_dropped_and_counted() -> N
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_sent_is_named(fields: dict[str, Any], unsent: tuple[str, ...]) -> None:
-    assert messages_request(asked(**fields)).unsent == unsent
+def test_what_cannot_be_sent_is_named(fields: dict[str, Any], dropped: tuple[str, ...]) -> None:
+    assert decode_messages_request(asked(**fields)).dropped == dropped
 
 
 def test_a_count_takes_what_makes_up_the_prompt() -> None:
@@ -343,7 +343,9 @@ def test_a_count_takes_what_makes_up_the_prompt() -> None:
         tools=[TOOL],
         thinking={"type": "enabled", "budget_tokens": 2000},
     )
-    assert count_request({**fields, "metadata": {"user_id": "u"}, "temperature": 1}).body == {
+    assert decode_count_request(
+        {**fields, "metadata": {"user_id": "u"}, "temperature": 1}
+    ).body == {
         "model": "m",
         "input": SAID,
         "instructions": "S",

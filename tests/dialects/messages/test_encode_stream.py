@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from router.dialects.messages import encode_stream as telling
-from router.dialects.messages.encode_stream import CountTeller, MessagesTeller
+from router.dialects.messages.encode_stream import MessagesEncoder, TokenCountEncoder
 from router.dialects.messages.thinking import Show, sign
 from router.errors import UpstreamFailure, UpstreamRejected
 from router.response.frame import Frame
@@ -41,16 +41,16 @@ def frames(events: list[dict[str, Any]]) -> list[Frame]:
 
 def told(events: list[dict[str, Any]], show: Show = "text") -> list[dict[str, Any]]:
     """The client's events, the same whether they come one by one or together."""
-    one = MessagesTeller(show, "req_1")
+    one = MessagesEncoder(show, "req_1")
     singly = [frame for event in frames(events) for frame in one.frames([event])]
-    together = MessagesTeller(show, "req_1").frames(frames(events))
+    together = MessagesEncoder(show, "req_1").frames(frames(events))
     assert events_of(singly) == events_of(together)
     return events_of(together)
 
 
 def whole(response: dict[str, Any], show: Show = "text") -> dict[str, Any]:
     message: dict[str, Any] = orjson.loads(
-        MessagesTeller(show, "req_1").whole(orjson.dumps(response))
+        MessagesEncoder(show, "req_1").whole(orjson.dumps(response))
     )
     check_message(message)
     return message
@@ -213,14 +213,14 @@ def test_calls_that_alternate_follow_one_another() -> None:
 
 def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telling, "MAX_HELD", 10_000)
-    teller = MessagesTeller("text", None)
+    encoder = MessagesEncoder("text", None)
     kind = "function_call_arguments"
-    teller.frames(frames([*natives.events(end=None), added(0, LOOK), added(1, LOOK)]))
-    assert teller.frames([Frame.of(delta(kind, 0, "x" * 20_000))])
+    encoder.frames(frames([*natives.events(end=None), added(0, LOOK), added(1, LOOK)]))
+    assert encoder.frames([Frame.of(delta(kind, 0, "x" * 20_000))])
     piece = Frame.of(delta(kind, 1, "x"))
-    assert teller.frames([piece] * 30) == []
+    assert encoder.frames([piece] * 30) == []
     with pytest.raises(UpstreamFailure):
-        teller.frames([piece] * 10)
+        encoder.frames([piece] * 10)
 
 
 @pytest.mark.parametrize(
@@ -275,14 +275,14 @@ def test_a_failure_in_one_piece() -> None:
     error = {"code": "invalid_prompt", "message": "Oh no."}
     body = orjson.dumps(natives.begun(status="failed", error=error))
     with pytest.raises(UpstreamRejected) as caught:
-        MessagesTeller("text", None).whole(body)
+        MessagesEncoder("text", None).whole(body)
     assert (caught.value.status, caught.value.message) == (400, "Oh no.")
     assert "Oh no" not in caught.value.logged
 
 
 def test_a_count() -> None:
-    teller = CountTeller()
-    assert teller.whole(b'{"object":"response.input_tokens","input_tokens":7}') == (
+    encoder = TokenCountEncoder()
+    assert encoder.whole(b'{"object":"response.input_tokens","input_tokens":7}') == (
         b'{"input_tokens":7}'
     )
-    assert teller.frames([]) == []
+    assert encoder.frames([]) == []

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.dialects.chat.decode_stream import ChatReader
-from router.dialects.messages.encode_stream import MessagesTeller
+from router.dialects.chat.decode_stream import ChatDecoder
+from router.dialects.messages.encode_stream import MessagesEncoder
 from router.dialects.messages.thinking import Show
-from router.dialects.ollama.decode_stream import OllamaReader
-from router.dialects.responses.decode_stream import NativeReader
-from router.response.decoder import Reader
+from router.dialects.ollama.decode_stream import OllamaDecoder
+from router.dialects.responses.decode_stream import ResponsesDecoder
+from router.response.decoder import StreamDecoder
 from tests.support import chat as chats
 from tests.support import native as natives
 from tests.support.anthropic import check_stream, events_of
@@ -27,17 +27,17 @@ TEXTS = st.sampled_from(["A", "ö€😀", "\n", "", " ", "<think>", "</think>"]
 FRAGMENTS = st.sampled_from(["", "{", '{"a":', "1", "}", "{}"])
 
 
-def told(reader: Reader, reads: list[bytes], show: Show) -> list[dict[str, Any]]:
+def told(decoder: StreamDecoder, reads: list[bytes], show: Show) -> list[dict[str, Any]]:
     """What the client is told; an answer that breaks is ended as the pipeline ends it."""
-    teller = MessagesTeller(show, "req_1")
-    frames = [frame for read in reads for frame in teller.frames(reader.feed(read))]
-    frames += teller.frames(reader.finish())
-    if not reader.ended:
-        frames += teller.frames(reader.fail(reader.error or BROKEN))
+    encoder = MessagesEncoder(show, "req_1")
+    frames = [frame for read in reads for frame in encoder.frames(decoder.feed(read))]
+    frames += encoder.frames(decoder.finish())
+    if not decoder.ended:
+        frames += encoder.frames(decoder.fail(decoder.error or BROKEN))
     return events_of(frames)
 
 
-def check(make: Callable[[], Reader], data: bytes, show: Show, size: int) -> None:
+def check(make: Callable[[], StreamDecoder], data: bytes, show: Show, size: int) -> None:
     at_once = told(make(), [data], show)
     assert told(make(), in_bytes(data, size), show) == at_once
     check_stream(at_once)
@@ -67,7 +67,7 @@ ENDS = st.sampled_from(["stop", "length", "content_filter", "tool_calls", None])
 @given(CHAT, ENDS, st.sampled_from(SHOWS), st.integers(1, 40))
 def test_chat(chunks: list[Any], end: str | None, show: Show, size: int) -> None:
     last = [] if end is None else [chats.chat_chunk(end), b"[DONE]"]
-    check(lambda: ChatReader(make_draft()), sse(*chunks, *last), show, size)
+    check(lambda: ChatDecoder(make_draft()), sse(*chunks, *last), show, size)
 
 
 @MORE
@@ -90,7 +90,7 @@ def test_chat(chunks: list[Any], end: str | None, show: Show, size: int) -> None
     st.integers(1, 40),
 )
 def test_ollama(lines: list[Any], end: str | None, show: Show, size: int) -> None:
-    check(lambda: OllamaReader(make_draft()), ollama(*lines, reason=end), show, size)
+    check(lambda: OllamaDecoder(make_draft()), ollama(*lines, reason=end), show, size)
 
 
 ITEMS = st.sampled_from(
@@ -116,7 +116,7 @@ ITEMS = st.sampled_from(
     st.integers(1, 200),
 )
 def test_native(items: list[Any], end: str | None, show: Show, size: int) -> None:
-    check(natives.reader, natives.answer(*items, end=end), show, size)
+    check(natives.decoder, natives.answer(*items, end=end), show, size)
 
 
 JUNK = st.sampled_from([None, 0, 1, -1, True, "", "x", [], {}, [1], {"a": 1}, ["f"]])
@@ -164,7 +164,7 @@ JUNK_EVENT = st.fixed_dictionaries(
 def test_an_endpoint_that_makes_no_sense(events: list[Any], output: list[Any], show: Show) -> None:
     last = {"type": "response.completed", "response": natives.begun(output=output, usage={"x": 1})}
     data = native(natives.events(end=None)[0], *events, last)
-    found = told(natives.reader(), [data], show)
+    found = told(natives.decoder(), [data], show)
     assert check_stream(found) is None or found[-1]["type"] == "message_stop"
 
 
@@ -177,8 +177,8 @@ def test_one_piece_is_what_a_stream_adds_up_to(show: Show) -> None:
         natives.reasoning("other"),
         natives.call("g", ""),
     ]
-    streamed = check_stream(told(natives.reader(), [natives.answer(*items)], show))
+    streamed = check_stream(told(natives.decoder(), [natives.answer(*items)], show))
     final = natives.events(*items)[-1]["response"]
-    reader = NativeReader(make_draft(), natives.ACCOUNT)
-    body = MessagesTeller(show, None).whole(reader.whole(orjson.dumps(final)))
+    decoder = ResponsesDecoder(make_draft(), natives.ACCOUNT)
+    body = MessagesEncoder(show, None).whole(decoder.whole(orjson.dumps(final)))
     assert streamed == orjson.loads(body)

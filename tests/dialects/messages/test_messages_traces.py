@@ -5,9 +5,9 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from router.dialects.chat.decode_stream import ChatReader
-from router.dialects.messages.encode_stream import MessagesTeller
-from router.response.decoder import Reader
+from router.dialects.chat.decode_stream import ChatDecoder
+from router.dialects.messages.encode_stream import MessagesEncoder
+from router.response.decoder import StreamDecoder
 from tests.support import native as natives
 from tests.support.anthropic import check_message, check_stream, events_of
 from tests.support.reading import in_bytes, make_draft, trace, traces
@@ -17,13 +17,13 @@ CHAT = traces("ChatCompletions/*/response.txt")
 WHOLE = [name for name in traces("Responses/*/response.json") if "error" not in name]
 
 
-def check(one: Reader, same: Reader, data: bytes) -> None:
+def check(one: StreamDecoder, same: StreamDecoder, data: bytes) -> None:
     """A recording makes one stream, however it is read."""
     told = []
-    for reader, reads in ((one, [data]), (same, in_bytes(data, 7))):
-        teller = MessagesTeller("text", "req_1")
-        frames = [frame for read in reads for frame in teller.frames(reader.feed(read))]
-        told.append(events_of([*frames, *teller.frames(reader.finish())]))
+    for decoder, reads in ((one, [data]), (same, in_bytes(data, 7))):
+        encoder = MessagesEncoder("text", "req_1")
+        frames = [frame for read in reads for frame in encoder.frames(decoder.feed(read))]
+        told.append(events_of([*frames, *encoder.frames(decoder.finish())]))
     assert told[0] == told[1]
     message = check_stream(told[0])
     assert message is not None
@@ -33,17 +33,17 @@ def check(one: Reader, same: Reader, data: bytes) -> None:
 
 @pytest.mark.parametrize("name", NATIVE)
 def test_a_native_stream(name: str) -> None:
-    check(natives.reader(), natives.reader(), trace(name))
+    check(natives.decoder(), natives.decoder(), trace(name))
 
 
 @pytest.mark.parametrize("name", CHAT)
 def test_a_chat_stream(name: str) -> None:
-    check(ChatReader(make_draft()), ChatReader(make_draft()), trace(name))
+    check(ChatDecoder(make_draft()), ChatDecoder(make_draft()), trace(name))
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_answer(name: str) -> None:
-    body = natives.reader().whole(trace(name))
-    message = orjson.loads(MessagesTeller("text", None).whole(body))
+    body = natives.decoder().whole(trace(name))
+    message = orjson.loads(MessagesEncoder("text", None).whole(body))
     check_message(message)
     assert message["content"] or message["stop_reason"] == "max_tokens"

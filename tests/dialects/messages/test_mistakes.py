@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.dialects.chat.encode_request import chat_body
-from router.dialects.messages.decode_request import Translated, messages_request
+from router.dialects.chat.encode_request import encode_chat_request
+from router.dialects.messages.decode_request import DecodedMessagesRequest, decode_messages_request
 from router.dialects.messages.thinking import sign
-from router.dialects.ollama.encode_request import ollama_body
-from router.dialects.responses.encode_request import native_body
+from router.dialects.ollama.encode_request import encode_ollama_request
+from router.dialects.responses.encode_request import encode_responses_request
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
 from tests.support.anthropic import PDF, PNG, SAID, TOOL, asked
@@ -114,7 +114,7 @@ def in_assistant(*blocks: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_what_is_wrong_is_named(fields: dict[str, Any], path: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        messages_request(asked(**fields))
+        decode_messages_request(asked(**fields))
     assert caught.value.param == path
     assert caught.value.message.startswith(f"{path}: ")
     assert len(caught.value.message) < 400
@@ -148,25 +148,25 @@ def test_whatever_is_sent_is_refused_or_makes_a_valid_request(fields: dict[str, 
     found = accepted(body)
     if found is None:
         with pytest.raises(InvalidRequest) as caught:
-            messages_request(body)
+            decode_messages_request(body)
         assert caught.value.param
     else:
         check_everywhere(found)
 
 
-def accepted(body: dict[str, Any]) -> Translated | None:
+def accepted(body: dict[str, Any]) -> DecodedMessagesRequest | None:
     try:
-        return messages_request(body)
+        return decode_messages_request(body)
     except InvalidRequest:
         return None
 
 
-def check_everywhere(found: Translated) -> None:
+def check_everywhere(found: DecodedMessagesRequest) -> None:
     """It can be sent to an endpoint of each dialect."""
     validate_create(found.body)
-    native_body(found.body, model="m", stream=False, account="a")
-    assert chat_body(found.body, model="m", stream=False)[0]["messages"]
-    assert ollama_body(found.body, model="m", stream=False, num_ctx=None)[0]["messages"]
+    encode_responses_request(found.body, model="m", stream=False, account="a")
+    assert encode_chat_request(found.body, model="m", stream=False)[0]["messages"]
+    assert encode_ollama_request(found.body, model="m", stream=False, num_ctx=None)[0]["messages"]
 
 
 BLOCKS = st.sampled_from(
@@ -200,6 +200,6 @@ ANSWERS = st.sampled_from(
     )
 )
 def test_any_history_is_valid_everywhere(messages: list[Any]) -> None:
-    found = messages_request(asked(messages=[*messages, {"role": "user", "content": "Hi"}]))
+    found = decode_messages_request(asked(messages=[*messages, {"role": "user", "content": "Hi"}]))
     assert found.body["input"][-1:] == SAID
     check_everywhere(found)

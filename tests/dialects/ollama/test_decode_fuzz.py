@@ -8,11 +8,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.dialects.chat.encode_request import chat_body
+from router.dialects.chat.encode_request import encode_chat_request
 from router.dialects.embeddings.schema import check_embeddings
-from router.dialects.ollama.decode_request import Asked, chat_request, generate_request
+from router.dialects.ollama.decode_request import (
+    DecodedRequest,
+    decode_chat_request,
+    decode_generate_request,
+)
 from router.dialects.ollama.embeddings import embed_request
-from router.dialects.ollama.encode_request import ollama_body
+from router.dialects.ollama.encode_request import encode_ollama_request
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
 from tests.support.reading import FUZZ
@@ -67,7 +71,9 @@ COMMON = {
 }  # fmt: skip
 
 
-def translated(translate: Callable[[dict[str, Any]], Asked], body: dict[str, Any]) -> Asked | None:
+def translated(
+    translate: Callable[[dict[str, Any]], DecodedRequest], body: dict[str, Any]
+) -> DecodedRequest | None:
     """The translation; None where the body is refused, with the field named."""
     try:
         return translate(body)
@@ -81,16 +87,19 @@ def translated(translate: Callable[[dict[str, Any]], Asked], body: dict[str, Any
 @given(st.data())
 def test_whatever_comes_is_translated_or_refused(data: st.DataObject) -> None:
     for translate, fields in (
-        (chat_request, {"messages": MESSAGES, "tools": st.lists(TOOL, max_size=2), **COMMON}),
-        (generate_request, {"prompt": st.text(), "images": st.just([PNG]), **COMMON}),
+        (
+            decode_chat_request,
+            {"messages": MESSAGES, "tools": st.lists(TOOL, max_size=2), **COMMON},
+        ),
+        (decode_generate_request, {"prompt": st.text(), "images": st.just([PNG]), **COMMON}),
     ):
         body = data.draw(objects(**fields))
         made = translated(translate, body)
         if made is None:
             continue
         validate_create(made.body)
-        chat_body(made.body, model="m", stream=True)
-        ollama_body(made.body, model="m", stream=True, num_ctx=None)
+        encode_chat_request(made.body, model="m", stream=True)
+        encode_ollama_request(made.body, model="m", stream=True, num_ctx=None)
 
 
 @FUZZ

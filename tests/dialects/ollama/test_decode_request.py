@@ -9,12 +9,12 @@ import pytest
 
 from router.dialects.chat.messages import to_messages
 from router.dialects.ollama.decode_request import (
-    chat_request,
-    generate_request,
+    decode_chat_request,
+    decode_generate_request,
     model_of,
     wants_stream,
 )
-from router.dialects.ollama.encode_request import ollama_body
+from router.dialects.ollama.encode_request import encode_ollama_request
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
 
@@ -27,14 +27,14 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "intege
 
 def asked(**fields: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The translation of a chat, without what every one has."""
-    made = chat_request({"model": "m", "messages": [HELLO], **fields})
+    made = decode_chat_request({"model": "m", "messages": [HELLO], **fields})
     validate_create(made.body)
     body = dict(made.body)
     assert body.pop("model") == "m"
     assert body.pop("store") is False
     if "messages" not in fields:
         assert body.pop("input") == [SAID]
-    return body, made.unsent
+    return body, made.dropped
 
 
 FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -91,14 +91,14 @@ FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", FIELDS)
 def test_fields(name: str) -> None:
     given, expected = FIELDS[name]
-    body, unsent = asked(**given)
+    body, dropped = asked(**given)
     streams = {"stream": True} if given.get("stream") is not False else {}
     assert body == {**streams, "truncation": "auto", **expected}
-    assert unsent == ()
+    assert dropped == ()
 
 
 @pytest.mark.parametrize(
-    ("given", "unsent"),
+    ("given", "dropped"),
     [
         ({"keep_alive": "5m"}, ("keep_alive",)),
         ({"keep_alive": 0}, ("keep_alive",)),
@@ -112,8 +112,8 @@ def test_fields(name: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_carried_is_named(given: dict[str, Any], unsent: tuple[str, ...]) -> None:
-    assert asked(**given)[1] == unsent
+def test_what_cannot_be_carried_is_named(given: dict[str, Any], dropped: tuple[str, ...]) -> None:
+    assert asked(**given)[1] == dropped
 
 
 def output(call_id: str, text: Any) -> dict[str, Any]:
@@ -223,9 +223,9 @@ HISTORIES: dict[str, tuple[list[Any], list[Any]]] = {
 @pytest.mark.parametrize("name", HISTORIES)
 def test_messages(name: str) -> None:
     given, expected = HISTORIES[name]
-    body, unsent = asked(messages=given)
+    body, dropped = asked(messages=given)
     assert body["input"] == expected
-    assert unsent == ()
+    assert dropped == ()
     if name != "a_result_without_a_call":
         assert to_messages(body)  # the other dialects can carry it
 
@@ -242,8 +242,8 @@ def test_a_history_comes_back_from_ollama_as_it_went_there() -> None:
     ]  # fmt: skip
     options = {"temperature": 0.1, "seed": 3, "num_predict": 9, "top_k": 5, "stop": ["a"]}
     given = {"model": "m", "messages": messages, "format": SCHEMA, "think": True}
-    made = chat_request({**given, "options": options, "stream": False})
-    sent, _ = ollama_body(made.body, model="m", stream=False, num_ctx=None)
+    made = decode_chat_request({**given, "options": options, "stream": False})
+    sent, _ = encode_ollama_request(made.body, model="m", stream=False, num_ctx=None)
     assert sent["messages"] == messages
     assert sent["options"] == options
     assert (sent["format"], sent["think"]) == (SCHEMA, True)
@@ -252,7 +252,7 @@ def test_a_history_comes_back_from_ollama_as_it_went_there() -> None:
 def test_many_results_without_calls_take_no_time() -> None:
     calls = [{"role": "assistant", "tool_calls": [CALL] * 20_000}]
     results = [{"role": "tool", "content": "", "tool_name": "other"}] * 20_000
-    made = chat_request({"model": "m", "messages": [*calls, *results]})
+    made = decode_chat_request({"model": "m", "messages": [*calls, *results]})
     assert len(made.body["input"]) == 40_000
 
 
@@ -322,17 +322,17 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_is_wrong_is_named(name: str) -> None:
     given, param = WRONG[name]
     with pytest.raises(InvalidRequest) as caught:
-        chat_request({"model": "m", "messages": [HELLO], **given})
+        decode_chat_request({"model": "m", "messages": [HELLO], **given})
     assert caught.value.param == param
     assert caught.value.code is not None
 
 
 def test_a_prompt() -> None:
-    made = generate_request(
+    made = decode_generate_request(
         {"model": "m", "prompt": "hello", "system": "Be brief.", "stream": False, "think": False}
     )
     validate_create(made.body)
-    assert made.unsent == ()
+    assert made.dropped == ()
     assert made.body == {
         "model": "m",
         "store": False,
@@ -343,27 +343,27 @@ def test_a_prompt() -> None:
 
 
 def test_a_prompt_with_an_image() -> None:
-    made = generate_request({"model": "m", "prompt": "hello", "images": [PNG]})
+    made = decode_generate_request({"model": "m", "prompt": "hello", "images": [PNG]})
     [item] = made.body["input"]
     assert [part["type"] for part in item["content"]] == ["input_text", "input_image"]
 
 
 def test_a_template_is_the_models_own() -> None:
     fields = {"template": "{{ .Prompt }}", "suffix": "", "raw": False, "context": []}
-    assert generate_request({"model": "m", "prompt": "x", **fields}).unsent == ("template",)
+    assert decode_generate_request({"model": "m", "prompt": "x", **fields}).dropped == ("template",)
 
 
 @pytest.mark.parametrize(("field", "value"), [("suffix", "}"), ("raw", True), ("context", [1, 2])])
 def test_what_would_make_the_answer_wrong_is_refused(field: str, value: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        generate_request({"model": "m", "prompt": "x", field: value})
+        decode_generate_request({"model": "m", "prompt": "x", field: value})
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", field)
 
 
 @pytest.mark.parametrize("field", ["prompt", "system", "suffix", "template", "raw"])
 def test_types_of_a_prompts_fields(field: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        generate_request({"model": "m", "prompt": "x", field: 5})
+        decode_generate_request({"model": "m", "prompt": "x", field: 5})
     assert caught.value.param == field
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.ollama.decode_stream import OllamaReader
+from router.dialects.ollama.decode_stream import OllamaDecoder
 from router.errors import UpstreamFailure
 from router.response.machine import MachineOptions
 from tests.support.order import check_order
@@ -24,8 +24,8 @@ from tests.support.reading import (
 )
 
 
-def reader(**options: Any) -> OllamaReader:
-    return OllamaReader(make_draft(), MachineOptions(**options))
+def decoder(**options: Any) -> OllamaDecoder:
+    return OllamaDecoder(make_draft(), MachineOptions(**options))
 
 
 def text(content: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ ANSWERS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
 @pytest.mark.parametrize("case", ANSWERS)
 def test_an_answer_becomes_items(case: str) -> None:
     messages, expected = ANSWERS[case]
-    final = checked(reader(), ollama(*messages))
+    final = checked(decoder(), ollama(*messages))
     assert said(final) == expected
     assert final["status"] == "completed"
     assert final["usage"]["total_tokens"] == 5
@@ -90,15 +90,15 @@ def test_an_answer_becomes_items(case: str) -> None:
 @pytest.mark.parametrize("case", ANSWERS)
 def test_any_cut_gives_the_same_frames(case: str) -> None:
     stream = ollama(*ANSWERS[case][0])
-    expected = [frame.encode() for frame in read_all(reader(), stream)]
+    expected = [frame.encode() for frame in read_all(decoder(), stream)]
     for size in (1, 7, 100):
-        assert [f.encode() for f in read_all(reader(), in_bytes(stream, size))] == expected
+        assert [f.encode() for f in read_all(decoder(), in_bytes(stream, size))] == expected
     for variant in (stream[:-1], stream.replace(b"\n", b"\r\n"), stream.replace(b"\n", b"\n\n")):
-        assert [f.encode() for f in read_all(reader(), variant)] == expected
+        assert [f.encode() for f in read_all(decoder(), variant)] == expected
 
 
 def test_frames_are_made_as_soon_as_can_be() -> None:
-    subject = reader()
+    subject = decoder()
     assert subject.feed(ollama({"role": "assistant", "content": ""}, reason=None)) == []
     output_so_far = [subject.has_output]
     assert len(subject.feed(ollama(text("A"), reason=None))) == 5
@@ -108,7 +108,7 @@ def test_frames_are_made_as_soon_as_can_be() -> None:
 
 
 def test_ids_of_calls_are_the_endpoints_or_our_own() -> None:
-    final = checked(reader(), ollama(tools(tool("f", {}, id="call_x"), tool("g", {}, id=5))))
+    final = checked(decoder(), ollama(tools(tool("f", {}, id="call_x"), tool("g", {}, id=5))))
     first, second = final["output"]
     assert first["call_id"] == "call_x"
     assert second["call_id"].startswith("call_")
@@ -125,7 +125,7 @@ def test_ids_of_calls_are_the_endpoints_or_our_own() -> None:
 )
 def test_done_reasons(reason: Any, status: str, details: Any) -> None:
     stream = ollama(text("A"), done_reason=reason)
-    final = checked(reader(), stream)
+    final = checked(decoder(), stream)
     assert (final["status"], final["incomplete_details"]) == (status, details)
     assert final["output"][0]["status"] == status
 
@@ -142,7 +142,7 @@ def test_done_reasons(reason: Any, status: str, details: Any) -> None:
     ],
 )
 def test_usage(counts: dict[str, Any], expected: tuple[int, int, bool | None]) -> None:
-    final = checked(reader(request={"input": "12345678"}), ollama(text("1234"), **counts))
+    final = checked(decoder(request={"input": "12345678"}), ollama(text("1234"), **counts))
     usage = final["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage.get("estimated")) == expected
 
@@ -151,22 +151,22 @@ def test_log_probabilities() -> None:
     line = {"message": text("A"), "logprobs": [{"token": "A", "logprob": -1}], "done": False}
     stream = orjson.dumps(line) + b"\n" + ollama()
     entry = {"token": "A", "logprob": -1, "bytes": [65], "top_logprobs": []}
-    final = checked(reader(logprobs=True), stream)
+    final = checked(decoder(logprobs=True), stream)
     assert final["output"][0]["content"][0]["logprobs"] == [entry]
-    assert checked(reader(), stream)["output"][0]["content"][0]["logprobs"] == []
+    assert checked(decoder(), stream)["output"][0]["content"][0]["logprobs"] == []
 
 
 def test_a_forced_call() -> None:
     pieces = ['{"name":"f",', '"arguments":{"a":1}}']
-    subject = reader(forced_call=True)
+    subject = decoder(forced_call=True)
     assert subject.feed(ollama(*map(text, pieces), reason=None)) == []
     assert not subject.has_output
     frames = [*subject.feed(ollama()), *subject.finish()]
     assert said(check_order(decoded(frames))) == [("f", '{"a":1}')]
-    wrong = reader(forced_call=True)
+    wrong = decoder(forced_call=True)
     wrong.feed(ollama(text("Sunny.")))
     assert wrong.error is not None
-    cut = checked(reader(forced_call=True), ollama(text('{"name":"f"'), reason="length"))
+    cut = checked(decoder(forced_call=True), ollama(text('{"name":"f"'), reason="length"))
     assert (cut["status"], cut["output"]) == ("incomplete", [])
 
 
@@ -178,11 +178,11 @@ def whole(message: Any, **more: Any) -> bytes:
 def test_a_whole_answer() -> None:
     body = whole({**text("A"), "thinking": "hm", "tool_calls": [tool("f", {"a": 1})]})
     expected = [("reasoning", "hm"), ("text", "A"), ("f", '{"a":1}')]
-    subject = OllamaReader(make_draft(muted=True))
+    subject = OllamaDecoder(make_draft(muted=True))
     final = orjson.loads(subject.whole(body))
     assert said(final) == expected
     assert final["usage"] == subject.usage
-    assert said(check_order(decoded(reader().whole_as_stream(body)))) == expected
+    assert said(check_order(decoded(decoder().whole_as_stream(body)))) == expected
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_whole_answer() -> None:
 )
 def test_a_broken_whole_answer(body: bytes, message: str) -> None:
     with pytest.raises(UpstreamFailure, match=message):
-        reader().whole(body)
+        decoder().whole(body)
 
 
 ERRORS: dict[str, tuple[bytes, str]] = {
@@ -222,7 +222,7 @@ ERRORS: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize("before", [[], [text("A")], [{"thinking": "A"}]])
 def test_a_broken_stream_fails(case: str, before: list[dict[str, Any]]) -> None:
     broken, message = ERRORS[case]
-    subject = reader()
+    subject = decoder()
     frames = subject.feed(ollama(*before, reason=None) + broken + ollama(text("after")))
     assert isinstance(subject.error, UpstreamFailure)
     assert message in subject.error.message
@@ -235,7 +235,7 @@ def test_a_broken_stream_fails(case: str, before: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("stream", [b"", ollama(text("A"), reason=None), ollama(text("A"))[:-9]])
 def test_an_answer_that_is_cut_off_has_failed(stream: bytes) -> None:
-    subject = reader()
+    subject = decoder()
     final = check_order(decoded(read_to_the_end(subject, stream)))
     assert isinstance(subject.error, UpstreamFailure)
     assert final["status"] == "failed"
@@ -244,12 +244,12 @@ def test_an_answer_that_is_cut_off_has_failed(stream: bytes) -> None:
 
 def test_nothing_follows_the_last_line() -> None:
     stream = ollama(text("A")) + ollama(text("B")) + b"garbage\n"
-    assert said(checked(reader(), stream)) == [("text", "A")]
-    assert said(checked(reader(), in_bytes(stream))) == [("text", "A")]
+    assert said(checked(decoder(), stream)) == [("text", "A")]
+    assert said(checked(decoder(), in_bytes(stream))) == [("text", "A")]
 
 
 def test_a_line_too_large_fails() -> None:
-    subject = reader()
+    subject = decoder()
     subject.feed(b"x" * (33 * 1024 * 1024))
     assert isinstance(subject.error, UpstreamFailure)
     assert "exceeds" in subject.error.message
@@ -257,11 +257,11 @@ def test_a_line_too_large_fails() -> None:
 
 @pytest.mark.parametrize("delivered", [False, True])
 def test_another_endpoint_takes_over(delivered: bool) -> None:
-    draft = make_draft()
-    shown = draft.open() if delivered else []
-    draft.delivered = delivered
-    failing = OllamaReader(draft)
+    builder = make_draft()
+    shown = builder.open() if delivered else []
+    builder.delivered = delivered
+    failing = OllamaDecoder(builder)
     assert failing.feed(b'{"error":"on fire"}\n') == []
-    draft.rewind()
-    frames = [*shown, *read_all(OllamaReader(draft), ollama(text("A")))]
+    builder.rewind()
+    frames = [*shown, *read_all(OllamaDecoder(builder), ollama(text("A")))]
     assert said(check_order(decoded(frames))) == [("text", "A")]

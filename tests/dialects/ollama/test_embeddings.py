@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.ollama.embeddings import EmbedTeller, embed_request, embeddings_request
+from router.dialects.ollama.embeddings import OllamaEmbedEncoder, embed_request, embeddings_request
 from router.errors import InvalidRequest, UpstreamFailure
 from tests.dialects.ollama.test_encode_stream import Clock
 
@@ -21,7 +21,7 @@ def test_embeddings() -> None:
         "model": "m", "input": ["a", "b"], "dimensions": 3, "truncate": True,
         "encoding_format": "float",
     }  # fmt: skip
-    assert made.unsent == ("options.num_ctx", "keep_alive")
+    assert made.dropped == ("options.num_ctx", "keep_alive")
     assert embed_request({"model": "m", "input": "a", "truncate": False}).body["input"] == "a"
     assert embeddings_request({"model": "m", "prompt": "a"}).body["input"] == "a"
 
@@ -53,13 +53,13 @@ def answer(*vectors: tuple[int | None, Any], **fields: Any) -> bytes:
     return orjson.dumps({"object": "list", "data": data, "model": "x", "usage": usage, **fields})
 
 
-def teller(*, one: bool = False) -> EmbedTeller:
-    return EmbedTeller("m", Clock(), one=one)
+def encoder(*, one: bool = False) -> OllamaEmbedEncoder:
+    return OllamaEmbedEncoder("m", Clock(), one=one)
 
 
 def test_vectors_are_told_in_their_order_as_they_were_written() -> None:
     body = answer((1, [1.25, 2]), (0, [0.1, -3e-7]))
-    told = teller().whole(body)
+    told = encoder().whole(body)
     assert b"-3e-7" in told
     assert orjson.loads(told) == {
         "model": "m",
@@ -68,20 +68,20 @@ def test_vectors_are_told_in_their_order_as_they_were_written() -> None:
         "load_duration": 10,
         "prompt_eval_count": 5,
     }
-    assert orjson.loads(teller().whole(answer((None, [1]), (None, [2]))))["embeddings"] == [
+    assert orjson.loads(encoder().whole(answer((None, [1]), (None, [2]))))["embeddings"] == [
         [1],
         [2],
     ]
 
 
 def test_the_older_form_has_one() -> None:
-    assert teller(one=True).whole(answer((0, [0.5, 1]))) == b'{"embedding":[0.5,1]}'
-    assert teller(one=True).nothing() == b'{"embedding":[]}'
-    assert orjson.loads(teller().nothing())["embeddings"] == []
+    assert encoder(one=True).whole(answer((0, [0.5, 1]))) == b'{"embedding":[0.5,1]}'
+    assert encoder(one=True).nothing() == b'{"embedding":[]}'
+    assert orjson.loads(encoder().nothing())["embeddings"] == []
 
 
 def test_without_counts_there_is_none() -> None:
-    assert orjson.loads(teller().whole(answer((0, [1]), usage=None)))["prompt_eval_count"] == 0
+    assert orjson.loads(encoder().whole(answer((0, [1]), usage=None)))["prompt_eval_count"] == 0
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_without_counts_there_is_none() -> None:
 )
 def test_what_is_no_vector_is_a_failure(body: bytes) -> None:
     with pytest.raises(UpstreamFailure):
-        teller().whole(body)
+        encoder().whole(body)
 
 
 def test_an_answer_is_told_whole() -> None:
-    assert teller().frames([]) == []
+    assert encoder().frames([]) == []

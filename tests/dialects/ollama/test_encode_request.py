@@ -10,7 +10,7 @@ import orjson
 import pytest
 from jsonschema import Draft202012Validator
 
-from router.dialects.ollama.encode_request import OllamaMode, ollama_body
+from router.dialects.ollama.encode_request import OllamaMode, encode_ollama_request
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
 
@@ -31,7 +31,7 @@ def translate(
     body = {"model": "asked", "input": "hi", **fields}
     validate_create(body)
     before = copy.deepcopy(body)
-    out, mode = ollama_body(body, model=model, stream=stream, num_ctx=num_ctx)
+    out, mode = encode_ollama_request(body, model=model, stream=stream, num_ctx=num_ctx)
     assert body == before
     orjson.dumps(out)
     return out, mode
@@ -109,7 +109,7 @@ def test_fields(fields: dict[str, Any], name: str, value: Any) -> None:
 
 def test_the_context_is_the_configurations() -> None:
     body = {"model": "m", "input": "x", "num_ctx": 1}
-    out, _ = ollama_body(body, model="m", stream=True, num_ctx=4096)
+    out, _ = encode_ollama_request(body, model="m", stream=True, num_ctx=4096)
     assert out["options"] == {"num_ctx": 4096}
 
 
@@ -275,7 +275,7 @@ def test_tool_choice(choice: Any, tools: list[dict[str, Any]] | None, form: Any)
     assert out.get("format") == form
     assert mode.forced == (form is not None)
     filtered = isinstance(choice, dict) and choice["type"] == "allowed_tools"
-    assert mode.unsent == (() if filtered else ("web_search",))
+    assert mode.dropped == (() if filtered else ("web_search",))
 
 
 def test_a_forced_call_goes_before_a_text_format() -> None:
@@ -286,7 +286,7 @@ def test_a_forced_call_goes_before_a_text_format() -> None:
 def test_nothing_is_forced_without_a_function() -> None:
     out, mode = translate(tools=[SEARCH], tool_choice="required")
     assert "format" not in out
-    assert mode == OllamaMode(forced=False, unsent=("web_search",))
+    assert mode == OllamaMode(forced=False, dropped=("web_search",))
 
 
 TREE = {

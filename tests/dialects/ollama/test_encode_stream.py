@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from router.dialects.api_format import encode_line
 from router.dialects.ndjson import NDJSONDecoder
-from router.dialects.ollama.decode_stream import OllamaReader
-from router.dialects.ollama.encode_stream import OllamaTeller
+from router.dialects.ollama.decode_stream import OllamaDecoder
+from router.dialects.ollama.encode_stream import OllamaEncoder
 from router.dialects.ollama.schema import OLLAMA, image_url, timestamp
 from router.errors import InvalidRequest, UpstreamError, UpstreamFailure, UpstreamRateLimited
 from router.response.frame import Frame
@@ -58,11 +58,11 @@ def machine(**options: Any) -> Machine:
 
 def told(frames: list[Frame], *, chat: bool = True, sizes: tuple[int, ...] = ()) -> list[Any]:
     """The lines for these events, in batches of these sizes and the rest in one."""
-    teller = OllamaTeller("m", Clock(), chat=chat)
+    encoder = OllamaEncoder("m", Clock(), chat=chat)
     lines: list[bytes] = []
     for size in (*sizes, len(frames)):
         batch, frames = frames[:size], frames[size:]
-        lines += map(encode_line, teller.frames(batch))
+        lines += map(encode_line, encoder.frames(batch))
     data = b"".join(lines)
     assert data.count(b"\n") == len(lines)
     return [orjson.loads(one) for one in NDJSONDecoder().decode(data)]
@@ -225,7 +225,7 @@ def test_nothing_follows_the_end() -> None:
 
 def whole_of(response: dict[str, Any], *, chat: bool = True) -> dict[str, Any]:
     value: dict[str, Any] = orjson.loads(
-        OllamaTeller("m", Clock(), chat=chat).whole(orjson.dumps(response))
+        OllamaEncoder("m", Clock(), chat=chat).whole(orjson.dumps(response))
     )
     return value
 
@@ -314,14 +314,14 @@ def test_whatever_an_endpoint_sends_lines_come_out(data: bytes, cuts: list[int])
     """Ollama's own stream, damaged, read and told again: lines, the last of which ends it."""
     good = b'{"message":{"content":"Hi"}}\n{"done":true,"done_reason":"stop"}\n'
     for bytes_ in (data, good[: len(data)] + data, good):
-        reader = OllamaReader(make_draft(), MachineOptions())
+        decoder = OllamaDecoder(make_draft(), MachineOptions())
         frames = []
         for cut in cuts:
-            frames += reader.feed(bytes_[:cut])
+            frames += decoder.feed(bytes_[:cut])
             bytes_ = bytes_[cut:]
-        frames += [*reader.feed(bytes_), *reader.finish()]
-        if reader.error is not None:
-            frames += reader.fail(BROKEN)
+        frames += [*decoder.feed(bytes_), *decoder.finish()]
+        if decoder.error is not None:
+            frames += decoder.fail(BROKEN)
         lines = told(frames)
         assert "error" in lines[-1] or lines[-1]["done"] is True
         assert not any("error" in one or one["done"] for one in lines[:-1])

@@ -11,7 +11,10 @@ import pytest
 from router.dialects.chat.messages import to_messages
 from router.dialects.responses.compaction import compacted
 from router.dialects.responses.decode_stream import seal
-from router.dialects.responses.encode_request import compact_body, native_body
+from router.dialects.responses.encode_request import (
+    encode_compact_request,
+    encode_responses_request,
+)
 from router.errors import InvalidRequest, UpstreamFailure
 from tests.support.reading import NOW
 from tests.support.schema import faults
@@ -112,7 +115,7 @@ def test_what_goes_up() -> None:
         "cache": {},
     }
     before = copy.deepcopy(request)
-    sent, dropped = compact_body(request, model="served", account="me")
+    sent, dropped = encode_compact_request(request, model="served", account="me")
     assert request == before
     assert dropped == 1
     assert sent == {
@@ -133,7 +136,9 @@ def test_what_goes_up() -> None:
 )
 def test_a_compaction_finds_its_way_back(blob: Any, sent: Any) -> None:
     item = {**SUMMARY, "encrypted_content": blob}
-    made, count = native_body({"input": [item, USER]}, model="m", stream=False, account="me")
+    made, count = encode_responses_request(
+        {"input": [item, USER]}, model="m", stream=False, account="me"
+    )
     assert count == 0
     assert made["input"][:-1] == [{"type": "compaction", "encrypted_content": sent}]
 
@@ -141,13 +146,15 @@ def test_a_compaction_finds_its_way_back(blob: Any, sent: Any) -> None:
 def test_another_accounts_compaction_is_refused_rather_than_lost() -> None:
     item = {**SUMMARY, "encrypted_content": seal("a-summary", "other")}
     with pytest.raises(InvalidRequest, match="another endpoint") as refused:
-        native_body({"input": [USER, item]}, model="m", stream=False, account="me")
+        encode_responses_request({"input": [USER, item]}, model="m", stream=False, account="me")
     assert refused.value.param == "input[1]"
 
 
 def test_what_comes_back_can_go_up_again() -> None:
     items = read(ANSWER)["output"]
-    made, dropped = native_body({"input": items}, model="m", stream=False, account="me")
+    made, dropped = encode_responses_request(
+        {"input": items}, model="m", stream=False, account="me"
+    )
     assert made["input"][-1] == {"type": "compaction", "encrypted_content": "a-summary"}
     assert dropped == 0
 

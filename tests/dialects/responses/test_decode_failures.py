@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.chat.decode_stream import ChatReader
-from router.dialects.responses.decode_stream import NativeReader
+from router.dialects.chat.decode_stream import ChatDecoder
+from router.dialects.responses.decode_stream import ResponsesDecoder
 from router.errors import (
     InternalError,
     UpstreamError,
@@ -21,9 +21,9 @@ from tests.support.native import (
     answer,
     begun,
     call,
+    decoder,
     events,
     message,
-    reader,
     reasoning,
     refusal,
 )
@@ -56,24 +56,24 @@ FAILED = {"status": "failed", "error": {"code": "server_error", "message": "on f
 def test_the_endpoints_failure_before_output_is_raised(
     error: Any, kind: type[UpstreamError]
 ) -> None:
-    subject = reader()
+    subject = decoder()
     frames = read_all(subject, answer(end="failed", error=error))
     assert type(subject.error) is kind
     assert [frame.type for frame in frames] == ["response.created", "response.in_progress"]
     assert not subject.has_output
     with pytest.raises(kind):
-        reader().whole(orjson.dumps(begun(status="failed", error=error)))
+        decoder().whole(orjson.dumps(begun(status="failed", error=error)))
 
 
 def test_a_failure_by_the_requests_fault_is_passed_on() -> None:
     error = {"code": "invalid_image", "message": "cannot be read"}
-    assert checked(reader(), answer(end="failed", error=error))["error"] == error
-    whole = orjson.loads(reader().whole(orjson.dumps(begun(status="failed", error=error))))
+    assert checked(decoder(), answer(end="failed", error=error))["error"] == error
+    whole = orjson.loads(decoder().whole(orjson.dumps(begun(status="failed", error=error))))
     assert (whole["status"], whole["error"], whole["id"]) == ("failed", error, "resp_0001")
 
 
 def test_the_endpoints_failure_after_output_is_passed_on() -> None:
-    final = checked(reader(), answer(message("A"), end="failed", **FAILED))
+    final = checked(decoder(), answer(message("A"), end="failed", **FAILED))
     assert final["error"] == FAILED["error"]
 
 
@@ -144,7 +144,7 @@ ERRORS: dict[str, tuple[bytes, type[UpstreamError], str]] = {
 def test_a_broken_stream_fails(case: str, before: int) -> None:
     broken, kind, text_of_error = ERRORS[case]
     made = events(message("Hello"))
-    subject = reader()
+    subject = decoder()
     frames = subject.feed(native(*made[:before]) + broken + native(*made[before:]))
     assert type(subject.error) is kind
     assert text_of_error in subject.error.message
@@ -166,7 +166,7 @@ def test_a_broken_stream_fails(case: str, before: int) -> None:
 def test_whatever_was_streamed_is_in_a_failure(items: tuple[dict[str, Any], ...]) -> None:
     made = events(*items)
     for count in range(len(made)):
-        subject = reader()
+        subject = decoder()
         frames = read_to_the_end(subject, native(*made[:count]))
         assert subject.error is not None
         final = check_order(decoded(frames))
@@ -176,7 +176,7 @@ def test_whatever_was_streamed_is_in_a_failure(items: tuple[dict[str, Any], ...]
 
 def test_a_broken_off_message() -> None:
     made = events(message("One", "Two"))
-    subject = reader()
+    subject = decoder()
     read_all(subject, native(*made[:-4]))
     subject.fail(InternalError("a bug"))
     assert subject.final is not None
@@ -196,7 +196,7 @@ def test_a_broken_off_message() -> None:
     ],
 )
 def test_a_broken_off_hosted_tool(item: dict[str, Any], status: str | None) -> None:
-    subject = reader()
+    subject = decoder()
     subject.feed(native({"type": "response.output_item.added", "output_index": 0, "item": item}))
     subject.fail(BROKEN)
     assert subject.final is not None
@@ -214,17 +214,17 @@ BEGINNINGS = {
 @pytest.mark.parametrize("delivered", [False, True])
 @pytest.mark.parametrize("second", ["native", "chat"])
 def test_another_endpoint_takes_over(case: str, delivered: bool, second: str) -> None:
-    draft = make_draft(tools=[{"type": "function", "name": "f"}])
-    failing = NativeReader(draft, ACCOUNT)
+    builder = make_draft(tools=[{"type": "function", "name": "f"}])
+    failing = ResponsesDecoder(builder, ACCOUNT)
     lost = read_all(failing, BEGINNINGS[case])
     assert failing.error is not None
     assert not failing.has_output
     shown = []
     if delivered:
-        shown = lost or draft.open()
-        draft.delivered = True
-    draft.rewind()
-    other = NativeReader(draft, "other") if second == "native" else ChatReader(draft)
+        shown = lost or builder.open()
+        builder.delivered = True
+    builder.rewind()
+    other = ResponsesDecoder(builder, "other") if second == "native" else ChatDecoder(builder)
     stream = chat(text("A"))
     if second == "native":
         stream = answer(message("A"), created_at=1_760_000_000, tools=[])

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.responses.decode_stream import NativeReader, seal
+from router.dialects.responses.decode_stream import ResponsesDecoder, seal
 from tests.support.native import ACCOUNT, REASONING_ID, answer, begun, events, message, reasoning
 from tests.support.reading import (
     BROKEN,
@@ -25,8 +25,8 @@ SEALED = seal(BLOB, ACCOUNT)
 COMPACTION = {"id": "cmp_1", "type": "compaction", "encrypted_content": "a-summary"}
 
 
-def reader() -> NativeReader:
-    return NativeReader(make_draft(), ACCOUNT, hide=True)
+def decoder() -> ResponsesDecoder:
+    return ResponsesDecoder(make_draft(), ACCOUNT, hide=True)
 
 
 def wire(frames: Any) -> bytes:
@@ -39,11 +39,11 @@ def test_it_is_in_no_event_and_kept_by_the_items_id() -> None:
     made.insert(5, {"type": "response.something", "response": begun(output=[reasoning(BLOB)])})
     stream = native(*made)
     for data in (stream, in_bytes(stream)):
-        subject = reader()
+        subject = decoder()
         frames = read_all(subject, data)
         assert BLOB.encode() not in wire(frames)
         assert b"encrypted_content" not in wire(frames)
-        assert subject.hidden == {REASONING_ID: SEALED}
+        assert subject.encrypted_reasoning == {REASONING_ID: SEALED}
         assert subject.final is not None
         assert subject.final["output"] == [reasoning(), message("A")]
         assert decoded(frames)[-1]["response"] == subject.final
@@ -52,8 +52,8 @@ def test_it_is_in_no_event_and_kept_by_the_items_id() -> None:
 def test_the_rest_passes_byte_by_byte() -> None:
     stream = answer(reasoning(BLOB), message("A"))
     without = answer(reasoning(), message("A"))
-    assert [f.encode() for f in read_all(reader(), stream)] == [
-        f.encode() for f in read_all(reader(), without)
+    assert [f.encode() for f in read_all(decoder(), stream)] == [
+        f.encode() for f in read_all(decoder(), without)
     ]
 
 
@@ -61,68 +61,70 @@ def test_what_the_final_object_says_last_counts() -> None:
     """An item begins with another blob than it ends with."""
     made = events(reasoning("at the end"), message("A"))
     made[2]["item"] = reasoning("at the beginning")
-    subject = reader()
+    subject = decoder()
     events_of(subject, native(*made))
-    assert subject.hidden == {REASONING_ID: seal("at the end", ACCOUNT)}
+    assert subject.encrypted_reasoning == {REASONING_ID: seal("at the end", ACCOUNT)}
 
-    subject = reader()
+    subject = decoder()
     checked(subject, answer(reasoning(BLOB), message("A"), output=[]))
-    assert subject.hidden == {REASONING_ID: SEALED}
+    assert subject.encrypted_reasoning == {REASONING_ID: SEALED}
 
-    subject = reader()
+    subject = decoder()
     checked(subject, answer(reasoning(), output=[reasoning(BLOB)]))
-    assert subject.hidden == {REASONING_ID: SEALED}
+    assert subject.encrypted_reasoning == {REASONING_ID: SEALED}
 
 
-@pytest.mark.parametrize(("done", "hidden"), [(True, {REASONING_ID: SEALED}), (False, {})])
-def test_an_answer_that_breaks_off(done: bool, hidden: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("done", "encrypted_reasoning"), [(True, {REASONING_ID: SEALED}), (False, {})]
+)
+def test_an_answer_that_breaks_off(done: bool, encrypted_reasoning: dict[str, str]) -> None:
     """What an unfinished item carried is not kept: it is not what it would have ended with."""
     made = events(reasoning(BLOB), message("A"))[: 4 if done else 3]
-    subject = reader()
+    subject = decoder()
     frames = [*subject.feed(native(*made)), *subject.fail(BROKEN)]
     assert BLOB.encode() not in wire(frames)
-    assert subject.hidden == hidden
+    assert subject.encrypted_reasoning == encrypted_reasoning
     assert subject.final is not None
     assert [item["id"] for item in subject.final["output"]] == [REASONING_ID]
 
 
 def test_a_whole_answer() -> None:
-    subject = reader()
+    subject = decoder()
     body = begun(status="completed", output=[reasoning(BLOB), message("A"), COMPACTION])
     shown = subject.whole(orjson.dumps(body))
     assert BLOB.encode() not in shown
     assert orjson.loads(shown)["output"][0] == reasoning()
-    assert subject.hidden == {REASONING_ID: SEALED}
+    assert subject.encrypted_reasoning == {REASONING_ID: SEALED}
 
 
 @pytest.mark.parametrize("odd", [{"id": None}, {"id": 5}, {"id": ["rs_1"]}])
 def test_an_item_without_an_id_gets_one_to_be_kept_by(odd: dict[str, Any]) -> None:
-    subject = reader()
+    subject = decoder()
     body = begun(status="completed", output=[{**reasoning(BLOB), **odd}])
     shown = subject.whole(orjson.dumps(body))
     assert BLOB.encode() not in shown
-    assert subject.hidden == {orjson.loads(shown)["output"][0]["id"]: SEALED}
+    assert subject.encrypted_reasoning == {orjson.loads(shown)["output"][0]["id"]: SEALED}
 
 
 def test_a_compaction_is_shown_whoever_asked() -> None:
     """It stands for the history: without it there is nothing to go on from."""
     for hide in (False, True):
-        subject = NativeReader(make_draft(), ACCOUNT, hide=hide)
+        subject = ResponsesDecoder(make_draft(), ACCOUNT, hide=hide)
         made = begun(status="completed", output=[COMPACTION])
         final = orjson.loads(subject.whole(orjson.dumps(made)))
         assert final["output"][0]["encrypted_content"] == seal("a-summary", ACCOUNT)
-        assert subject.hidden == {}
+        assert subject.encrypted_reasoning == {}
 
 
 @pytest.mark.parametrize("kind", [None, 5, [], ["reasoning"], {"a": 1}])
 def test_what_is_no_such_item_passes(kind: Any) -> None:
     item = {"type": kind, "encrypted_content": BLOB}
-    shown = orjson.loads(reader().whole(orjson.dumps(begun(status="completed", output=[item]))))
+    shown = orjson.loads(decoder().whole(orjson.dumps(begun(status="completed", output=[item]))))
     assert shown["output"] == [item]
 
 
 def test_nothing_is_hidden_from_who_asked() -> None:
-    subject = NativeReader(make_draft(), ACCOUNT)
+    subject = ResponsesDecoder(make_draft(), ACCOUNT)
     final = checked(subject, answer(reasoning(BLOB), message("A")))
     assert final["output"][0]["encrypted_content"] == SEALED
-    assert subject.hidden == {}
+    assert subject.encrypted_reasoning == {}

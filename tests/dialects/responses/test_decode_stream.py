@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.responses.decode_stream import NativeReader, seal, unseal
+from router.dialects.responses.decode_stream import ResponsesDecoder, seal, unseal
 from router.errors import (
     UpstreamFailure,
 )
@@ -17,9 +17,9 @@ from tests.support.native import (
     answer,
     begun,
     call,
+    decoder,
     events,
     message,
-    reader,
     reasoning,
     refusal,
 )
@@ -52,22 +52,22 @@ ANSWERS: dict[str, tuple[dict[str, Any], ...]] = {
 @pytest.mark.parametrize("case", ANSWERS)
 def test_an_answer_passes(case: str) -> None:
     items = list(ANSWERS[case])
-    assert checked(reader(), answer(*items))["output"] == items
+    assert checked(decoder(), answer(*items))["output"] == items
 
 
 @pytest.mark.parametrize("case", ANSWERS)
 def test_any_cut_gives_the_same_frames(case: str) -> None:
     stream = answer(*ANSWERS[case])
-    expected = [frame.encode() for frame in read_all(reader(), stream)]
+    expected = [frame.encode() for frame in read_all(decoder(), stream)]
     for size in (1, 7, 100):
-        assert [f.encode() for f in read_all(reader(), in_bytes(stream, size))] == expected
-    assert [f.encode() for f in read_all(reader(), stream.replace(b"\n", b"\r\n"))] == expected
+        assert [f.encode() for f in read_all(decoder(), in_bytes(stream, size))] == expected
+    assert [f.encode() for f in read_all(decoder(), stream.replace(b"\n", b"\r\n"))] == expected
 
 
 def test_what_needs_no_change_passes_byte_by_byte() -> None:
     stream = answer(message("Hello"), call("f", "{}"))
     theirs = stream.split(b"\n\n")
-    ours = [frame.encode().rstrip() for frame in read_all(reader(), stream)]
+    ours = [frame.encode().rstrip() for frame in read_all(decoder(), stream)]
     assert ours[2:-1] == theirs[2:-2]
 
 
@@ -89,7 +89,7 @@ def test_every_snapshot_is_the_routers() -> None:
     made = events(message("A"), **theirs)
     for event in made[:2]:
         event["response"] |= theirs
-    all_events = events_of(reader(**request), native(*made))
+    all_events = events_of(decoder(**request), native(*made))
     for event in (all_events[0], all_events[1], all_events[-1]):
         response = event["response"]
         assert response["id"] == "resp_0001"
@@ -106,7 +106,7 @@ def test_ids_are_the_routers_wherever_they_stand() -> None:
     made = events(message("A"))
     made[4]["response_id"] = "resp_theirs"
     made.insert(5, {"type": "response.something", "response": begun()})
-    body = b"".join(frame.encode() for frame in read_all(reader(), native(*made)))
+    body = b"".join(frame.encode() for frame in read_all(decoder(), native(*made)))
     assert b"resp_theirs" not in body
     assert body.count(b'"response_id":"resp_0001"') == 1
 
@@ -114,15 +114,15 @@ def test_ids_are_the_routers_wherever_they_stand() -> None:
 @pytest.mark.parametrize("delivered", [False, True])
 def test_tools_are_the_same_in_every_snapshot(delivered: bool) -> None:
     """Whoever's wording went out first, it stays, also once the head has been sent."""
-    draft = make_draft(tools=[{"type": "function", "name": "f"}])
-    subject = NativeReader(draft, ACCOUNT)
+    builder = make_draft(tools=[{"type": "function", "name": "f"}])
+    subject = ResponsesDecoder(builder, ACCOUNT)
     tool = {"type": "function", "name": "f", "strict": False, "theirs": 1}
     theirs: dict[str, Any] = {"tools": [tool]}
     made = events(message("A"), **theirs)
     for event in made[:2]:
         event["response"] |= theirs
     frames = subject.feed(native(*made[:2]))
-    draft.delivered = delivered
+    builder.delivered = delivered
     frames += subject.feed(native(*made[2:], start=2))
     assert check_order(decoded(frames))["tools"] == theirs["tools"]
 
@@ -150,59 +150,61 @@ OPENINGS: dict[str, dict[str, Any]] = {
 def test_an_odd_beginning(case: str) -> None:
     made = events(message("A"), **{k: v for k, v in OPENINGS[case].items() if k == "created_at"})
     made[0]["response"] |= OPENINGS[case]
-    all_events = events_of(reader(), native(*made))
+    all_events = events_of(decoder(), native(*made))
     odd_date = "date" in case and "fractions" not in case
     assert all_events[-1]["response"]["created_at"] == (NOW if odd_date else 1_750_000_000)
 
 
 def test_the_beginning_may_be_missing() -> None:
-    assert checked(reader(), native(*events(message("A"))[2:], start=2))["output"] == [message("A")]
-    assert checked(reader(), native(*events(end="completed")[2:]))["output"] == []
+    assert checked(decoder(), native(*events(message("A"))[2:], start=2))["output"] == [
+        message("A")
+    ]
+    assert checked(decoder(), native(*events(end="completed")[2:]))["output"] == []
 
 
 def test_a_queued_beginning_is_our_beginning() -> None:
     made = events(message("A"))
     made.insert(1, {"type": "response.queued", "response": begun(status="queued")})
     made[0]["response"]["status"] = "queued"
-    checked(reader(), native(*made))
+    checked(decoder(), native(*made))
 
 
 def test_keep_alive_events_are_left_out() -> None:
     made = events(message("Hello"))
     for place in (0, 2, 5, len(made)):
         made.insert(place, {"type": "keepalive"})
-    all_events = events_of(reader(), native(*made))
+    all_events = events_of(decoder(), native(*made))
     assert "keepalive" not in [event["type"] for event in all_events]
 
 
 def test_numbers_are_the_routers() -> None:
     for start in (1, 100):
-        checked(reader(), native(*events(message("A")), start=start))
+        checked(decoder(), native(*events(message("A")), start=start))
     odd = [{**event, "sequence_number": "x"} for event in events(message("A"))]
-    checked(reader(), native(*odd))
+    checked(decoder(), native(*odd))
 
 
 def test_several_data_lines_go_out_in_one() -> None:
     stream = answer(message("A")).replace(b',"item_id"', b'\ndata: ,"item_id"')
     assert b"\ndata: ,".join([b""] * 2) in stream
-    checked(reader(), stream)
+    checked(decoder(), stream)
 
 
 @pytest.mark.parametrize("reported", [[], None])
 def test_a_final_output_left_out_is_what_was_streamed(reported: Any) -> None:
-    final = checked(reader(), answer(reasoning("blob"), message("A"), output=reported))
+    final = checked(decoder(), answer(reasoning("blob"), message("A"), output=reported))
     assert [item["type"] for item in final["output"]] == ["reasoning", "message"]
     assert final["output"][0]["encrypted_content"] == seal("blob", ACCOUNT)
 
 
 def test_usage_gets_its_details() -> None:
-    subject = reader()
+    subject = decoder()
     final = checked(subject, answer(message("A"), usage={"input_tokens": 2, "output_tokens": 1}))
     assert final["usage"] == subject.usage
     assert final["usage"]["total_tokens"] == 3
     assert final["usage"]["input_tokens_details"] == {"cached_tokens": 0, "cache_write_tokens": 0}
     for usage in (None, "x", [1]):
-        odd = reader()
+        odd = decoder()
         assert checked(odd, answer(message("A"), usage=usage))["usage"] is None
         assert odd.usage is None
 
@@ -219,7 +221,7 @@ def test_usage_gets_its_details() -> None:
     ],
 )
 def test_the_ends(end: str, final: dict[str, Any]) -> None:
-    ended = checked(reader(), answer(message("A"), end=end, **final))
+    ended = checked(decoder(), answer(message("A"), end=end, **final))
     assert ended["status"] == end
     expected = final.get("completed_at", NOW) if end == "completed" else None
     assert ended["completed_at"] == expected
@@ -229,22 +231,22 @@ def test_the_ends(end: str, final: dict[str, Any]) -> None:
 def test_nothing_follows_the_end() -> None:
     stream = answer(message("A")) + b"data: [DONE]\n\n" + answer(message("B"))
     for data in (stream, in_bytes(stream)):
-        subject = reader()
+        subject = decoder()
         assert checked(subject, data)["output_text"] == "A"
         assert (subject.fail(BROKEN), subject.salvage(), subject.finish()) == ([], [], [])
 
 
 def test_reasoning_is_sealed_with_its_account() -> None:
-    all_events = events_of(reader(), answer(reasoning("blob"), message("A")))
+    all_events = events_of(decoder(), answer(reasoning("blob"), message("A")))
     sealed = seal("blob", ACCOUNT)
     items = [event["item"] for event in all_events if "item" in event]
     assert [item.get("encrypted_content") for item in items] == [sealed, sealed, None, None]
     assert all_events[-1]["response"]["output"][0]["encrypted_content"] == sealed
     assert unseal(sealed) == (ACCOUNT, "blob")
     body = orjson.dumps(begun(status="completed", output=[reasoning("blob")]))
-    assert orjson.loads(reader().whole(body))["output"][0]["encrypted_content"] == sealed
+    assert orjson.loads(decoder().whole(body))["output"][0]["encrypted_content"] == sealed
     for odd in (None, "", 5):
-        final = checked(reader(), answer({**reasoning(), "encrypted_content": odd}))
+        final = checked(decoder(), answer({**reasoning(), "encrypted_content": odd}))
         assert final["output"][0]["encrypted_content"] == odd
 
 
@@ -258,14 +260,14 @@ def test_a_sealed_blob_may_have_any_text() -> None:
 
 
 def test_a_whole_answer() -> None:
-    subject = reader(metadata={"ours": "1"})
+    subject = decoder(metadata={"ours": "1"})
     body = begun(status="completed", output=[message("A"), call("f", "{}")], usage=None)
     final = orjson.loads(subject.whole(orjson.dumps(body)))
     assert (final["id"], final["created_at"], final["completed_at"]) == ("resp_0001", NOW, NOW)
     assert (final["metadata"], final["output_text"]) == ({"ours": "1"}, "A")
     assert final["output"] == body["output"]
     with pytest.raises(UpstreamFailure, match="single JSON body"):
-        reader().whole_as_stream(orjson.dumps(body))
+        decoder().whole_as_stream(orjson.dumps(body))
 
 
 @pytest.mark.parametrize(
@@ -281,19 +283,19 @@ def test_a_whole_answer() -> None:
 )
 def test_a_broken_whole_answer(body: bytes, message_of_error: str) -> None:
     with pytest.raises(UpstreamFailure, match=message_of_error):
-        reader().whole(body)
+        decoder().whole(body)
 
 
 @pytest.mark.parametrize("output", [[{"type": "message", "id": UNIQUE, "content": 5}], [{}]])
 def test_odd_items_of_a_whole_answer_pass(output: list[Any]) -> None:
     output = [5, *output, None, "x"]
-    final = orjson.loads(reader().whole(orjson.dumps(begun(status="completed", output=output))))
+    final = orjson.loads(decoder().whole(orjson.dumps(begun(status="completed", output=output))))
     assert (final["output"], final["output_text"]) == (output[1:-2], "")
 
 
 @pytest.mark.parametrize("name", traces("Responses/*/*.txt", "Conversations/*/*response.txt"))
 def test_recorded_streams(name: str) -> None:
-    all_events = events_of(reader(), trace(name))
+    all_events = events_of(decoder(), trace(name))
     final = all_events[-1]["response"]
     recorded = [orjson.loads(x[6:]) for x in trace(name).split(b"\n") if x.startswith(b"data: ")]
     assert final["output"] == recorded[-1]["response"]["output"]
@@ -311,7 +313,7 @@ ANSWERED = [name for name in traces("Responses/*/response.json") if "error" not 
 @pytest.mark.parametrize("name", ANSWERED)
 def test_recorded_answers(name: str) -> None:
     recorded = orjson.loads(trace(name))
-    final = orjson.loads(reader().whole(trace(name)))
+    final = orjson.loads(decoder().whole(trace(name)))
     assert faults("Response", final) == []
     assert final["output"] == recorded["output"]
     assert final["usage"]["total_tokens"] == recorded["usage"]["total_tokens"]

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from router.dialects.responses.decode_stream import seal
-from router.dialects.responses.encode_request import native_body, native_chat_body, token_count_body
+from router.dialects.responses.encode_request import (
+    encode_native_chat_request,
+    encode_responses_request,
+    encode_token_count_request,
+)
 from router.errors import InvalidRequest
 
 BODY: dict[str, Any] = {
@@ -33,7 +37,7 @@ BODY: dict[str, Any] = {
 
 def body(request: dict[str, Any], *, stream: bool = True) -> dict[str, Any]:
     before = copy.deepcopy(request)
-    sent, _ = native_body(request, model="served", stream=stream, account="me")
+    sent, _ = encode_responses_request(request, model="served", stream=stream, account="me")
     assert request == before
     return sent
 
@@ -129,7 +133,7 @@ def test_reasoning_that_cannot_be_read_is_dropped(
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], **given}
     message = {"type": "message", "role": "user", "content": "x"}
     request = {"input": [reasoning, message]}
-    made, count = native_body(request, model="m", stream=False, account="me")
+    made, count = encode_responses_request(request, model="m", stream=False, account="me")
     expected = [] if sent is None else [{"type": "reasoning", "summary": [], **sent}]
     assert made["input"] == [*expected, message]
     assert count == dropped
@@ -154,15 +158,17 @@ def test_a_reference_is_refused(kind: dict[str, Any]) -> None:
 def test_encrypted_reasoning_is_asked_for(given: dict[str, Any], sent: list[str]) -> None:
     request = {"input": "x", **given}
     before = copy.deepcopy(request)
-    made, _ = native_body(request, model="m", stream=False, account="me", encrypted=True)
+    made, _ = encode_responses_request(
+        request, model="m", stream=False, account="me", encrypted=True
+    )
     assert made["include"] == sent
     assert request == before
-    made, _ = native_body(request, model="m", stream=False, account="me")
+    made, _ = encode_responses_request(request, model="m", stream=False, account="me")
     assert made.get("include") == given.get("include")
 
 
 def test_what_is_sent_to_be_counted() -> None:
-    sent = token_count_body(BODY, model="served", account="me")
+    sent = encode_token_count_request(BODY, model="served", account="me")
     assert sent == {
         "model": "served",
         "input": "Hello",
@@ -172,7 +178,7 @@ def test_what_is_sent_to_be_counted() -> None:
         "tools": None,
     }
     reasoning = {"type": "reasoning", "id": "rs_1", "encrypted_content": seal("blob", "me")}
-    counted = token_count_body({"input": [reasoning]}, model="served", account="me")
+    counted = encode_token_count_request({"input": [reasoning]}, model="served", account="me")
     assert counted["input"][0]["encrypted_content"] == "blob"
 
 
@@ -189,7 +195,7 @@ def test_a_chat_stream_is_asked_for_its_usage(options: Any, sent: dict[str, Any]
     if options is not None:
         request["stream_options"] = options
     before = copy.deepcopy(request)
-    made = native_chat_body(request, model="served", stream=True)
+    made = encode_native_chat_request(request, model="served", stream=True)
     streamed = {"stream": True, "stream_options": sent}
     assert made == {"model": "served", "messages": [], "x": 2, **streamed}
     assert request == before
@@ -197,4 +203,4 @@ def test_a_chat_stream_is_asked_for_its_usage(options: Any, sent: dict[str, Any]
 
 def test_a_chat_request_goes_as_it_came() -> None:
     request = {"model": "alias", "messages": [], "x": 2}
-    assert native_chat_body(request, model="m", stream=False) == {**request, "model": "m"}
+    assert encode_native_chat_request(request, model="m", stream=False) == {**request, "model": "m"}

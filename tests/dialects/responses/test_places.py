@@ -9,8 +9,8 @@ import openai
 import orjson
 import pytest
 
-from router.dialects.messages.encode_stream import MessagesTeller
-from tests.support.native import USAGE, answer, call, events, message, reader, refusal
+from router.dialects.messages.encode_stream import MessagesEncoder
+from tests.support.native import USAGE, answer, call, decoder, events, message, refusal
 from tests.support.reading import decoded, events_of, in_bytes, native, read_all
 
 _INDEXES = ("output_index", "content_index", "summary_index", "sequence_number")
@@ -71,18 +71,18 @@ ANSWERS: dict[str, tuple[dict[str, Any], ...]] = {
 @pytest.mark.parametrize("case", ANSWERS)
 def test_what_is_left_out_is_filled_in(case: str) -> None:
     items = ANSWERS[case]
-    assert events_of(reader(), bare(*events(*items))) == events_of(reader(), answer(*items))
+    assert events_of(decoder(), bare(*events(*items))) == events_of(decoder(), answer(*items))
 
 
 def test_any_cut_gives_the_same_frames() -> None:
     stream = llamacpp()
-    expected = [frame.encode() for frame in read_all(reader(), stream)]
+    expected = [frame.encode() for frame in read_all(decoder(), stream)]
     for size in (1, 7, 100):
-        assert [f.encode() for f in read_all(reader(), in_bytes(stream, size))] == expected
+        assert [f.encode() for f in read_all(decoder(), in_bytes(stream, size))] == expected
 
 
 def test_events_of_open_items_go_to_their_own() -> None:
-    made = decoded(read_all(reader(), llamacpp()))
+    made = decoded(read_all(decoder(), llamacpp()))
     places = [(event["type"].split(".", 1)[1], event.get("output_index")) for event in made[2:-1]]
     assert [place for _, place in places] == [0, 0, 1, 1, 1, 1, 2, 2, 0, 1, 1, 1, 2]
     assert [event["sequence_number"] for event in made] == list(range(len(made)))
@@ -96,7 +96,7 @@ def test_summaries_are_counted() -> None:
         for kind, more in (("part.added", {"part": {}}), ("text.delta", {"delta": "x"}))
     ]
     made = events(item)
-    subject = reader()
+    subject = decoder()
     frames = subject.feed(bare(*made[:3], *inner))
     at = [(event["output_index"], event["summary_index"]) for event in decoded(frames)[3:]]
     assert at == [(0, 0), (0, 0), (0, 1), (0, 1)]
@@ -107,11 +107,11 @@ def test_an_index_that_comes_stays() -> None:
     for event in made:
         if "output_index" in event:
             event["output_index"] = 3
-    assert decoded(read_all(reader(), native(*made)))[2]["output_index"] == 3
+    assert decoded(read_all(decoder(), native(*made)))[2]["output_index"] == 3
 
 
 def test_the_official_client_accumulates_the_stream() -> None:
-    body = b"".join(frame.encode() for frame in read_all(reader(), llamacpp()))
+    body = b"".join(frame.encode() for frame in read_all(decoder(), llamacpp()))
     reply = httpx2.Response(200, content=body, headers={"content-type": "text/event-stream"})
     transport = httpx2.MockTransport(lambda _: reply)
     with (
@@ -125,8 +125,8 @@ def test_the_official_client_accumulates_the_stream() -> None:
 
 
 def test_messages_tell_the_text_once() -> None:
-    teller = MessagesTeller("text", None)
-    told = [frame.json() for frame in teller.frames(read_all(reader(), llamacpp()))]
+    encoder = MessagesEncoder("text", None)
+    told = [frame.json() for frame in encoder.frames(read_all(decoder(), llamacpp()))]
     texts = [e["delta"].get("text", "") for e in told if e["type"] == "content_block_delta"]
     assert "".join(texts) == "Hello"
     assert [e["type"] for e in told].count("content_block_start") == 3

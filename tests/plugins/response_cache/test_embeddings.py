@@ -110,7 +110,7 @@ async def test_less_than_was_asked_is_not_kept() -> None:
         for _ in range(2):
             reply = await post(router, EMBEDDING, input_type="query")
             assert tier(reply) == ("MISS", None)
-            assert reply.headers["X-Pointsman-Unsent"] == "input_type"
+            assert reply.headers["X-Pointsman-Dropped-Parameters"] == "input_type"
 
 
 async def test_those_who_ask_at_once_share_a_call() -> None:
@@ -151,18 +151,18 @@ async def _damage(router: Router) -> None:
     """Every entry is not what was written any more."""
     from dataclasses import replace
 
-    from cache.entry import EVERYTHING, Entry
+    from cache.entry import EVERYTHING, CacheEntry
     from router.app import CACHE
 
     store = router.app[CACHE].store
-    kept: list[Entry] = []
+    kept: list[CacheEntry] = []
     put = store.put
 
-    async def overheard(entry: Entry) -> bool:
+    async def captured(entry: CacheEntry) -> bool:
         kept.append(entry)
         return await put(entry)
 
-    store.put = overheard  # type: ignore[method-assign]
+    store.put = captured  # type: ignore[method-assign]
     await post(router, EMBEDDING, {"Cache-Control": "no-cache"})
     store.put = put  # type: ignore[method-assign]
     [entry] = kept

@@ -15,7 +15,7 @@ from router.settings.schema import Dialect
 from tests.plugins.response_cache.conftest import ALWAYS
 from tests.plugins.response_cache.test_sharing import NO_CACHE, held, said
 from tests.support.admin import ADMIN, call_admin
-from tests.support.reloading import generations
+from tests.support.reloading import plugin_sets
 from tests.support.router import Router, endpoint, eventually, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
@@ -32,7 +32,7 @@ def patient(upstream: Upstream, dialect: Dialect = "responses") -> dict[str, Any
 
 def plugin_of(router: Router) -> ResponseCachePlugin:
     """The plugin that is in use."""
-    for plugin in generations(router).current.chain.plugins:
+    for plugin in plugin_sets(router).current.chain.plugins:
         if isinstance(plugin, ResponseCachePlugin):
             return plugin
     raise AssertionError("the cache is off")
@@ -199,7 +199,7 @@ async def test_what_the_router_ends_counts_as_failed() -> None:
         for one in (first, second):
             assert b"event: response.failed" in await one.read()
         assert sum(await router.metric("pointsman_requests_total", outcome="failed")) == 2
-        assert not plugin_of(router)._flights
+        assert not plugin_of(router)._shared_calls
         go.set()
 
 

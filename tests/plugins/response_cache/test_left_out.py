@@ -19,7 +19,7 @@ from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
 from tests.support.upstream import Upstream, refused_port, silent, whole
 
-UNSENT = "X-Pointsman-Unsent"
+UNSENT = "X-Pointsman-Dropped-Parameters"
 DROPPED = "X-Pointsman-Reasoning-Dropped"
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from router.app import ACCOUNTING
-from router.core.usage_record import Kind, Row
+from router.core.usage_record import Kind, UsageRecord
 from tests.plugins.response_cache.conftest import ALWAYS
 from tests.support.admin import ADMIN, call_admin
 from tests.support.router import Reply, Router, endpoint, eventually, routing
@@ -225,11 +225,11 @@ async def test_what_a_comparison_uses_is_in_the_budget_as_in_the_ledger() -> Non
             await eventually(lambda: len(_paid(router)) == 2)  # a miss, and what a hit is held to
             used = sum(row.tokens.total for row in _paid(router))
             async with asyncio.timeout(60):
-                while (await accounts.meter.standing(found))[0].spent != used:  # noqa: ASYNC110
+                while (await accounts.rate_limiter.standing(found))[0].spent != used:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
 
 
-def _paid(router: Router) -> list[Row]:
+def _paid(router: Router) -> list[UsageRecord]:
     return [row for row in router.rows if row.kind is not Kind.CACHE and row.model == "m"]
 
 

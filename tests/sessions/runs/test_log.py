@@ -13,12 +13,14 @@ from router.response.frame import Frame
 from router.sessions.event_log import RunLog, RunLost
 from router.state.database import Database, WriteRefused
 from router.state.runs import RunStore
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from tests.support.runs import Unsteady, event, held_run, logged, until
 
 ID = "resp_1"
 KILO = "x" * 1024
-NEVER = Step(Statement("UPDATE responses SET status = 'x' WHERE id = :id"), ({"id": ""},), True)
+NEVER = StatementStep(
+    Statement("UPDATE responses SET status = 'x' WHERE id = :id"), ({"id": ""},), True
+)
 RENAME = Statement("UPDATE responses SET account = :account WHERE id = :id")
 
 
@@ -160,7 +162,7 @@ async def test_an_end_that_comes_too_late(database: Database) -> None:
     log = await a_log(database, lost)
     assert await database.write(*RunStore(database).taken(ID, 0, "another"))
     with pytest.raises(RunLost):
-        await log.complete([Step(RENAME, ({"id": ID, "account": "a"},))], event(LAST, 2))
+        await log.complete([StatementStep(RENAME, ({"id": ID, "account": "a"},))], event(LAST, 2))
     # Its own task hears of it by the exception, and need not be cancelled in its cleaning up.
     assert lost.why == []
     assert await database.read(Statement("SELECT account FROM responses")) == [(None,)]
@@ -170,7 +172,9 @@ async def test_an_end_that_comes_too_late(database: Database) -> None:
 async def test_the_end_and_its_steps_are_one(database: Database) -> None:
     log = await a_log(database)
     with pytest.raises(Conflict):
-        await log.complete([Step(RENAME, ({"id": ID, "account": "a"},)), NEVER], event(LAST, 2))
+        await log.complete(
+            [StatementStep(RENAME, ({"id": ID, "account": "a"},)), NEVER], event(LAST, 2)
+        )
     assert not log.lost
     await log.close()
     assert await database.read(Statement("SELECT account FROM responses")) == [(None,)]
@@ -182,7 +186,7 @@ async def test_the_end_and_its_steps_are_one(database: Database) -> None:
 async def test_an_end_that_is_refused_may_be_followed_by_another(database: Database) -> None:
     log = await a_log(database)
     # A status that is NULL is taken by no database.
-    bad = Step(
+    bad = StatementStep(
         Statement("UPDATE responses SET status = :no WHERE id = :id"), ({"id": ID, "no": None},)
     )
     with pytest.raises(WriteRefused):
@@ -273,7 +277,7 @@ async def test_whatever_happens_to_the_writes(
         if not chance.randint(0, 20):
             await log.flush()
     last = event(LAST, 202)
-    await log.complete([Step(RENAME, ({"id": ID, "account": "a"},))], last)
+    await log.complete([StatementStep(RENAME, ({"id": ID, "account": "a"},))], last)
     await log.close()
     assert (await logged(database, ID)).endswith(encoded([*frames, last]))
     assert await database.read(Statement("SELECT account FROM responses")) == [("a",)]

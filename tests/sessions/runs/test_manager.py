@@ -11,7 +11,7 @@ from router.errors import NotFound, Overloaded, ShuttingDown
 from router.response.frame import Frame
 from router.sessions.event_log import RunLog
 from router.sessions.runs import Claimed
-from router.state.responses import Responses
+from router.state.responses import ResponseStore
 from router.state.runs import RunStore
 from tests.support.runs import (
     Router,
@@ -26,7 +26,7 @@ from tests.support.runs import (
 
 
 async def status_of(one: Router, id: str, owner: str = "ada") -> str:
-    stored = await Responses(one.db).get(owner, id)
+    stored = await ResponseStore(one.db).get(owner, id)
     assert stored is not None
     return stored.status
 
@@ -202,7 +202,7 @@ async def test_the_partial_output_of_a_cancelled_run(database_url: str) -> None:
         id = await submit(one.runs)
         await until(lambda: _last(one, id, 5))
         assert await one.runs.cancel("ada", id)
-        stored = await Responses(one.db).get("ada", id)
+        stored = await ResponseStore(one.db).get("ada", id)
         assert stored is not None
         shown = stored.public()
         assert b'"status":"cancelled"' in shown
@@ -210,7 +210,7 @@ async def test_the_partial_output_of_a_cancelled_run(database_url: str) -> None:
         assert (first["id"], first["status"]) == ("msg_0", "completed")
         assert (second["id"], second["status"]) == ("msg_1", "incomplete")
         assert second["content"][0]["text"] == "Half a"
-        assert set(await Responses(one.db).find_items("ada", ["msg_0"])) == {"msg_0"}
+        assert set(await ResponseStore(one.db).find_items("ada", ["msg_0"])) == {"msg_0"}
 
 
 async def _last(one: Router, id: str, number: int) -> bool:
@@ -252,7 +252,7 @@ async def test_deleting_a_response_stops_its_run(database_url: str) -> None:
     async with router(database_url, stage) as one:
         id = await submit(one.runs)
         await until(lambda: stage.begun)
-        assert await Responses(one.db).delete("ada", id)
+        assert await ResponseStore(one.db).delete("ada", id)
         await until(lambda: stage.stopped == [id])
         assert await RunStore(one.db).run(id) is None
 

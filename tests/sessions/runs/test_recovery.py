@@ -13,9 +13,9 @@ import pytest
 
 from router.errors import StateUnavailable
 from router.response.frame import Frame
-from router.state.responses import Responses
+from router.state.responses import ResponseStore
 from router.state.runs import RunStore
-from router.state.statement import Statement, Step
+from router.state.statement import Statement, StatementStep
 from router.telemetry.tasks import Tasks
 from tests.support.runs import Heard, Router, Stage, Unsteady, logged, over, router, submit, until
 from tests.support.state import opened
@@ -25,7 +25,7 @@ TERMINAL = ("response.completed", "response.failed")
 
 
 async def public(one: Router, id: str, owner: str = "ada") -> dict[str, Any]:
-    stored = await Responses(one.db).get(owner, id)
+    stored = await ResponseStore(one.db).get(owner, id)
     assert stored is not None
     shown: dict[str, Any] = orjson.loads(stored.public())
     return shown
@@ -140,9 +140,9 @@ async def test_one_that_was_only_stopped_finds_its_writes_refused(database_url: 
         stage.let(id, 2)
         await until(lambda: id in stage.logs and stage.logs[id].logged == 4)
         # Its lease is over, and it does not know.
-        await one.presence._tasks.close()
+        await one.heartbeat._tasks.close()
         gone = Statement("DELETE FROM routers WHERE id = :id")
-        await one.db.write(Step(gone, ({"id": one.presence.id},)))
+        await one.db.write(StatementStep(gone, ({"id": one.heartbeat.id},)))
         async with router(database_url, Stage()) as two:
             await until(over, two.db, id)
             before, shown = await logged(two.db, id), await public(two, id)
@@ -167,7 +167,7 @@ async def test_one_that_was_stopped_in_silence_notices(database_url: str) -> Non
 async def test_a_run_that_ends_its_routers_is_given_up(database_url: str) -> None:
     async with crashed(database_url, 0) as id, opened(database_url) as db:
         often = Statement("UPDATE runs SET fence = 10 WHERE id = :id")
-        await db.write(Step(often, ({"id": id},)))
+        await db.write(StatementStep(often, ({"id": id},)))
         stage = Stage()
         async with router(database_url, stage) as two:
             await until(over, db, id)

@@ -11,7 +11,7 @@ from router.core.exchange import ClientGone
 from router.errors import NotFound
 from router.response.frame import Frame
 from router.sessions.runs import Runs
-from router.state.responses import Responses
+from router.state.responses import ResponseStore
 from router.state.runs import RunStore
 from router.telemetry.tasks import Tasks
 from tests.support.runs import (
@@ -173,7 +173,7 @@ async def test_of_a_run_that_is_deleted(database_url: str) -> None:
         id = await submit(one.runs, at_once=True)
         sinks = [tail(tasks, where.runs, id) for where in (one, two)]
         await until(lambda: all(heard.frames for heard in sinks))
-        assert await Responses(one.db).delete("ada", id)
+        assert await ResponseStore(one.db).delete("ada", id)
         assert await tasks.wait(20)
         assert all(heard.ended for heard in sinks)
 

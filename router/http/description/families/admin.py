@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from router.http.description.errors import ASKING
-from router.http.description.parts import Body, Family, Op, json_answer, path
+from router.http.description.parts import DescribedBody, Family, Op, json_answer, path
 from router.http.description.schema import (
     ANYTHING,
     NULL,
@@ -209,7 +209,7 @@ FAMILY: Final = Family(
             "loadModel",
             "Bring a model into an endpoint's memory, or take it out",
             description="`keep_alive: 0` takes it out, -1 keeps it for ever.",
-            body=Body(
+            body=DescribedBody(
                 asked(
                     {"model": string(minLength=1)},
                     {"keep_alive": any_of(integer(-(10**9), 10**9), string())},
@@ -235,7 +235,7 @@ FAMILY: Final = Family(
             summary="Why a request goes where it goes",
             description="The body is that of a request: of `/v1/responses`, or of another API "
             "below `/v1`, which is told by the fields that only one has. Nothing is sent.",
-            body=Body(
+            body=DescribedBody(
                 any_of(
                     ref("CreateResponse"),
                     ref("CreateChatCompletion"),

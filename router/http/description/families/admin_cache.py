@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from router.http.description.families.admin import CLOSED
-from router.http.description.parts import Body, Family, Op, json_answer
+from router.http.description.parts import DescribedBody, Family, Op, json_answer
 from router.http.description.schema import (
     ANYTHING,
     Schema,
@@ -81,7 +81,7 @@ def _post(
         path=f"/cache/{name}",
         id=ident,
         summary=summary,
-        body=Body(schema, example),
+        body=DescribedBody(schema, example),
         answer=json_answer("Done.", answer, said, _KEPT),
         errors=(*_READING, *errors),
         key="admin",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from router.http.description.families.admin import CLOSED
-from router.http.description.parts import Body, Family, Op, json_answer, path, query
+from router.http.description.parts import DescribedBody, Family, Op, json_answer, path, query
 from router.http.description.schema import (
     Schema,
     array,
@@ -136,7 +136,7 @@ FAMILY: Final = Family(
             path="/keys",
             id="createKey",
             summary="Make a virtual key",
-            body=Body(_NEW, {"name": "team-a", "limits": {"requests_per_minute": 60}}),
+            body=DescribedBody(_NEW, {"name": "team-a", "limits": {"requests_per_minute": 60}}),
             answer=json_answer("The key and its secret.", ref("IssuedKey"), _ISSUED, _KEPT),
             errors=(*CLOSED, 400, 409, 413),
             key="admin",
@@ -167,7 +167,7 @@ FAMILY: Final = Family(
             "changeKey",
             "Change a virtual key",
             description="Null is as if a field was never given.",
-            body=Body(_CHANGES, {"priority": 2}),
+            body=DescribedBody(_CHANGES, {"priority": 2}),
             errors=(*CLOSED, 400, 404, 409, 413),
         ),
         _on_key(
@@ -183,7 +183,7 @@ FAMILY: Final = Family(
             "/rotate",
             "rotateKey",
             "Give a virtual key another secret",
-            body=Body(
+            body=DescribedBody(
                 asked({}, {"grace": number(0, _LONGEST_GRACE, "Seconds.")}, closed=True),
                 {"grace": 3600},
                 required=False,

@@ -8,7 +8,15 @@ from typing import Final
 from router.http.description.errors import ASKING
 from router.http.description.families.responses import CACHE
 from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
-from router.http.description.parts import JSON, SSE, Answer, Body, Family, Op, streamed
+from router.http.description.parts import (
+    JSON,
+    SSE,
+    DescribedBody,
+    Family,
+    Op,
+    SuccessResponse,
+    streamed,
+)
 from router.http.description.schema import (
     ANYTHING,
     Schema,
@@ -79,14 +87,14 @@ FAMILY: Final = Family(
             "refused with the code `context_length_exceeded`; with `server.chat_truncation: auto` "
             "the oldest turns are left out instead.",
             parameters=(CACHE_CONTROL,),
-            body=Body(
+            body=DescribedBody(
                 ref("CreateChatCompletion"),
                 {
                     "model": "my-model",
                     "messages": [{"role": "user", "content": "What is a pointsman?"}],
                 },
             ),
-            answer=Answer(
+            answer=SuccessResponse(
                 description="The completion, or its chunks.",
                 content={
                     JSON: ref("ChatCompletion"),

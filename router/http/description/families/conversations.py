@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from router.http.description.errors import KEYED, READING
-from router.http.description.parts import INCLUDE, PAGE, Body, Family, Op, json_answer, path
+from router.http.description.parts import (
+    INCLUDE,
+    PAGE,
+    DescribedBody,
+    Family,
+    Op,
+    json_answer,
+    path,
+)
 from router.http.description.schema import (
     Schema,
     array,
@@ -80,7 +88,7 @@ FAMILY: Final = Family(
             id="createConversation",
             summary="Create a conversation",
             description="The body may be empty. Below `/api/v1` the answer has the items, too.",
-            body=Body(
+            body=DescribedBody(
                 asked({}, {"metadata": ref("Metadata"), "items": _ITEMS}),
                 {"metadata": {"topic": "trains"}, "items": [_SAID]},
                 required=False,
@@ -117,7 +125,9 @@ FAMILY: Final = Family(
             id="updateConversation",
             summary="Replace the metadata of a conversation",
             parameters=(_ID,),
-            body=Body(asked({"metadata": ref("Metadata")}), {"metadata": {"topic": "ships"}}),
+            body=DescribedBody(
+                asked({"metadata": ref("Metadata")}), {"metadata": {"topic": "ships"}}
+            ),
             answer=json_answer("The conversation.", ref("Conversation"), _CONVERSATION),
             errors=(*READING, 404),
         ),
@@ -137,7 +147,7 @@ FAMILY: Final = Family(
             id="addConversationItems",
             summary="Add items to a conversation",
             parameters=(_ID,),
-            body=Body(asked({"items": {**_ITEMS, "minItems": 1}}), {"items": [_SAID]}),
+            body=DescribedBody(asked({"items": {**_ITEMS, "minItems": 1}}), {"items": [_SAID]}),
             answer=json_answer(
                 "The items, as they are stored; in `items` once more.",
                 ref("Items"),

@@ -11,10 +11,10 @@ from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
 from router.http.description.parts import (
     JSON,
     SSE,
-    Answer,
-    Body,
+    DescribedBody,
     Family,
     Op,
+    SuccessResponse,
     header,
     json_answer,
     streamed,
@@ -167,7 +167,7 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
     "CreateMessage": asked(
         {**_COUNTED, "max_tokens": integer(1)},
         _OPTIONS,
-        description="What cannot be passed on is named in `X-Pointsman-Unsent`.",
+        description="What cannot be passed on is named in `X-Pointsman-Dropped-Parameters`.",
     ),
     "CountTokens": asked(_COUNTED, _OPTIONS),
     "AnthropicAnswer": told(
@@ -208,10 +208,10 @@ FAMILY: Final = Family(
             id="createMessage",
             summary="Create a message",
             parameters=(*_BETA, CACHE_CONTROL),
-            body=Body(
+            body=DescribedBody(
                 ref("CreateMessage"), {"model": "my-model", "max_tokens": 256, "messages": _SAID}
             ),
-            answer=Answer(
+            answer=SuccessResponse(
                 description="The message, or its events.",
                 content={
                     JSON: ref("AnthropicAnswer"),
@@ -237,7 +237,7 @@ FAMILY: Final = Family(
             id="countTokens",
             summary="Count the tokens of a prompt",
             parameters=_BETA,
-            body=Body(ref("CountTokens"), {"model": "my-model", "messages": _SAID}),
+            body=DescribedBody(ref("CountTokens"), {"model": "my-model", "messages": _SAID}),
             answer=json_answer(
                 "How many tokens the prompt has.",
                 told({"input_tokens": integer(0)}),

@@ -11,10 +11,10 @@ from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
 from router.http.description.parts import (
     JSON,
     NDJSON,
-    Answer,
-    Body,
+    DescribedBody,
     Family,
     Op,
+    SuccessResponse,
     json_answer,
     streamed,
 )
@@ -202,7 +202,7 @@ FAMILY: Final = Family(
             summary="Chat",
             description=_MOVES.format("messages"),
             parameters=(CACHE_CONTROL,),
-            body=Body(
+            body=DescribedBody(
                 ref("OllamaChat"),
                 {
                     "model": "my-model",
@@ -210,7 +210,7 @@ FAMILY: Final = Family(
                     "stream": False,
                 },
             ),
-            answer=Answer(
+            answer=SuccessResponse(
                 description="The answer, or lines of it.",
                 content={
                     JSON: ref("OllamaChatAnswer"),
@@ -229,11 +229,11 @@ FAMILY: Final = Family(
             summary="Generate",
             description=_MOVES.format("a prompt"),
             parameters=(CACHE_CONTROL,),
-            body=Body(
+            body=DescribedBody(
                 ref("OllamaGenerate"),
                 {"model": "my-model", "prompt": "What is a pointsman?", "stream": False},
             ),
-            answer=Answer(
+            answer=SuccessResponse(
                 description="The answer, or lines of it.",
                 content={
                     JSON: ref("OllamaGenerateAnswer"),
@@ -251,7 +251,7 @@ FAMILY: Final = Family(
             id="ollamaEmbed",
             summary="Embed texts",
             description="Without a text the model is loaded.",
-            body=Body(ref("OllamaEmbed"), {"model": "my-model", "input": ["A pointsman"]}),
+            body=DescribedBody(ref("OllamaEmbed"), {"model": "my-model", "input": ["A pointsman"]}),
             answer=json_answer(
                 "A vector for each text.",
                 told(
@@ -272,7 +272,9 @@ FAMILY: Final = Family(
             path="/embeddings",
             id="ollamaEmbeddings",
             summary="Embed a text, as older clients do",
-            body=Body(ref("OllamaEmbeddings"), {"model": "my-model", "prompt": "A pointsman"}),
+            body=DescribedBody(
+                ref("OllamaEmbeddings"), {"model": "my-model", "prompt": "A pointsman"}
+            ),
             answer=json_answer(
                 "A vector.",
                 told({"embedding": array(number())}),
@@ -308,7 +310,9 @@ FAMILY: Final = Family(
             path="/show",
             id="ollamaShow",
             summary="Show a model",
-            body=Body(asked({}, {**MODEL, "verbose": boolean()}, **NAMED), {"model": "my-model"}),
+            body=DescribedBody(
+                asked({}, {**MODEL, "verbose": boolean()}, **NAMED), {"model": "my-model"}
+            ),
             answer=json_answer(
                 "What an endpoint, or else the router, knows of it.",
                 ref("OllamaShown"),

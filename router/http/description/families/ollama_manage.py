@@ -8,10 +8,10 @@ from router.http.description.families.ollama import MODEL, NAMED
 from router.http.description.parts import (
     JSON,
     NDJSON,
-    Answer,
-    Body,
+    DescribedBody,
     Family,
     Op,
+    SuccessResponse,
     header,
     json_answer,
     path,
@@ -38,11 +38,11 @@ def _follow(name: str, summary: str, **fields: Schema) -> Op:
         id=f"ollama{name.title()}",
         summary=summary,
         parameters=(_AIM,),
-        body=Body(
+        body=DescribedBody(
             asked({}, {**MODEL, "stream": boolean(default=True), **fields}, **NAMED),
             {"model": "my-model", "stream": False},
         ),
-        answer=Answer(
+        answer=SuccessResponse(
             description="How it ended at each endpoint, or lines of its progress.",
             content={
                 JSON: ref("OllamaManaged"),
@@ -63,7 +63,7 @@ def _change(method: str, name: str, summary: str, schema: Schema, example: Any) 
         id=f"ollama{name.title()}",
         summary=summary,
         parameters=(_AIM,),
-        body=Body(schema, example),
+        body=DescribedBody(schema, example),
         answer=json_answer(
             "How it ended at each endpoint.", ref("OllamaManaged"), _DONE, _KEPT
         ),
@@ -79,7 +79,7 @@ def _blobs(method: str, ident: str) -> Op:
         id=ident,
         summary="Files of a model, which are not passed on",
         parameters=(_DIGEST,),
-        answer=Answer(description="Never: 501 instead.", content={}),
+        answer=SuccessResponse(description="Never: 501 instead.", content={}),
         errors=_CLOSED,
         key="admin",
     )

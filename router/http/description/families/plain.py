@@ -8,7 +8,16 @@ from typing import Any, Final
 from router.dialects.embeddings.schema import MOST_ANSWERS, MOST_DOCUMENTS, MOST_INPUTS, MOST_TOKEN
 from router.http.description.errors import ASKING
 from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
-from router.http.description.parts import JSON, SSE, Answer, Body, Family, Op, json_answer, streamed
+from router.http.description.parts import (
+    JSON,
+    SSE,
+    DescribedBody,
+    Family,
+    Op,
+    SuccessResponse,
+    json_answer,
+    streamed,
+)
 from router.http.description.schema import (
     ANYTHING,
     Schema,
@@ -130,7 +139,7 @@ def _rerank(path: str, ident: str) -> Op:
         path=path,
         id=ident,
         summary="Rank documents",
-        body=Body(ref("Rerank"), _QUERY),
+        body=DescribedBody(ref("Rerank"), _QUERY),
         answer=json_answer(
             "The documents by their relevance.",
             ref("Reranked"),
@@ -153,7 +162,9 @@ FAMILY: Final = Family(
             id="createEmbeddings",
             summary="Create embeddings",
             parameters=(CACHE_CONTROL,),
-            body=Body(ref("CreateEmbeddings"), {"model": "my-model", "input": "A pointsman"}),
+            body=DescribedBody(
+                ref("CreateEmbeddings"), {"model": "my-model", "input": "A pointsman"}
+            ),
             answer=json_answer(
                 "A vector for each input.",
                 ref("Embeddings"),
@@ -173,8 +184,10 @@ FAMILY: Final = Family(
             id="createCompletion",
             summary="Complete a text",
             parameters=(CACHE_CONTROL,),
-            body=Body(ref("CreateCompletion"), {"model": "my-model", "prompt": "A pointsman is"}),
-            answer=Answer(
+            body=DescribedBody(
+                ref("CreateCompletion"), {"model": "my-model", "prompt": "A pointsman is"}
+            ),
+            answer=SuccessResponse(
                 description="The completion, or its chunks.",
                 content={
                     JSON: ref("Completion"),

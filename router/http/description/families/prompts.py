@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from router.http.description.errors import KEYED, READING
 from router.http.description.families.responses import FIELDS
-from router.http.description.parts import PAGE, Body, Family, Op, json_answer, path, query
+from router.http.description.parts import PAGE, DescribedBody, Family, Op, json_answer, path, query
 from router.http.description.schema import (
     NULL,
     asked,
@@ -64,7 +64,7 @@ def _update(method: str, ident: str) -> Op:
         summary="Change a prompt",
         description="Makes a new version with these fields changed; null removes one.",
         parameters=(_ID,),
-        body=Body(ref("ChangePrompt"), {"instructions": "Greet {{who}} warmly."}),
+        body=DescribedBody(ref("ChangePrompt"), {"instructions": "Greet {{who}} warmly."}),
         answer=json_answer("The new version.", ref("Prompt"), {**_SHOWN, "version": "2"}),
         errors=(*READING, 404, 409),
     )
@@ -102,7 +102,7 @@ FAMILY: Final = Family(
             path="/prompts",
             id="createPrompt",
             summary="Create a prompt",
-            body=Body(ref("CreatePrompt"), _SENT),
+            body=DescribedBody(ref("CreatePrompt"), _SENT),
             answer=json_answer("The prompt.", ref("Prompt"), _SHOWN),
             errors=(*READING, 409),
             created=True,

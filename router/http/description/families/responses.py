@@ -14,10 +14,10 @@ from router.http.description.parts import (
     JSON,
     PAGE,
     SSE,
-    Answer,
-    Body,
+    DescribedBody,
     Family,
     Op,
+    SuccessResponse,
     json_answer,
     path,
     query,
@@ -225,8 +225,8 @@ FAMILY: Final = Family(
                 query("stream", boolean(), "The same as `stream: true` in the body."),
                 CACHE_CONTROL,
             ),
-            body=Body(ref("CreateResponse"), _EXAMPLE),
-            answer=Answer(
+            body=DescribedBody(ref("CreateResponse"), _EXAMPLE),
+            answer=SuccessResponse(
                 description="The response, or the events of one.",
                 content={JSON: ref("Response"), **_STREAM},
                 example=_RESPONSE,
@@ -240,7 +240,7 @@ FAMILY: Final = Family(
             id="countInputTokens",
             summary="Count the tokens of an input",
             description="Where no endpoint counts them they are estimated.",
-            body=Body(ref("CreateResponse"), _EXAMPLE),
+            body=DescribedBody(ref("CreateResponse"), _EXAMPLE),
             answer=json_answer(
                 "How many tokens the input has.",
                 told({"object": constant("response.input_tokens"), "input_tokens": integer(0)}),
@@ -254,7 +254,7 @@ FAMILY: Final = Family(
             path="/responses/compact",
             id="compactResponse",
             summary="Compact a conversation",
-            body=Body(ref("CompactResponse"), _EXAMPLE),
+            body=DescribedBody(ref("CompactResponse"), _EXAMPLE),
             answer=json_answer(
                 "Fewer items that stand for the input.",
                 ref("Compacted"),
@@ -283,7 +283,7 @@ FAMILY: Final = Family(
                 ),
                 INCLUDE,
             ),
-            answer=Answer(
+            answer=SuccessResponse(
                 description="The response, or its events.",
                 content={JSON: ref("Response"), **_STREAM},
                 example=_RESPONSE,

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from router.http.description.errors import KEYED
-from router.http.description.parts import JSON, TEXT, Answer, Family, Key, Op, header, json_answer
+from router.http.description.parts import (
+    JSON,
+    TEXT,
+    Family,
+    Key,
+    Op,
+    SuccessResponse,
+    header,
+    json_answer,
+)
 from router.http.description.schema import boolean, constant, mapping, ref, string, told
 
 __all__ = ["OPEN", "metrics"]
@@ -14,11 +23,13 @@ _HTML: Final = "text/html"
 _READY: Final = {"status": "ready", "endpoints": {"gpu-1": True}, "state": True, "limits": True}
 _NOT_READY: Final = {**_READY, "status": "no endpoint can serve", "endpoints": {"gpu-1": False}}
 _IF_NONE_MATCH: Final = header("If-None-Match", string(), "The `ETag` of what the client has.")
-_UNCHANGED: Final = {304: Answer(description="What the client has is still so.", content={})}
+_UNCHANGED: Final = {
+    304: SuccessResponse(description="What the client has is still so.", content={})
+}
 _KEPT: Final = ("ETag", "Cache-Control")
 
 
-def _described(path: str, ident: str, summary: str, answer: Answer) -> Op:
+def _described(path: str, ident: str, summary: str, answer: SuccessResponse) -> Op:
     return Op(
         method="GET",
         path=path,
@@ -56,7 +67,7 @@ OPEN: Final = Family(
             id="getRoot",
             summary="Say that somebody is there",
             description="What the `ollama` command asks before all else.",
-            answer=Answer(
+            answer=SuccessResponse(
                 description="Somebody is.",
                 content={TEXT: string()},
                 example="Pointsman is running",
@@ -87,7 +98,7 @@ OPEN: Final = Family(
             "/openapi.json",
             "getDescription",
             "This description",
-            Answer(
+            SuccessResponse(
                 description="An OpenAPI document.",
                 content={JSON: told({"openapi": string(), "paths": mapping({})})},
                 headers=_KEPT,
@@ -97,7 +108,7 @@ OPEN: Final = Family(
             "/docs",
             "getDocs",
             "This description, to read",
-            Answer(description="A page.", content={_HTML: string()}, headers=_KEPT),
+            SuccessResponse(description="A page.", content={_HTML: string()}, headers=_KEPT),
         ),
     ),
 )  # fmt: skip
@@ -114,7 +125,7 @@ def metrics(*, opened_by: Key) -> Family:
                 path="/metrics",
                 id="getMetrics",
                 summary="Metrics for Prometheus",
-                answer=Answer(
+                answer=SuccessResponse(
                     description="In the form that `Accept` asks for.",
                     content={TEXT: string(), "application/openmetrics-text": string()},
                 ),

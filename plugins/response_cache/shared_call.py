@@ -1,0 +1,219 @@
+"""One call to the fleet, and everybody who waits for its answer.
+
+The call is made by a task of its own, for a *carrier*: an exchange like the one that began it. Who
+began it and who joined later are alike: what comes is passed on to each as their own, at once and
+in the call that brings it, no matter when they came. A client that leaves ends the call only when
+it was the last one there.
+
+A slow client keeps only itself waiting, and is let go of when more is held for it than may be. When
+all of them are slow, so is the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from cache.answer import CachedAnswer
+from router.core.exchange import Exchange
+from router.errors import RouterError
+from router.response.frame import Frame
+
+if TYPE_CHECKING:
+    from plugins.response_cache.subscriber import Subscriber
+
+__all__ = ["CapturedOutput", "SharedCall"]
+
+_END_SECONDS: Final = 2.0
+"""So long the last that leaves waits to be told what the call cost."""
+
+_MAX_HELD: Final = 16 * 1024 * 1024
+"""So many bytes of events are kept for those who join late; past it nobody can join."""
+
+
+class CapturedOutput:
+    """Implements ``router.core.exchange.ExchangeRecord``: keeps what the records of the clients are
+    given.
+
+    ``final`` is the final Response object, ``left`` what there was of it where all have left.
+    """
+
+    def __init__(self) -> None:
+        self.final: dict[str, Any] | None = None
+        self.encrypted_reasoning: Mapping[str, str] = {}
+        self.left: dict[str, Any] | None = None
+
+    async def finish(
+        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], last: Frame | None
+    ) -> bool:
+        """See ``ExchangeRecord.finish``."""
+        self.final, self.encrypted_reasoning = response, encrypted_reasoning
+        return True
+
+    def abandon(self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]) -> None:
+        """See ``ExchangeRecord.abandon``: this is as far as it came."""
+        self.left, self.encrypted_reasoning = response, encrypted_reasoning
+
+
+class SharedCall:
+    """Implements ``router.core.exchange.Sink`` for the call.
+
+    ``complete`` is set when nothing more will come, ``done`` when the call is over, too.
+
+    ``promoted``: the call before it failed, and those who waited for that wait for this one.
+    ``capture`` makes the canonical answer of what came. ``epoch`` is the store's of before it.
+    """
+
+    def __init__(
+        self,
+        carrier: Exchange,
+        capture: Callable[[SharedCall], CachedAnswer | None],
+        *,
+        promoted: bool = False,
+        epoch: int | None = None,
+    ) -> None:
+        self.carrier = carrier
+        self.promoted = promoted
+        self.epoch = epoch
+        self._capture = capture
+        self._captured: tuple[CachedAnswer | None] | None = None
+        self._paid = False
+        self._given_up = False
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.error: RouterError | None = None
+        self.complete = asyncio.Event()
+        self.done = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        self._frames: list[Frame] = []
+        self._came = 0
+        self._held = 0
+        self._dropped = 0
+        self._opened = False
+        self._subscribers: list[Subscriber] = []
+        self._room = asyncio.Event()
+
+    @property
+    def joinable(self) -> bool:
+        """Whether somebody who comes now can still be told everything."""
+        return not self._given_up and self.error is None and self._came <= _MAX_HELD
+
+    @property
+    def whole(self) -> Sequence[Frame]:
+        """Every event that came; empty where they were too many to be kept."""
+        return self._frames if self._came <= _MAX_HELD else ()
+
+    def since(self, position: int) -> list[Frame]:
+        """The events from this position on."""
+        return self._frames[position - self._dropped :]
+
+    @property
+    def position(self) -> int:
+        """How many events there were."""
+        return self._dropped + len(self._frames)
+
+    def join(self, subscriber: Subscriber) -> None:
+        """Tell it what comes."""
+        self._subscribers.append(subscriber)
+
+    async def leave(self, subscriber: Subscriber) -> None:
+        """It wants to hear no more; the last that leaves ends the call."""
+        first = self._subscribers[0] is subscriber
+        self._subscribers.remove(subscriber)
+        self._room.set()
+        if not self._subscribers and not self.done.is_set() and self.task is not None:
+            self._given_up = True
+            self.task.cancel()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_END_SECONDS):
+                    await self.done.wait()
+        if first and not self._paid and self.done.is_set():
+            # What the call cost is counted once: for who has been there longest.
+            self._paid = True
+            subscriber.exchange.usage = self.carrier.usage
+            subscriber.exchange.spent = self.carrier.spent
+            subscriber.exchange.queue_seconds = self.carrier.queue_seconds
+
+    def canonical(self) -> CachedAnswer | None:
+        """What was answered, once the call is over; None where it can not be given again."""
+        if self._captured is None:
+            self._captured = (self._capture(self),)
+        return self._captured[0]
+
+    def made_room(self) -> None:
+        """A subscriber may have caught up."""
+        self._forget()
+        self._room.set()
+
+    @property
+    def paused(self) -> bool:
+        """See ``Sink.paused``."""
+        return bool(self._subscribers) and all(one.behind for one in self._subscribers)
+
+    @property
+    def opened(self) -> bool:
+        """See ``Sink.opened``."""
+        return self._opened
+
+    async def resumed(self) -> None:
+        """See ``Sink.resumed``."""
+        while self.paused:
+            self._room.clear()
+            await self._room.wait()
+
+    def open(self, headers: Mapping[str, str]) -> None:
+        """See ``Sink.open``."""
+        self._opened = True
+        self.headers = dict(headers)
+        self._tell()
+
+    def feed(self, batch: Sequence[Frame]) -> None:
+        """See ``Sink.feed``."""
+        self._frames.extend(batch)
+        size = sum(len(frame.data) for frame in batch)
+        self._came += size
+        self._held += size
+        self._tell()
+        self._forget()
+        if self._held > _MAX_HELD:
+            self._let_go()
+
+    def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        """See ``Sink.finish``."""
+        self.body, self.headers = body, dict(headers)
+        self.end()
+
+    def end(self) -> None:
+        """See ``Sink.end``."""
+        self.complete.set()
+        for subscriber in tuple(self._subscribers):
+            subscriber.wake()
+
+    def landed(self, error: RouterError | None) -> None:
+        """The call is over."""
+        self.error = error
+        self.end()
+        self.done.set()
+
+    def _tell(self) -> None:
+        for subscriber in tuple(self._subscribers):
+            subscriber.deliver()
+
+    def _forget(self) -> None:
+        """Drop what everybody has been told, once it is too much to be kept for others."""
+        if self._came <= _MAX_HELD:
+            return
+        told = min((one.position for one in self._subscribers if one.live), default=self.position)
+        if told > self._dropped:
+            count = told - self._dropped
+            self._held -= sum(len(frame.data) for frame in self._frames[:count])
+            del self._frames[:count]
+            self._dropped = told
+
+    def _let_go(self) -> None:
+        """Let go of those for whom all of this is held: others have long been told."""
+        for subscriber in tuple(self._subscribers):
+            if subscriber.live and subscriber.behind and subscriber.position == self._dropped:
+                subscriber.cut()

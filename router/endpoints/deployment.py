@@ -1,0 +1,75 @@
+"""A model at an endpoint, under the name it has there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from router.balance.breaker import BreakerRules
+from router.balance.capability import Abilities
+from router.balance.deployment_state import DeploymentState, Share
+from router.balance.prompt_tokens import PromptTokens
+
+if TYPE_CHECKING:
+    from router.endpoints.endpoint import Endpoint
+
+__all__ = ["Deployment", "Slot"]
+
+Slot = tuple[str, str]
+"""An endpoint's name and a model as it calls it."""
+
+_LEARNED_FOR: Final = 3600.0
+"""What a refusal taught is forgotten after so many seconds: endpoints are upgraded."""
+
+
+class Deployment(DeploymentState):
+    """What one attempt is sent to.
+
+    ``kept`` says that somebody holds on to it, ``limited`` that it cools down because of a rate
+    limit and not because its model could not be loaded. ``prompts`` is what it makes of prompts,
+    in tokens.
+    """
+
+    __slots__ = ("_learned", "_learned_until", "endpoint", "kept", "limited", "model", "prompts")
+
+    def __init__(
+        self, endpoint: Endpoint, model: str, share: Share, rules: BreakerRules,
+        random: Callable[[], float],
+    ) -> None:  # fmt: skip
+        super().__init__(endpoint.host, share, rules, random)
+        self.endpoint = endpoint
+        self.model = model
+        self.kept = False
+        self.limited = False
+        self.prompts = PromptTokens()
+        self._learned = Abilities()
+        self._learned_until = inf
+
+    @property
+    def slot(self) -> Slot:
+        """What is counted in metrics."""
+        return (self.endpoint.name, self.model)
+
+    def learn(self, inferred: Abilities, now: float) -> None:
+        """A refusal taught what the model cannot do, or how long its context is."""
+        self._learned = self._learned.after(inferred)
+        self._learned_until = now + _LEARNED_FOR
+        self.reassess(now)
+
+    def reassess(self, now: float) -> None:
+        """Put together what is configured, told and learned about the model."""
+        if now > self._learned_until:
+            self._learned, self._learned_until = Abilities(), inf
+        self.able(self.endpoint.abilities(self.model).after(self._learned))
+
+    def cool(self, until: float, now: float) -> None:
+        """Leave it alone until then; not because of a rate limit."""
+        if until > self.cool_until:
+            self.limited = False
+        super().cool(until, now)
+
+    def cool_down(self, seconds: float, now: float) -> None:
+        """The endpoint limits the rate of this model."""
+        self.limited = True
+        super().cool(now + seconds, now)

@@ -1,0 +1,381 @@
+"""Where requests come in: admission, the exchange's own task, and how it ends.
+
+Every API route goes through ``RequestDispatcher.handle``: an exchange is made from the head, the
+guards are asked, and whatever goes wrong leaves in the one error envelope. What runs longer than a
+look-up runs as a task that the front owns, so that a client's disconnect interrupts nothing but the
+work for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+import orjson
+from aiohttp import hdrs, web
+
+from router.core.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
+from router.core.plugin_set import PluginSet, PluginSets
+from router.core.worker import Worker, takes_long
+from router.dialects.api_format import OPENAI, ApiFormat
+from router.dialects.dropped import refuse_dropped
+from router.errors import NotCached, Overloaded, RouterError, ShuttingDown
+from router.http.body import read_counted
+from router.http.browsers import BrowserRules
+from router.http.reply import CLIENT_CLOSED_REQUEST, HttpReply
+from router.pipeline.delivery import answer_headers
+from router.plugin import Proceed
+from router.settings.schema import ServerSettings
+from router.telemetry.log import get_logger
+from router.telemetry.tasks import Tasks
+
+__all__ = ["UNKNOWN", "Admit", "Handler", "RequestDispatcher", "json_response"]
+
+UNKNOWN: Final = "other"
+"""What stands for every route that there is not, in metrics and logs."""
+
+T = TypeVar("T")
+Handler = Callable[[web.Request, Exchange], Awaitable[web.StreamResponse]]
+Admit = Callable[[Exchange], Awaitable[None]]
+
+_log = get_logger("router.http")
+_MAX_PATH: Final = 200
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_SWEEP_SECONDS: Final = 1.0
+_ABORT_SECONDS: Final = 5.0
+
+
+def json_response(value: object, status: int = 200) -> web.Response:
+    """A JSON answer."""
+    return web.Response(
+        status=status, body=orjson.dumps(value), headers={"Content-Type": "application/json"}
+    )
+
+
+class RequestDispatcher:
+    """Admits requests to one application and runs them to their end."""
+
+    def __init__(
+        self,
+        plugin_sets: PluginSets,
+        server: ServerSettings,
+        browsers: BrowserRules | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        self._plugin_sets = plugin_sets
+        self._worker = worker
+        self._browsers = browsers or BrowserRules(server, keyless=False)
+        self._keepalive = server.keepalive_interval
+        self._strict = server.unsupported == "strict"
+        self.truncates_chat = server.chat_truncation == "auto"
+        self.max_body = int(server.max_body_mb * 1024 * 1024)
+        self._max_values = server.max_body_values
+        self._tasks = Tasks()
+        self._watch = Tasks()
+        self._running: dict[asyncio.Task[None], tuple[Exchange, web.Request]] = {}
+        self.stopping = False
+        self.draining = False
+        self._drained_beside: list[Callable[[float], Awaitable[None]]] = []
+        self._run_beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._open = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def route(
+        self,
+        operation: Operation,
+        template: str,
+        handler: Handler,
+        admit: Admit | None = None,
+        api_format: ApiFormat = OPENAI,
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """An aiohttp handler that admits the request before ``handler`` sees it.
+
+        ``admit`` raises RouterError for those to refuse; without it the guards are asked.
+        ``api_format`` is that of the API.
+        """
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            plugin_set = self._plugin_sets.enter()
+            exchange = _exchange(request, operation, template, plugin_set, api_format, self._worker)
+            self._open += 1
+            self._idle.clear()
+            try:
+                return await self._handled(
+                    request, exchange, handler, admit or plugin_set.chain.admit
+                )
+            except RouterError as error:
+                return self._refused(exchange, error)
+            except asyncio.CancelledError:
+                self._abandoned(exchange)
+                raise
+            except ConnectionError:  # the client left, perhaps while it sent its body
+                self._abandoned(exchange)
+                return web.Response(status=CLIENT_CLOSED_REQUEST)
+            except Exception:
+                _log.exception("handler failed", request_id=exchange.id, route=exchange.route)
+                return self._refused(exchange, internal_error(exchange))
+            finally:
+                plugin_set.leave()
+                self._open -= 1
+                if not self._open:
+                    self._idle.set()
+
+        return handle
+
+    def unlogged(
+        self,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+        api_format: ApiFormat = OPENAI,
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """An aiohttp handler for what is no exchange: only the rules for web pages apply."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                self._browsers.check(request)
+            except RouterError as error:
+                return json_response(api_format.error(error), error.status)
+            return await handler(request)
+
+        return handle
+
+    async def _handled(
+        self, request: web.Request, exchange: Exchange, handler: Handler, admit: Admit
+    ) -> web.StreamResponse:
+        self._browsers.check(request)
+        response: web.StreamResponse | None = None
+        if request.method == hdrs.METH_OPTIONS:
+            response = self._browsers.preflight(request)
+        if response is None:
+            if self.draining:
+                raise ShuttingDown(
+                    "The router is shutting down; try again.", headers={"Retry-After": "1"}
+                )
+            await admit(exchange)
+            response = await handler(request, exchange)
+        if not response.prepared:
+            response.headers["X-Request-Id"] = exchange.id
+        if not exchange.running:
+            exchange.status = response.status
+            self._end(exchange, Outcome.OK)
+        return response
+
+    async def read(
+        self,
+        request: web.Request,
+        exchange: Exchange,
+        decode: Callable[[bytes], T],
+    ) -> T:
+        """The body of a request, decoded. Raises InvalidRequest, PayloadTooLarge, Overloaded."""
+        body = await read_counted(request, self.max_body, self._max_values)
+        exchange.large = takes_long(len(body.raw), body.most_values)
+        if exchange.large and self._worker is not None and self._worker.full:
+            raise Overloaded(
+                "Too many large requests wait to be worked on; try again.",
+                headers={"Retry-After": "1"},
+            )
+        return await exchange.compute(decode, body.raw)
+
+    async def run(
+        self, request: web.Request, exchange: Exchange, answer: Proceed
+    ) -> web.StreamResponse:
+        """Have the exchange answered by ``answer`` in a task of its own.
+
+        Raises InvalidRequest where nothing may be left out of a request, and something was.
+        """
+        if exchange.dropped and self._strict:
+            refuse_dropped(exchange.dropped, {})
+        exchange.running = True
+        exchange.plugin_set.chain.started(exchange)
+        reply = HttpReply(
+            request, {"X-Request-Id": exchange.id}, self._keepalive, exchange.api_format
+        )
+        task = self._tasks.spawn(self._run(exchange, reply, answer), exchange.id)
+        self._running[task] = (exchange, request)
+        exchange.plugin_set.enter()  # the task may outlive the handler
+        task.add_done_callback(self._forget)
+        try:
+            return await reply.respond()
+        except (asyncio.CancelledError, ConnectionError):
+            task.cancel()
+            raise
+        finally:
+            reply.close()
+
+    async def see_through(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
+        """What ``work`` returns or raises; a client that leaves does not interrupt it."""
+        return await self._tasks.see_through(work, exchange.id)
+
+    async def _run(self, exchange: Exchange, reply: HttpReply, answer: Proceed) -> None:
+        outcome = Outcome.FAILED
+        try:
+            await answer(exchange, reply)
+            outcome = exchange.outcome or Outcome.OK
+            exchange.status = reply.status
+        except RouterError as error:
+            outcome = self._answer_error(exchange, reply, error)
+        except ClientGone:
+            outcome = _client_left(exchange, reply)
+        except asyncio.CancelledError:
+            outcome = _client_left(exchange, reply)
+            if exchange.abort is None:
+                raise
+            outcome = self._answer_error(exchange, reply, exchange.abort)
+        except Exception:
+            _log.exception("exchange failed", request_id=exchange.id)
+            outcome = self._answer_error(exchange, reply, internal_error(exchange))
+        finally:
+            reply.end()
+            self._end(exchange, outcome)
+
+    def _answer_error(self, exchange: Exchange, sink: Sink, error: RouterError) -> Outcome:
+        exchange.error_code = error.code
+        exchange.status = error.status
+        if sink.opened:
+            # Only a plugin gets here: the pipeline ends its streams itself.
+            with contextlib.suppress(ClientGone):
+                sink.feed([exchange.api_format.failed(error)])
+            return Outcome.FAILED
+        headers = answer_headers(exchange, error.headers)
+        sink.finish(error.status, orjson.dumps(exchange.api_format.error(error)), headers)
+        return _outcome(error)
+
+    def _refused(self, exchange: Exchange, error: RouterError) -> web.Response:
+        exchange.error_code = error.code
+        exchange.status = error.status
+        self._end(exchange, _outcome(error))
+        response = json_response(exchange.api_format.error(error), error.status)
+        response.headers.update({**exchange.response_headers, **error.headers})
+        response.headers["X-Request-Id"] = exchange.id
+        return response
+
+    def _abandoned(self, exchange: Exchange) -> None:
+        """The client left before there was a task to end the exchange."""
+        if not exchange.running:
+            exchange.status = CLIENT_CLOSED_REQUEST
+            self._end(exchange, Outcome.CANCELLED)
+
+    def _end(self, exchange: Exchange, outcome: Outcome) -> None:
+        if exchange.finished is None:
+            exchange.outcome = outcome
+            exchange.finished = time.monotonic()
+            exchange.plugin_set.chain.ended(exchange)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        exchange, _ = self._running.pop(task)
+        exchange.plugin_set.leave()
+
+    @property
+    def open(self) -> int:
+        """How many requests are not over."""
+        # What runs in a task of its own may outlive its handler, or the handler its task.
+        return max(self._open, len(self._running))
+
+    def run_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have ``work()`` run from ``start`` to ``stop``, when it is cancelled."""
+        self._run_beside.append(work)
+
+    def start(self) -> None:
+        """Begin to look for clients that left, and what else runs beside."""
+        self._watch.spawn(self._sweep(), "sweep for clients that left")
+        for work in self._run_beside:
+            self._watch.spawn(work(), work.__name__)
+
+    async def _sweep(self) -> None:
+        """Cancel exchanges whose client is gone, for servers that do not cancel handlers."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            for task, (_, request) in list(self._running.items()):
+                if request.transport is None or request.transport.is_closing():
+                    task.cancel()
+
+    def drain_beside(self, drain: Callable[[float], Awaitable[None]]) -> None:
+        """Have ``drain(timeout)`` called whenever the front drains, at the same time."""
+        self._drained_beside.append(drain)
+
+    def stop_soon(self) -> None:
+        """Requests are still served, but ``/ready`` and ``Connection: close`` send clients away."""
+        self.stopping = True
+
+    async def part(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Close the connection after an answer that is about to leave, where the router stops
+        (``on_response_prepare``).
+        """
+        if self.stopping:
+            response.force_close()
+            response.headers["Connection"] = "close"
+
+    async def drain(self, timeout: float) -> None:
+        """Refuse new requests, give running ones ``timeout`` seconds, then end them.
+
+        A stream that is ended this way closes with ``response.failed``.
+        """
+        self.stopping = self.draining = True
+        beside = [drain(timeout) for drain in self._drained_beside]
+        await asyncio.gather(self._drain(timeout), *beside)
+
+    async def _drain(self, timeout: float) -> None:
+        if not await self._quiet(timeout):
+            for task, (exchange, _) in list(self._running.items()):
+                exchange.abort = ShuttingDown(
+                    "The router is shutting down.", headers={"Retry-After": "1"}
+                )
+                task.cancel()
+            await self._tasks.wait(_ABORT_SECONDS)
+
+    async def _quiet(self, timeout: float) -> bool:
+        """Wait until every request that was let in is over; False when time was."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        try:
+            async with asyncio.timeout_at(until):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return await self._tasks.wait(max(0.0, until - loop.time()))
+
+    async def stop(self) -> None:
+        """End everything that still runs."""
+        await self._watch.close()
+        await self._tasks.close()
+
+
+def _client_left(exchange: Exchange, sink: Sink) -> Outcome:
+    exchange.status = 200 if sink.opened else CLIENT_CLOSED_REQUEST
+    return Outcome.CANCELLED
+
+
+def _outcome(error: RouterError) -> Outcome:
+    refused = error.status < 500 or isinstance(error, NotCached)
+    return Outcome.REFUSED if refused else Outcome.FAILED
+
+
+def _exchange(
+    request: web.Request,
+    operation: Operation,
+    template: str,
+    plugin_set: PluginSet,
+    api_format: ApiFormat,
+    worker: Worker | None,
+) -> Exchange:
+    given = request.headers.get("X-Request-Id", "")
+    exchange = Exchange(
+        id=given if _REQUEST_ID.fullmatch(given) else "req_" + os.urandom(12).hex(),
+        operation=operation,
+        route=template,
+        method=request.method,
+        headers=request.headers,
+        remote=request.remote,
+        started=time.monotonic(),
+        api_format=api_format,
+        worker=worker,
+    )
+    if template == UNKNOWN:
+        exchange.path = request.raw_path.partition("?")[0][:_MAX_PATH]
+    exchange.plugin_set = plugin_set
+    return exchange

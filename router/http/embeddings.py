@@ -1,0 +1,65 @@
+"""Embeddings, legacy completions and reranking: passed through, or translated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from router.core.exchange import Exchange, Operation
+from router.core.plugin_set import proceed
+from router.dialects.embeddings.schema import check_completions, check_embeddings, check_rerank
+from router.dialects.misspelt import without_misspelt
+from router.dialects.responses.schema import parse_object
+from router.http.dispatcher import Handler, RequestDispatcher
+
+__all__ = ["EmbeddingsApi"]
+
+
+class EmbeddingsApi:
+    """Handlers under ``/v1/embeddings``, ``/v1/completions`` and ``/v1/rerank``."""
+
+    def __init__(self, dispatcher: RequestDispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def routes(self) -> list[tuple[str, str, Operation, Handler]]:
+        """Method, path, operation and handler of each, below the prefixes of the API."""
+        return [
+            ("POST", "/embeddings", Operation.EMBEDDINGS, self.embeddings),
+            ("POST", "/completions", Operation.COMPLETIONS, self.completions),
+            ("POST", "/rerank", Operation.RERANK, self.rerank),
+        ]
+
+    def elsewhere(self) -> list[tuple[str, str, Operation, Handler]]:
+        """The same for paths that clients of Jina, and of Cohere's second version, ask."""
+        return [
+            ("POST", "/rerank", Operation.RERANK, self.rerank),
+            ("POST", "/v2/rerank", Operation.RERANK, self.rerank),
+        ]
+
+    async def embeddings(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /embeddings."""
+        return await self._answered(request, exchange, check_embeddings)
+
+    async def completions(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /completions. What a field means is for the endpoint to judge."""
+        return await self._answered(request, exchange, check_completions)
+
+    async def rerank(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        """POST /rerank."""
+        return await self._answered(request, exchange, check_rerank)
+
+    async def _answered(
+        self, request: web.Request, exchange: Exchange, check: Callable[[dict[str, Any]], None]
+    ) -> web.StreamResponse:
+        def decoded(raw: bytes) -> dict[str, Any]:
+            body = parse_object(raw)
+            check(body)
+            return body
+
+        body = await self._dispatcher.read(request, exchange, decoded)
+        exchange.body, exchange.dropped = without_misspelt(body)
+        exchange.model = body["model"]
+        exchange.stream = exchange.operation is Operation.COMPLETIONS and bool(body.get("stream"))
+        return await self._dispatcher.run(request, exchange, proceed)

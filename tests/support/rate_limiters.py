@@ -1,0 +1,108 @@
+"""Meters for tests: one in memory, or two that share a part of Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from router.core.key import Budget, Key, KeyLimits
+from router.usage.budgets import TagBudgets
+from router.usage.memory_limiter import MemoryRateLimiter, OnDown
+from router.usage.rate_limiter import Demand
+from router.usage.redis_limiter import RedisRateLimiter
+from tests.support.redis import REDIS_URL, redis_prefix
+
+__all__ = ["Ledger", "World", "demand", "keyed", "numbers", "world"]
+
+
+class Ledger:
+    """What the usage ledger knows: the same of everybody."""
+
+    def __init__(self, tokens: int = 0, cost: int = 0) -> None:
+        self.known = (tokens, cost)
+        self.asked: list[tuple[str, float]] = []
+        self.fails = False
+        self.hangs = False
+
+    async def __call__(self, owner: str, since: float) -> tuple[int, int]:
+        self.asked.append((owner, since))
+        await asyncio.sleep(60 if self.hangs else 0)
+        if self.fails:
+            raise OSError("no ledger")
+        return self.known
+
+
+class World:
+    """Meters that count together: one in memory, or two on one Redis."""
+
+    def __init__(self, kind: str, prefix: str) -> None:
+        self.kind = kind
+        self.ledger = Ledger()
+        self.now = 1_700_000_000.0
+        self.ahead = 0.0
+        self.patience = 20.0
+        self._prefix = prefix
+
+    def make(self, on_down: OnDown = "fail_closed", tags: TagBudgets | None = None) -> Any:
+        """A meter more, not started."""
+        common: dict[str, Any] = {
+            "tags": tags or {}, "on_down": on_down, "clock": lambda: self.now,
+        }  # fmt: skip
+        if self.kind == "memory":
+            return MemoryRateLimiter(
+                self.ledger,
+                timeout=self.patience,
+                monotonic=lambda: time.monotonic() + self.ahead,
+                **common,
+            )
+        return RedisRateLimiter(
+            REDIS_URL,
+            self.ledger,
+            prefix=self._prefix,
+            timeout=9.0,
+            ledger_timeout=self.patience,
+            **common,
+        )
+
+    @asynccontextmanager
+    async def meters(self, **options: Any) -> AsyncIterator[list[Any]]:
+        """All that count together."""
+        made = [self.make(**options) for _ in range(1 if self.kind == "memory" else 2)]
+        for rate_limiter in made:
+            await rate_limiter.start()
+        try:
+            yield made
+        finally:
+            for rate_limiter in made:
+                await rate_limiter.close()
+
+
+@pytest_asyncio.fixture(params=["memory", "redis"])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """Of each kind."""
+    if request.param == "memory":
+        yield World("memory", "")
+        return
+    async with redis_prefix() as prefix:
+        yield World("redis", prefix)
+
+
+def demand(key: Key, tokens: int = 1, cost: int | None = 0, model: str = "m") -> Demand:
+    """What a request may come to."""
+    return Demand("req_1", key, model, tokens, cost)
+
+
+def keyed(*budgets: Budget, limits: KeyLimits | None = None, **more: Any) -> Key:
+    """A key with budgets and limits."""
+    return Key("alice", budgets=budgets, limits=limits or KeyLimits(), **more)
+
+
+def numbers(standings: Any) -> list[tuple[int, int]]:
+    """Spent and held, of each budget."""
+    return [(standing.spent, standing.held) for standing in standings]
