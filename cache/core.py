@@ -21,15 +21,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from cache.answer import CachedAnswer
 from cache.canonical_completions import COMPLETION
 from cache.canonical_embeddings import VECTORS
 from cache.controls import Controls
 from cache.embedder import EmbedderError
 from cache.entry import CacheEntry, InvalidationRule
-from cache.keys import CacheKeys
 from cache.listener import Listener
-from cache.request import CacheRequest
+from cache.request import CachedAnswer, CacheKeys, CacheRequest
 from cache.store import Change, Store, StoreError, StoreStats
 from cache.vectors import VectorAnswer
 

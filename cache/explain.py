@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cache.core import ResponseCache
-from cache.keys import CacheKeys
-from cache.request import CacheRequest
+from cache.request import CacheKeys, CacheRequest
 
 if TYPE_CHECKING:
     from cache.semantic import Considered

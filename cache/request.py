@@ -1,13 +1,24 @@
-"""Requests as the cache sees them: the same one, whichever surface it was asked on.
+"""What the cache keeps and by which key: requests, their keys, and canonical answers.
 
-What can change an answer is in the canonical request, and an absent field equals its default.
-Where it is not certain that two ways of asking are the same, they differ.
+Requests are the same whichever surface they were asked on. What can change an answer is in the
+canonical request, and an absent field equals its default. Where it is not certain that two ways of
+asking are the same, they differ.
+
+Both keys are BLAKE2b hashes of 128 bits over the version of this format, the kind of answer, the
+scope, the model and the canonical request without its last text, each with its length before it;
+then comes the text, or the word that there is none.
+
+``CachedAnswer`` is the canonical finished answer that is kept of a response.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final
+
+import orjson
 
 from cache.canonical import Bypass, CacheRequest, NotCacheable
 from cache.canonical_chat import canonical_chat
@@ -17,11 +28,14 @@ from cache.canonical_responses import canonical_responses
 
 __all__ = [
     "Bypass",
+    "CacheKeys",
     "CacheRequest",
+    "CachedAnswer",
     "from_chat",
     "from_completions",
     "from_embeddings",
     "from_responses",
+    "keys",
 ]
 
 
@@ -57,3 +71,244 @@ def _attempt(
         return Bypass(unfit.reason)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return Bypass("unsupported")  # it is for the endpoint to say what is wrong with it
+
+
+_KEY_VERSION: Final = b"1"
+"""Another one, and nothing that was stored before is ever found again: the canonical request
+means something else.
+"""
+
+_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKeys:
+    """In hex: ``key`` of the whole request, ``namespace`` of what it has in common with those that
+    differ from it in their last user text only.
+    """
+
+    key: str
+    namespace: str
+
+
+def keys(request: CacheRequest, *, scope: str, model: str | None = None) -> CacheKeys:
+    """The keys in this scope: that of a tenant, or one that several share.
+
+    ``model`` is the one that answers, where it is not the one that was asked.
+    """
+    kind, where = request.kind.encode(), scope.encode("utf-8", "surrogatepass")
+    name = (request.model if model is None else model).encode("utf-8", "surrogatepass")
+    common = request.common
+    head = b"%d:%b%d:%b%d:%b%d:%b%d:%b" % (
+        *(len(_KEY_VERSION), _KEY_VERSION),
+        *(len(kind), kind),
+        *(len(where), where),
+        *(len(name), name),
+        *(len(common), common),
+    )
+    shared = blake2b(head, digest_size=_BYTES)
+    whole = shared.copy()
+    shared.update(b"-")
+    whole.update(b"=")
+    whole.update(request.asked)
+    return CacheKeys(whole.hexdigest(), shared.hexdigest())
+
+
+JSON = dict[str, Any]
+
+_VERSION: Final = 1
+
+_OWN: Final = frozenset(
+    {
+        "background",
+        "billing",
+        "completed_at",
+        "conversation",
+        "created_at",
+        "error",
+        "id",
+        "incomplete_details",
+        "metadata",
+        "model",
+        "moderation",
+        "output",
+        "output_text",
+        "previous_response_id",
+        "prompt",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "status",
+        "store",
+        "usage",
+        "user",
+    }
+)
+"""Fields that belong to one response or its request, and those with a place of their own."""
+
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "function_call": ("call_id", "name", "arguments"),
+    "custom_tool_call": ("call_id", "name", "input"),
+}
+_SAID: Final[Mapping[str, str]] = {"output_text": "text", "refusal": "refusal"}
+
+
+@dataclass(frozen=True, slots=True)
+class CachedAnswer:
+    """What a model answered: the output items of a completed response, as they were shown.
+
+    ``model`` is the name it was shown with, ``usage`` a Responses ``usage`` object, ``fields`` are
+    the other fields of the Response object that do not belong to one request.
+    ``encrypted_reasoning`` is encrypted reasoning by item id, which is kept but was not shown.
+    Everything is shared with what it was made of, and nothing of it may be changed.
+    """
+
+    model: str
+    output: list[JSON] = field(repr=False)
+    usage: JSON | None
+    fields: JSON = field(repr=False)
+    encrypted_reasoning: dict[str, str] = field(repr=False)
+
+    @classmethod
+    def of_response(
+        cls, response: Mapping[str, Any], encrypted_reasoning: Mapping[str, str]
+    ) -> CachedAnswer | None:
+        """The answer in a final Response object.
+
+        None for one that must not be kept: it is not complete, it is empty, tools on the server
+        had a part in it, or there are items of an unknown kind.
+        """
+        get = response.get
+        model: Any = get("model")
+        usage: Any = get("usage")
+        output: Any = get("output")
+        if get("status") != "completed" or get("error") is not None:
+            return None
+        if get("incomplete_details") is not None or not _is_head(model, usage):
+            return None
+        if not _is_output(output):
+            return None
+        fields = {name: value for name, value in response.items() if name not in _OWN}
+        shown = {item.get("id") for item in output if type(item.get("id")) is str}
+        kept = {ident: blob for ident, blob in encrypted_reasoning.items() if ident in shown}
+        return cls(model, output, usage, fields, kept)
+
+    @property
+    def calls(self) -> bool:
+        """Whether it calls tools."""
+        return any(item["type"] in _REQUIRED for item in self.output)
+
+    @property
+    def text(self) -> str:
+        """The text of all its messages."""
+        return "".join(
+            part["text"]
+            for item in self.output
+            if item["type"] == "message"
+            for part in item["content"]
+            if part["type"] == "output_text"
+        )
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Of the input and of the output, 0 where it is not known."""
+        usage = self.usage or {}
+        return _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
+
+    def encode(self) -> bytes:
+        """As JSON; raises ValueError for what JSON cannot say."""
+        try:
+            written = orjson.dumps(
+                {
+                    "v": _VERSION,
+                    "model": self.model,
+                    "output": self.output,
+                    "usage": self.usage,
+                    "fields": self.fields,
+                    "hidden": self.encrypted_reasoning,
+                }
+            )
+        except TypeError:
+            raise ValueError("The answer cannot be written as JSON.") from None
+        # Copied: what orjson returns keeps the whole buffer it was written into.
+        return bytes(memoryview(written))
+
+    @staticmethod
+    def decode(data: bytes) -> CachedAnswer:
+        """What ``encode`` wrote; raises ValueError for anything else."""
+        try:
+            said = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            raise ValueError("A stored answer is not JSON.") from None
+        if type(said) is not dict or said.keys() != _MEMBERS:
+            raise ValueError("A stored answer is malformed.")
+        if type(said["v"]) is not int or said["v"] != _VERSION:
+            raise ValueError("A stored answer is of another version.")
+        encrypted_reasoning = said["hidden"]
+        if (
+            not _is_head(said["model"], said["usage"])
+            or not _is_output(said["output"])
+            or type(said["fields"]) is not dict
+            or type(encrypted_reasoning) is not dict
+            or not all(type(blob) is str for blob in encrypted_reasoning.values())
+        ):
+            raise ValueError("A stored answer is malformed.")
+        return CachedAnswer(
+            said["model"], said["output"], said["usage"], said["fields"], encrypted_reasoning
+        )
+
+
+_MEMBERS: Final = {"v", "model", "output", "usage", "fields", "hidden"}
+
+
+def _is_head(model: Any, usage: Any) -> bool:
+    return type(model) is str and (usage is None or type(usage) is dict)
+
+
+def _is_output(output: Any) -> bool:
+    """Whether these are whole items of known kinds, with something said or called in them."""
+    if type(output) is not list or not all(map(_is_item, output)):
+        return False
+    return any(item["type"] in _REQUIRED or _says_something(item) for item in output)
+
+
+def _is_item(item: Any) -> bool:
+    if type(item) is not dict or item.get("status") not in (None, "completed"):
+        return False
+    kind = item.get("type")
+    if kind == "message":
+        content = item.get("content")
+        return (
+            item.get("role") == "assistant"
+            and type(content) is list
+            and all(map(_is_part, content))
+        )
+    if kind == "reasoning":
+        return all(_is_thought(item.get(name)) for name in ("summary", "content"))
+    if type(kind) is not str or kind not in _REQUIRED:
+        return False
+    return all(type(item.get(name)) is str for name in _REQUIRED[kind])
+
+
+def _is_thought(parts: Any) -> bool:
+    return parts is None or (
+        type(parts) is list
+        and all(type(part) is dict and type(part.get("text")) is str for part in parts)
+    )
+
+
+def _is_part(part: Any) -> bool:
+    kind = part.get("type") if type(part) is dict else None
+    if type(kind) is not str or kind not in _SAID or type(part.get(_SAID[kind])) is not str:
+        return False
+    # What it cites was searched for when it was asked, whether or not the search is shown.
+    return not part.get("annotations")
+
+
+def _says_something(item: JSON) -> bool:
+    return item["type"] == "message" and any(part[_SAID[part["type"]]] for part in item["content"])
+
+
+def _count(value: Any) -> int:
+    return value if type(value) is int and value > 0 else 0

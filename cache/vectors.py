@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from cache.answer import CachedAnswer
+from cache.request import CachedAnswer
 
 __all__ = ["VectorAnswer"]
 

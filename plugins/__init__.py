@@ -6,8 +6,7 @@ from typing import Protocol
 
 from cache.core import ResponseCache
 from plugins.access_log import AccessLog
-from plugins.api_keys import ApiKeys
-from plugins.key_scope import KeyScope
+from plugins.api_keys import ApiKeys, KeyScope
 from plugins.limits import LimitHit, RequestLimits
 from plugins.request_metrics import KnownModel, RequestMetrics
 from plugins.response_cache import ResponseCachePlugin, Saved

@@ -1,17 +1,20 @@
-"""API keys: who calls is known before a body is read."""
+"""API keys: who calls is known before a body is read, and which models they may use once it is.
+
+A request for a model that a key may not use is answered as if the model did not exist.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from router.core.exchange import Exchange
-from router.core.key import KeyResolver, presented_key
-from router.errors import AuthenticationFailed
-from router.plugin import Guard
+from router.core.key import Key, KeyResolver, check_model, presented_key
+from router.errors import AuthenticationFailed, ModelNotFound
+from router.plugin import Gate, Guard
 
-__all__ = ["ApiKeys"]
+__all__ = ["ApiKeys", "KeyScope", "Named"]
 
 
 class ApiKeys(Guard):
@@ -44,3 +47,31 @@ class ApiKeys(Guard):
 
 def _refused(message: str, code: str | None = None) -> AuthenticationFailed:
     return AuthenticationFailed(message, code=code, headers={"WWW-Authenticate": "Bearer"})
+
+
+Named = Callable[[str], Awaitable[Key | None]]
+"""The key of a name, None where there is none any more; raises RouterError."""
+
+
+class KeyScope(Gate):
+    """Refuses exchanges for models that their key may not use, before anything may answer them.
+
+    That it is given no other one instead is for ``router.endpoints.plan`` to see to. A run
+    goes on without the request that it came with: its key is then found by its name, and has to be
+    there still.
+    """
+
+    name = "key_scope"
+
+    def __init__(self, named: Named) -> None:
+        self._named = named
+
+    async def enter(self, exchange: Exchange) -> None:
+        """See ``Gate.enter``."""
+        key = exchange.key
+        if key is None:
+            key = await self._named(exchange.caller)
+        if key is None:
+            raise ModelNotFound("The key that this was asked for with is no more.", param="model")
+        if exchange.model is not None:
+            check_model(key, exchange.model)

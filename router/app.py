@@ -17,7 +17,6 @@ from cache.core import ResponseCache
 from plugins import default_plugins
 from router.caching import make_cache
 from router.core.plugin_set import PluginSets, first_output
-from router.core.worker import Worker
 from router.endpoints.described import Described
 from router.errors import StateUnavailable
 from router.http.admin import AdminApi
@@ -41,7 +40,7 @@ from router.http.routes import Apis, add_routes
 from router.http.service import Service
 from router.http.stored import StoredApi
 from router.http.usage import UsageApi
-from router.pipeline.fleet import Fleet
+from router.pipeline.hedging import Fleet
 from router.pipeline.run import Pipeline
 from router.plugin import Plugin, PluginChain
 from router.reload import Reloader
@@ -54,14 +53,15 @@ from router.settings.schema import Settings, StateSettings
 from router.state.connect import open_database
 from router.state.conversations import ConversationStore
 from router.state.database import Database
+from router.state.health import MeasuredDatabase
 from router.state.heartbeat import Heartbeat
-from router.state.measured import MeasuredDatabase
 from router.state.prompts import PromptStore
 from router.state.responses import ResponseStore
 from router.state.retention import Retention
 from router.state.turn_lock import TurnLock
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
+from router.telemetry.tasks import Worker
 from router.upstream.adapters import connect
 from router.usage.accounting import Accounting
 

@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 from router.core.plugin_set import PluginSets
 from router.endpoints.registry import Prepared
-from router.pipeline.fleet import Fleet
+from router.pipeline.hedging import Fleet
 from router.plugin import Plugin, PluginChain
 from router.settings.changes import changes, needing_restart
 from router.settings.document import Mistake, SettingsError

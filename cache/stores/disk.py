@@ -15,8 +15,7 @@ from cache.entry import CacheEntry, InvalidationRule
 from cache.store import Change, Found, StoreError, StoreStats
 from cache.stores.cache_file import CacheFile, StoredRow
 from cache.stores.codec import pack_head, unpack, unpack_fields, without_body
-from cache.stores.feed import Feed
-from cache.stores.ledger import EntryTable, Held
+from cache.stores.entries import EntryTable, Feed, Held
 
 __all__ = ["DiskStore"]
 

@@ -11,8 +11,7 @@ from typing import Final
 from cache.entry import CacheEntry, InvalidationRule
 from cache.store import Change, Found, StoreStats
 from cache.stores.codec import without_body
-from cache.stores.feed import Feed
-from cache.stores.ledger import EntryTable, Held
+from cache.stores.entries import EntryTable, Feed, Held
 
 __all__ = ["MemoryStore"]
 

@@ -15,9 +15,8 @@ from typing import Any, Final
 from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
 from cache.store import Change, Found, StoreError, StoreStats
 from cache.stores.codec import pack_head, pack_rule, unpack, unpack_rule
-from cache.stores.feed import RESET
+from cache.stores.entries import MOST_RULES, RESET
 from cache.stores.redis_client import RedisClient
-from cache.stores.rules import MOST_RULES
 from cache.stores.scripts import DELETE, GET, HEADS, INVALIDATE, PUT, STATE, SWEEP, rule_id
 
 __all__ = ["RedisFeed", "RedisStore"]

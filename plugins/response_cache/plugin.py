@@ -17,19 +17,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from cache.answer import CachedAnswer
 from cache.controls import CachePolicy, Controls, ControlsError, read_controls
 from cache.core import Lookup, ResponseCache
-from cache.keys import CacheKeys, keys
-from cache.request import Bypass, CacheRequest
-from plugins.response_cache.deliver import tell
+from cache.request import Bypass, CachedAnswer, CacheKeys, CacheRequest, keys
 from plugins.response_cache.shadow import Charge, Shadow, unpaid
 from plugins.response_cache.shared_call import CapturedOutput, SharedCall
-from plugins.response_cache.subscriber import Subscriber, TryAgain
+from plugins.response_cache.subscriber import Subscriber, TryAgain, tell
 from plugins.response_cache.surfaces import SURFACES, CallResult, Rendering, Surface
 from router.core.exchange import Exchange, Sink, internal_error
 from router.core.plugin_set import PluginSet
-from router.core.response_headers import client_headers
+from router.core.response_lifecycle import client_headers
 from router.core.upstream import REASONING_DROPPED
 from router.core.usage_record import Tokens, tokens_of
 from router.errors import InvalidRequest, NotCached, RouterError, ShuttingDown

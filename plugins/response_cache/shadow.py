@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from cache.agreement import agrees
-from cache.answer import CachedAnswer
 from cache.core import ResponseCache
 from cache.embedder import EmbedderError
+from cache.request import CachedAnswer
 from plugins.response_cache.shared_call import SharedCall
 from router.core.exchange import Exchange
 from router.core.plugin_set import PluginSet

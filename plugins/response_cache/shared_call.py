@@ -16,7 +16,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from cache.answer import CachedAnswer
+from cache.request import CachedAnswer
 from router.core.exchange import Exchange
 from router.errors import RouterError
 from router.response.frame import Frame

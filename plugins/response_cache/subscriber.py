@@ -1,23 +1,25 @@
-"""A client that is told the answer of a call which it may share with others."""
+"""A client that is given the answer of a call which it may share, or one that is already there."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cache.answer import CachedAnswer
-from plugins.response_cache.deliver import begin_output, tell
+from cache.request import CachedAnswer
 from plugins.response_cache.shared_call import CapturedOutput, SharedCall
 from plugins.response_cache.surfaces import Rendering
 from router.core.exchange import ClientGone, Exchange, Outcome, Sink, internal_error
-from router.core.persist import persist, persist_whole
-from router.core.response_headers import client_headers
+from router.core.plugin_set import first_output
+from router.core.response_lifecycle import client_headers, persist, persist_whole
 from router.errors import Overloaded, RouterError
 from router.response.builder import output_text
 from router.response.frame import Frame
 from router.response.partial import DELTAS, PartialOutput
+from router.response.pieces import tokens_of
 
-__all__ = ["Subscriber", "TryAgain"]
+__all__ = ["Subscriber", "TryAgain", "begin_output", "tell"]
 
 _OF_ITS_CALL: Final = ("X-Pointsman-Endpoint", "X-Pointsman-Attempts")
 """Headers that are true for the client whose call it was only."""
@@ -295,3 +297,81 @@ class Subscriber:
             elif frame.type:
                 partial.follow(frame.type, frame.json())
         return partial.so_far()
+
+
+_AT_ONCE: Final = 256
+"""Events written with one call, before the client is given the time to read them."""
+
+_PACE_SECONDS: Final = 0.02
+"""A paced stream is written so often."""
+
+
+def begin_output(exchange: Exchange) -> None:
+    """The first output is about to leave; asked again it does nothing."""
+    if exchange.first_output is None:
+        exchange.first_output = time.monotonic()
+        first_output(exchange)
+
+
+async def tell(
+    exchange: Exchange,
+    sink: Sink,
+    rendering: Rendering,
+    answer: CachedAnswer,
+    headers: Mapping[str, str],
+    rate: float = 0.0,
+) -> None:
+    """Tell a whole answer, stored first where it is to be. ``rate`` is in tokens per second; 0 is
+    at once. Raises RouterError as long as nothing has been sent, and ClientGone.
+    """
+    if not exchange.stream:
+        body = rendering.whole(answer)
+        if rendering.final is not None:
+            body = await persist_whole(
+                exchange, rendering.final, rendering.encrypted_reasoning, body
+            )
+        sink.finish(200, body, headers)
+        return
+    frames = rendering.replay(answer)
+    if rendering.builder is not None and rendering.final is not None:
+        frames[-1] = await persist(
+            exchange, rendering.builder, rendering.final, rendering.encrypted_reasoning, frames[-1]
+        )
+    if not sink.opened:
+        sink.open(headers)
+    begin_output(exchange)
+    if rate:
+        told = await _paced(exchange, sink, frames, rate)
+        frames = frames[told:]
+    await _at_once(sink, frames)
+    sink.end()
+
+
+async def _at_once(sink: Sink, frames: Sequence[Frame]) -> None:
+    for start in range(0, len(frames), _AT_ONCE):
+        if sink.paused:
+            await sink.resumed()
+        sink.feed(frames[start : start + _AT_ONCE])
+
+
+async def _paced(exchange: Exchange, sink: Sink, frames: Sequence[Frame], rate: float) -> int:
+    """Tell the events one after the other; how many of them were. Not all are when the router
+    stops: nobody need wait for what is there.
+    """
+    loop = asyncio.get_running_loop()
+    due = loop.time()
+    told = 0
+    try:
+        for index, frame in enumerate(frames, 1):
+            due += tokens_of(frame) / rate
+            if due - loop.time() < _PACE_SECONDS:
+                continue
+            batch, told = frames[told:index], index
+            sink.feed(batch)
+            if sink.paused:
+                await sink.resumed()
+            await asyncio.sleep(due - loop.time())
+    except asyncio.CancelledError:
+        if exchange.abort is None:
+            raise
+    return told

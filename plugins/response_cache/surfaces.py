@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from cache.answer import CachedAnswer
 from cache.request import (
     Bypass,
+    CachedAnswer,
     CacheRequest,
     from_chat,
     from_completions,
@@ -27,14 +27,13 @@ from cache.request import (
 from cache.vectors import VectorAnswer
 from plugins.response_cache.shared_call import CapturedOutput
 from router.core.exchange import AS_RESPONSES, Exchange, Operation
-from router.core.new_response import new_builder
+from router.core.response_lifecycle import new_builder
 from router.dialects.chat.replay import answer_of_chat, chunks, completion
 from router.dialects.completions.replay import completion_chunks, finished_completion
 from router.errors import RouterError
-from router.response.builder import ResponseBuilder
+from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
 from router.response.replay import replay
-from router.response.states import StreamState
 from router.response.subscriber import TERMINAL, ChatFollower, ResponseFollower
 
 __all__ = ["SURFACES", "CallResult", "Rendering", "Surface"]

@@ -104,7 +104,7 @@ def _of_themselves(settings: Settings) -> Iterator[str]:
 
 def _slips(settings: Settings, catalogues: Sequence[Catalogue]) -> Iterator[str]:
     from router.endpoints.catalogue import serves
-    from router.endpoints.fallbacks import Fallbacks
+    from router.endpoints.plan import Fallbacks
     from router.usage.key_lint import hints
 
     fallbacks = Fallbacks(settings.fallbacks)

@@ -159,7 +159,7 @@ def _endpoints(settings: Settings) -> list[str]:
 def _hint(settings: Settings, fields: dict[str, Any]) -> None:
     """Say what may be a slip. Of models it is what the configuration knows, asking nobody."""
     from router.endpoints.catalogue import Catalogue, serves
-    from router.endpoints.fallbacks import Fallbacks
+    from router.endpoints.plan import Fallbacks
     from router.usage.key_lint import hints
 
     catalogues = [*map(Catalogue, settings.endpoints)]

@@ -19,7 +19,7 @@ _SHOWN: Final = 8
 def costs(settings: Settings, endpoint: EndpointSettings, served: Sequence[str]) -> Iterator[str]:
     """What models of an endpoint cost, some of them, and which have no price that is known."""
     from router.endpoints.catalogue import Catalogue
-    from router.usage.prices import Prices
+    from router.usage.recorder import Prices
 
     prices, now = Prices(settings.accounts), time.time()
     catalogue = Catalogue(endpoint)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from router.core.key import Key
 from router.core.usage_record import Spent
-from router.core.worker import Worker
 from router.dialects.api_format import OPENAI, ApiFormat
 from router.errors import InternalError, RouterError
 from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
+from router.telemetry.tasks import Worker
 from router.telemetry.trace import Trace
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from router.dialects.checks import integer, one_of
+from router.dialects.parameters import integer, one_of
 from router.errors import InvalidRequest
 
 __all__ = [

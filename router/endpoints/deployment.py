@@ -6,10 +6,10 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from router.balance.averages import PromptTokens
 from router.balance.breaker import BreakerRules
 from router.balance.capability import Abilities
 from router.balance.deployment_state import DeploymentState, Share
-from router.balance.prompt_tokens import PromptTokens
 
 if TYPE_CHECKING:
     from router.endpoints.endpoint import Endpoint

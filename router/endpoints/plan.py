@@ -1,10 +1,26 @@
-"""What one request may be sent to, as far as it is known before and between its attempts."""
+"""Where one request may be sent: its plan, the fallback models, and its place in the queue.
+
+``Plan`` has the deployments that can and may serve it, as far as that is known before and between
+its attempts. ``Fallbacks`` names the models that stand in for one that cannot be served.
+
+``Queue`` stands in front of the slots: bounded, fair, with a deadline. A slot that is given back
+goes straight to a waiter that can use it, so that nobody who came later overtakes. Callers take
+turns: the slot goes to the one who was served longest ago, so that a caller's hundredth request
+waits behind the first of another (fair queueing by round-robin, Nagle 1985, RFC 970). Of one
+caller, the order is that of arrival. Callers of a lower ``rank`` go first, as long as there are
+any.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from bisect import insort
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from math import inf
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, Generic, TypeVar
 
 from router.balance.capability import Unmet, missing_features, needs, too_long
 from router.balance.overflow import CONTEXT_EXCEEDED
@@ -14,8 +30,22 @@ from router.endpoints.deployment import Deployment
 from router.endpoints.registry import Group
 from router.errors import InvalidRequest, no_access
 from router.response.tokens import estimate_tokens, longest_prompt_chars
+from router.settings.fallbacks import FallbackSettings
+from router.settings.model_names import Patterns, by_either_name
 
-__all__ = ["LACKS_CONTEXT", "LACKS_FEATURE", "Plan", "able", "issuers", "reached"]
+__all__ = [
+    "LACKS_CONTEXT",
+    "LACKS_FEATURE",
+    "Fallbacks",
+    "Plan",
+    "Queue",
+    "QueueFull",
+    "QueueTimeout",
+    "Ticket",
+    "able",
+    "issuers",
+    "reached",
+]
 
 LACKS_FEATURE: Final = "unsupported_feature"
 LACKS_CONTEXT: Final = CONTEXT_EXCEEDED
@@ -155,3 +185,152 @@ def issuers(group: Group, body: dict[str, Any]) -> Sequence[Deployment]:
         if isinstance(blob, str) and (account := unseal(blob)[0]) is not None:
             return [t for t in group.deployments if t.endpoint.account == account]
     return ()
+
+
+class Fallbacks:
+    """The configured fallbacks. A model's own name counts for more than a pattern that fits it."""
+
+    def __init__(self, given: Mapping[str, FallbackSettings]) -> None:
+        self._named = by_either_name(given)
+        self._patterns = Patterns(given)
+
+    def has(self, model: str) -> bool:
+        """Whether there are any for this model."""
+        return self._find(model) is not None
+
+    def of(self, model: str, key: Key | None) -> tuple[str, Sequence[str]]:
+        """The name or pattern that a model's fallbacks are configured by, and those of them that
+        may stand in for it when ``key`` asks; None is nobody in particular.
+        """
+        found = self._find(model)
+        if found is None:
+            return model, ()
+        name, fallback = found
+        others = [other for other in fallback.models if other != model]
+        if key is not None and fallback.for_keys == "allowed":
+            others = [other for other in others if key.may_use(other)]
+        return name, others
+
+    def _find(self, model: str) -> tuple[str, FallbackSettings] | None:
+        named = self._named.get(model)
+        return self._patterns.find(model) if named is None else (model, named)
+
+
+S = TypeVar("S")
+
+_MAX_CALLERS: Final = 1024
+
+
+class QueueFull(Exception):
+    """As many wait as may."""
+
+
+class QueueTimeout(Exception):
+    """No slot came in time."""
+
+
+class Ticket(Generic[S]):
+    """A place in the queue, kept when its holder looks around and comes back.
+
+    ``slots`` are those that its holder can use, ``granted`` the one that it got.
+    """
+
+    __slots__ = ("caller", "due", "granted", "number", "rank", "slots", "woken")
+
+    woken: asyncio.Future[None]
+
+    def __init__(self, caller: str, number: int, due: float, rank: int) -> None:
+        self.caller = caller
+        self.rank = rank
+        self.number = number
+        self.due = due
+        self.slots: frozenset[S] = frozenset()
+        self.granted: S | None = None
+
+
+class Queue(Generic[S]):
+    """Requests that wait for one of several slots; ``size`` of them at most.
+
+    ``give_back`` gets the slot of a waiter that was cancelled with it already in hand.
+    """
+
+    def __init__(self, size: int, give_back: Callable[[S], None]) -> None:
+        self.size = size
+        self._give_back = give_back
+        self._waiting: list[Ticket[S]] = []
+        self._arrivals = count()
+        self._turns = count(1)
+        self._turn: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def ticket(self, caller: str, seconds: float, rank: int = 1) -> Ticket[S]:
+        """A place for this caller, good for so many seconds; raises QueueFull."""
+        if len(self._waiting) >= self.size:
+            raise QueueFull
+        due = asyncio.get_running_loop().time() + seconds
+        return Ticket(caller, next(self._arrivals), due, rank)
+
+    async def wait(self, ticket: Ticket[S], slots: Iterable[S]) -> S | None:
+        """Wait for one of these slots; None when it is time to look around again.
+
+        The slot has been taken by whoever offered it. Raises QueueTimeout.
+        """
+        ticket.woken = woken = asyncio.get_running_loop().create_future()
+        ticket.slots = frozenset(slots)
+        insort(self._waiting, ticket, key=_NUMBER)
+        try:
+            async with asyncio.timeout_at(ticket.due):
+                await woken
+        except TimeoutError:
+            if woken.cancelled():
+                raise QueueTimeout from None
+        except asyncio.CancelledError:
+            if ticket.granted is not None:
+                self._give_back(ticket.granted)
+            raise
+        finally:
+            if ticket in self._waiting:
+                self._waiting.remove(ticket)
+        return ticket.granted
+
+    def offer(self, slot: S) -> bool:
+        """Hand a slot to the waiter whose turn it is; False when there is none that can use it."""
+        first, next_in_turn = None, (inf, inf)
+        for ticket in self._waiting:
+            if slot in ticket.slots and not ticket.woken.cancelled():
+                turn = (ticket.rank, self._turn.get(ticket.caller, 0))
+                if turn < next_in_turn:
+                    first, next_in_turn = ticket, turn
+        if first is None:
+            return False
+        self._waiting.remove(first)
+        self.served(first)
+        first.granted = slot
+        if not first.woken.done():
+            first.woken.set_result(None)
+        return True
+
+    def served(self, ticket: Ticket[S]) -> None:
+        """The holder of this ticket has got a slot: it is the turn of other callers."""
+        self._turn.pop(ticket.caller, None)
+        self._turn[ticket.caller] = next(self._turns)
+        if len(self._turn) > _MAX_CALLERS:
+            del self._turn[next(iter(self._turn))]
+
+    def look_again(self) -> None:
+        """Have everybody look around, in turn: something has changed."""
+        before: Counter[str] = Counter()
+        order = []
+        for ticket in self._waiting:
+            caller = ticket.caller
+            turn = self._turn.get(caller, 0)
+            order.append((ticket.rank, before[caller], turn, ticket.number, ticket))
+            before[caller] += 1
+        for *_, ticket in sorted(order):
+            if not ticket.woken.done():
+                ticket.woken.set_result(None)
+
+
+_NUMBER: Final = attrgetter("number")

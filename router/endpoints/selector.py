@@ -24,12 +24,10 @@ from router.balance.deployment_state import (
     WARMING,
     DeploymentState,
 )
-from router.balance.policies import make_policy
-from router.balance.selection import QUEUE, Selection
+from router.balance.policies import QUEUE, Selection, make_policy
 from router.core.exchange import Exchange
 from router.endpoints.deployment import Deployment, Slot
-from router.endpoints.plan import Plan, able, issuers
-from router.endpoints.queue import Queue, QueueFull, QueueTimeout, Ticket
+from router.endpoints.plan import Plan, Queue, QueueFull, QueueTimeout, Ticket, able, issuers
 from router.endpoints.registry import Group, Registry
 from router.errors import Overloaded, RouterError, UpstreamRateLimited
 from router.settings.schema import BalanceSettings

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from cache.core import ResponseCache
 from router.core.exchange import Exchange
 from router.core.key import bearer_token, same_key
-from router.dialects.checks import missing, wrong_type
+from router.dialects.parameters import missing, wrong_type
 from router.dialects.responses.schema import parse_object
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.report import EndpointReport, QueueReport, endpoint_report, queue_report
@@ -34,7 +34,7 @@ from router.http.body import read_body
 from router.http.cache_admin import CacheAdmin
 from router.http.dispatcher import Handler, RequestDispatcher, json_response
 from router.http.explain import ExplainApi
-from router.pipeline.fleet import Fleet
+from router.pipeline.hedging import Fleet
 from router.settings.schema import Settings
 from router.settings.values import KeepAlive
 from router.telemetry.log import get_logger

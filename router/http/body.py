@@ -1,27 +1,35 @@
-"""The body of a request: read when it is wanted, within bounds of size and time.
+"""The body of a request, read within bounds of size and time, and its query parameters.
 
-Beside it, what is checked of its query parameters.
+A field that is nearly a known one is left out of the body and named in a header, because its client
+meant the known one: what is one letter away from a long name that an API has, or is it in another
+spelling (``maxTokens``). Engines' own fields (``top_k``, ``guided_json`` …) pass.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from aiohttp import HttpVersion11, hdrs, web
 
-from router.core.worker import ValueCount, most_values
+from router.dialects.chat.encode_request import PRIVATE_FIELDS, RESPONSES_FIELDS
+from router.dialects.chat.schema import CHAT_FIELDS
+from router.dialects.embeddings.schema import PLAIN_FIELDS
 from router.errors import InvalidRequest, PayloadTooLarge
+from router.telemetry.tasks import ValueCount, most_values
 
 __all__ = [
     "RequestBody",
     "expect_later",
     "is_true",
+    "misspelt",
     "only",
     "read_body",
     "read_counted",
     "starting_after",
+    "without_misspelt",
 ]
 
 _COUNTED_BYTES: Final = 64 * 1024
@@ -167,3 +175,50 @@ def only(query: Mapping[str, str], *known: str) -> None:
             raise InvalidRequest(
                 f"Unknown parameter: '{shown}'.", code="unknown_parameter", param=shown
             )
+
+
+_KNOWN: Final = RESPONSES_FIELDS | PRIVATE_FIELDS | CHAT_FIELDS | PLAIN_FIELDS
+_SHORTEST: Final = 8
+"""Letters of a known name from which on one that is a letter away is taken for it: shorter ones
+have neighbours among the engines' fields (``top_k`` and ``top_p``, ``models`` and ``model``).
+"""
+_LONGEST: Final = 64
+
+
+def misspelt(names: Iterable[str]) -> list[str]:
+    """Those of the names that are nearly, but not quite, known fields."""
+    return [name for name in names if name not in _KNOWN and _is_near(name[: _LONGEST + 1])]
+
+
+def without_misspelt(body: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The body without such fields, and their names; itself where it has none."""
+    names = misspelt(body)
+    if not names:
+        return body, ()
+    return {name: value for name, value in body.items() if name not in names}, tuple(names)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _shorter(name: str) -> set[str]:
+    """The name without one of its letters, each in turn."""
+    return {name[:at] + name[at + 1 :] for at in range(len(name))}
+
+
+_SPELLINGS: Final = frozenset(map(_plain, _KNOWN))
+_LONG: Final = frozenset(name for name in _SPELLINGS if len(name) >= _SHORTEST)
+_SHORTENED: Final = frozenset(short for name in _LONG for short in _shorter(name))
+
+
+@lru_cache(maxsize=1024)
+def _is_near(name: str) -> bool:
+    if len(name) > _LONGEST:
+        return False
+    plain = _plain(name)
+    if plain in _SPELLINGS or plain in _SHORTENED:
+        return True
+    shorter = _shorter(plain)
+    # A letter too much; or another letter, or two in the wrong order.
+    return not shorter.isdisjoint(_LONG) or not shorter.isdisjoint(_SHORTENED)

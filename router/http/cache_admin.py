@@ -13,7 +13,6 @@ from aiohttp import web
 from cache.core import ResponseCache
 from cache.entry import EVERYTHING, CacheEntry, InvalidationRule, RuleKind
 from cache.explain import explain
-from cache.keys import keys
 from cache.request import (
     Bypass,
     CacheRequest,
@@ -21,10 +20,11 @@ from cache.request import (
     from_completions,
     from_embeddings,
     from_responses,
+    keys,
 )
 from cache.store import StoreError
 from router.core.exchange import Exchange, Operation
-from router.dialects.checks import missing, wrong_type
+from router.dialects.parameters import missing, wrong_type
 from router.dialects.responses.schema import parse_object
 from router.errors import (
     InvalidRequest,

@@ -9,8 +9,8 @@ from aiohttp import web
 from router.core.exchange import Exchange
 from router.core.plugin_set import proceed
 from router.dialects.chat.schema import check_chat
-from router.dialects.misspelt import without_misspelt
 from router.dialects.responses.schema import parse_object
+from router.http.body import without_misspelt
 from router.http.dispatcher import RequestDispatcher
 
 __all__ = ["ChatApi"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from router.core.exchange import Exchange
-from router.core.new_response import new_id
+from router.core.response_lifecycle import new_id
 from router.dialects.paging import listing, parse_include, parse_page
 from router.dialects.responses.conversations import (
     conversation_object,
@@ -17,9 +17,9 @@ from router.dialects.responses.conversations import (
     parse_metadata,
     parse_new,
 )
+from router.dialects.responses.echo import stored_items
 from router.dialects.responses.input_items import check_items, item_type
 from router.dialects.responses.schema import parse_object
-from router.dialects.responses.stored_items import stored_items
 from router.errors import NotFound
 from router.http.dispatcher import Handler, RequestDispatcher, json_response
 from router.state.conversations import Conversation, ConversationStore

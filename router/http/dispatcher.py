@@ -21,18 +21,17 @@ from aiohttp import hdrs, web
 
 from router.core.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
 from router.core.plugin_set import PluginSet, PluginSets
-from router.core.worker import Worker, takes_long
 from router.dialects.api_format import OPENAI, ApiFormat
-from router.dialects.dropped import refuse_dropped
+from router.dialects.parameters import refuse_dropped
 from router.errors import NotCached, Overloaded, RouterError, ShuttingDown
 from router.http.body import read_counted
 from router.http.browsers import BrowserRules
 from router.http.reply import CLIENT_CLOSED_REQUEST, HttpReply
-from router.pipeline.delivery import answer_headers
+from router.pipeline.attempt import answer_headers
 from router.plugin import Proceed
 from router.settings.schema import ServerSettings
 from router.telemetry.log import get_logger
-from router.telemetry.tasks import Tasks
+from router.telemetry.tasks import Tasks, Worker, takes_long
 
 __all__ = ["UNKNOWN", "Admit", "Handler", "RequestDispatcher", "json_response"]
 

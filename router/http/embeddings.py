@@ -10,8 +10,8 @@ from aiohttp import web
 from router.core.exchange import Exchange, Operation
 from router.core.plugin_set import proceed
 from router.dialects.embeddings.schema import check_completions, check_embeddings, check_rerank
-from router.dialects.misspelt import without_misspelt
 from router.dialects.responses.schema import parse_object
+from router.http.body import without_misspelt
 from router.http.dispatcher import Handler, RequestDispatcher
 
 __all__ = ["EmbeddingsApi"]

@@ -9,19 +9,17 @@ from typing import Any
 from aiohttp import web
 
 from router.core.exchange import Exchange, Operation
-from router.dialects.checks import missing
-from router.dialects.dropped import refuse_dropped
 from router.dialects.images import remote_images
-from router.dialects.misspelt import without_misspelt
+from router.dialects.parameters import missing, refuse_dropped
 from router.dialects.responses.input_items import item_type
 from router.dialects.responses.schema import parse_object
 from router.endpoints.explain_routing import Explainer
-from router.endpoints.fallbacks import Fallbacks
-from router.http.body import is_true
+from router.endpoints.plan import Fallbacks
+from router.http.body import is_true, without_misspelt
 from router.http.detect_api import check_body, operation_of
 from router.http.dispatcher import RequestDispatcher, json_response
 from router.http.responses import check_durable
-from router.pipeline.fleet import Fleet
+from router.pipeline.hedging import Fleet
 from router.response.frame import Frame
 from router.settings.schema import Settings
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 from aiohttp import web
 
 from router.core.exchange import Exchange
-from router.dialects.checks import integer, missing, wrong_type
 from router.dialects.paging import parse_limit
+from router.dialects.parameters import integer, missing, wrong_type
 from router.dialects.responses.schema import parse_object
-from router.endpoints.fallbacks import Fallbacks
+from router.endpoints.plan import Fallbacks
 from router.errors import Conflict, InvalidRequest, NotFound
 from router.http.body import only, read_body
 from router.http.dispatcher import Handler, RequestDispatcher, json_response

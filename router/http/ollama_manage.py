@@ -16,9 +16,9 @@ import orjson
 from aiohttp import web
 
 from router.core.exchange import ClientGone, Exchange, Operation, Outcome, Sink
-from router.dialects.checks import missing, string
 from router.dialects.ollama.decode_request import model_of, wants_stream
 from router.dialects.ollama.schema import line
+from router.dialects.parameters import missing, string
 from router.dialects.responses.schema import parse_object
 from router.endpoints.described import Described, speaks_ollama
 from router.endpoints.endpoint import Endpoint

@@ -13,9 +13,9 @@ from aiohttp import web
 from router.balance.capability import Feature
 from router.core.exchange import Exchange, Operation
 from router.core.key import check_model
-from router.dialects.checks import boolean
 from router.dialects.ollama.decode_request import model_of
 from router.dialects.ollama.schema import timestamp
+from router.dialects.parameters import boolean
 from router.dialects.responses.schema import parse_object
 from router.endpoints.described import Described, speaks_ollama
 from router.endpoints.endpoint import Endpoint

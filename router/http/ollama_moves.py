@@ -26,8 +26,8 @@ from router.endpoints.registry import Group
 from router.errors import AuthenticationFailed, Forbidden, InvalidRequest, NotSupported
 from router.http.admin import AdminApi
 from router.http.dispatcher import RequestDispatcher
-from router.pipeline.delivery import answer_headers
-from router.pipeline.fleet import Fleet
+from router.pipeline.attempt import answer_headers
+from router.pipeline.hedging import Fleet
 from router.plugin import Proceed
 from router.settings.values import KeepAlive
 from router.telemetry.log import get_logger

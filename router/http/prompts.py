@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 
 from router.core.exchange import Exchange
-from router.core.new_response import new_id
+from router.core.response_lifecycle import new_id
 from router.dialects.paging import listing, parse_page
 from router.dialects.responses.prompt_reference import version_number
 from router.dialects.responses.prompts import changed, parse_changes, parse_prompt, prompt_object

@@ -10,14 +10,13 @@ from aiohttp import web
 
 from router.core.exchange import Exchange
 from router.core.key import check_model
-from router.dialects.checks import missing
-from router.dialects.misspelt import without_misspelt
+from router.dialects.parameters import missing
 from router.dialects.responses.compaction import parse_compact
 from router.dialects.responses.prompt_reference import prompt_reference
 from router.dialects.responses.prompts import apply_prompt
 from router.dialects.responses.schema import parse_object, validate_create
 from router.errors import InvalidRequest
-from router.http.body import is_true
+from router.http.body import is_true, without_misspelt
 from router.http.dispatcher import RequestDispatcher
 from router.http.prompts import no_prompt
 from router.plugin import Proceed

@@ -17,7 +17,7 @@ from aiohttp import web
 from router.core.exchange import Exchange
 from router.core.key import ANYBODY, Budget, Key, KeyLimits
 from router.core.usage_record import NANO
-from router.dialects.checks import bad_value
+from router.dialects.parameters import bad_value
 from router.errors import InvalidRequest, LimitsUnavailable, Overloaded
 from router.http.body import only
 from router.http.dispatcher import Handler, json_response

@@ -13,7 +13,7 @@ from router.endpoints.plan import Plan, reached
 from router.endpoints.registry import Registry
 from router.endpoints.selector import Selector
 from router.errors import UpstreamError, UpstreamRejected
-from router.pipeline.delivery import answer_headers
+from router.pipeline.attempt import answer_headers
 from router.response.tokens import prompt_share
 from router.telemetry.log import get_logger
 

@@ -16,13 +16,12 @@ from email.utils import parsedate_to_datetime
 from math import ceil
 from typing import Any, Final, Protocol
 
-from router.balance.budget import RetryBudget
+from router.balance.averages import RetryBudget
 from router.balance.capability import Abilities, length_param, needs
 from router.balance.inference import inferred_abilities
 from router.core.exchange import Exchange, Operation
-from router.endpoints.fallbacks import Fallbacks
 from router.endpoints.loads import Loads
-from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Plan
+from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Fallbacks, Plan
 from router.endpoints.registry import Registry
 from router.endpoints.selector import Selector, SlotReservation
 from router.errors import (

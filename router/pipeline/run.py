@@ -18,18 +18,15 @@ from typing import Any, Final
 import orjson
 
 from router.core.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
-from router.core.new_response import new_builder
-from router.core.persist import persist, persist_whole
+from router.core.response_lifecycle import new_builder, persist, persist_whole
 from router.core.upstream import DIRECT, REASONING_DROPPED, Adapter, UpstreamCall, cannot_compact
 from router.core.usage_record import Kind
 from router.dialects.responses.decode_stream import ENDPOINT_ERRORS
 from router.endpoints.selector import SlotReservation
 from router.errors import RouterError, UpstreamModelMissing, UpstreamTimeout
-from router.pipeline.attempt import Attempt
+from router.pipeline.attempt import Attempt, Delivery, DeliveryJob, answer_headers
 from router.pipeline.counting import count_tokens
-from router.pipeline.delivery import Delivery, DeliveryJob, answer_headers
-from router.pipeline.fleet import Fleet
-from router.pipeline.hedging import PendingAttempt
+from router.pipeline.hedging import Fleet, PendingAttempt
 from router.response.builder import ResponseBuilder
 from router.response.decoder import StreamDecoder
 from router.response.frame import Frame

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from router.core.exchange import Exchange, Operation
-from router.core.new_response import new_builder
+from router.core.response_lifecycle import new_builder
 from router.core.upstream import LoadRequest, UpstreamCall, redacted
 from router.endpoints.beside import hint, is_a_slip
 from router.endpoints.catalogue import Catalogue

@@ -10,20 +10,40 @@ The first events of a response, before any output::
     background   0 response.created   1 response.queued        2 response.in_progress
 
 Those of a background run are made by ``queue`` when it is accepted, and the rest when it is run,
-perhaps a second time: that response builder is told how many events have ``first_sequence`` it.
+perhaps a second time: ``first_sequence`` says how many events the first builder has made.
+
+The life of a translated stream, as the table ``LEGAL`` has it::
+
+    NEW ──▶ OPENED ──▶ ITEM ◀──▶ BETWEEN ──▶ ENDED
+             │           │                     ▲
+             └───────────┴─────────────────────┘
+
+NEW      nothing was sent
+OPENED   ``response.created`` and ``response.in_progress`` were sent
+ITEM     an output item is open: items never overlap
+BETWEEN  the last item is done, the next has not begun
+ENDED    exactly one of completed, incomplete, failed was sent; nothing follows
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any, Final
 
 import orjson
 
 from router.response.frame import Frame
-from router.response.states import StreamState, advance
 
-__all__ = ["IdFactory", "ResponseBuilder", "output_text"]
+__all__ = [
+    "LEGAL",
+    "IdFactory",
+    "IllegalTransition",
+    "ResponseBuilder",
+    "StreamState",
+    "advance",
+    "output_text",
+]
 
 _TERMINAL = {
     "completed": "response.completed",
@@ -224,3 +244,33 @@ class ResponseBuilder:
             self.state = StreamState.NEW
             self.created_at = self._born
             self.shown = dict(self._promised)
+
+
+class StreamState(Enum):
+    """Where a stream stands; see the module's table."""
+
+    NEW = "new"
+    OPENED = "opened"
+    ITEM = "item"
+    BETWEEN = "between"
+    ENDED = "ended"
+
+
+LEGAL: Final[dict[StreamState, frozenset[StreamState]]] = {
+    StreamState.NEW: frozenset({StreamState.OPENED}),
+    StreamState.OPENED: frozenset({StreamState.ITEM, StreamState.ENDED}),
+    StreamState.ITEM: frozenset({StreamState.BETWEEN, StreamState.ENDED}),
+    StreamState.BETWEEN: frozenset({StreamState.ITEM, StreamState.ENDED}),
+    StreamState.ENDED: frozenset(),
+}
+
+
+class IllegalTransition(RuntimeError):
+    """The machine was driven where the table has no way: a bug of the router's own."""
+
+
+def advance(now: StreamState, wanted: StreamState) -> StreamState:
+    """Return ``wanted`` when the table allows it from ``now``; raise IllegalTransition."""
+    if wanted not in LEGAL[now]:
+        raise IllegalTransition(f"{now.value} -> {wanted.value}")
+    return wanted

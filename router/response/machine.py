@@ -19,11 +19,10 @@ import orjson
 
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.response import tokens
-from router.response.builder import ResponseBuilder
+from router.response.builder import ResponseBuilder, StreamState
 from router.response.decoder import arguments_text, load_object
 from router.response.frame import Frame
 from router.response.output import OutputBuilder
-from router.response.states import StreamState
 
 __all__ = ["MachineOptions", "ResponseMachine", "ThinkSplitter"]
 
@@ -132,7 +131,7 @@ class MachineOptions:
 
 
 class ResponseMachine:
-    """The state machine behind every translated answer; see ``router.response.states``."""
+    """The state machine behind every translated answer; see ``router.response.builder``."""
 
     def __init__(self, builder: ResponseBuilder, options: MachineOptions | None = None) -> None:
         options = options or MachineOptions()

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from router.errors import UpstreamFailure
-from router.response.builder import ResponseBuilder
+from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
 from router.response.items import (
     CallItem,
@@ -24,7 +24,6 @@ from router.response.items import (
     RefusalItem,
     TextItem,
 )
-from router.response.states import StreamState
 
 __all__ = ["MAX_WAITING_CHARS", "OutputBuilder"]
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from router.response.builder import ResponseBuilder
+from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
 from router.response.pieces import pieces, tokens_of, with_logprobs
 from router.response.retold import retold
-from router.response.states import StreamState
 from router.response.texts import (
     ArgumentsText,
     InputText,

@@ -14,11 +14,10 @@ from typing import Any, Final
 import orjson
 
 from router.errors import RouterError
-from router.response.builder import ResponseBuilder, output_text
+from router.response.builder import ResponseBuilder, StreamState, output_text
 from router.response.frame import Frame
 from router.response.partial import DELTAS, PartialOutput
 from router.response.retold import OUTCOME, retold
-from router.response.states import StreamState
 
 __all__ = ["TERMINAL", "ChatFollower", "ResponseFollower"]
 

@@ -11,18 +11,18 @@ import orjson
 
 from router.core.exchange import ClientGone, Exchange, Operation, Outcome, internal_error
 from router.core.key import Key
-from router.core.new_response import new_builder
 from router.core.plugin_set import PluginSet, PluginSets, proceed
-from router.core.worker import Worker, most_values, takes_long
-from router.dialects.responses.stored_items import ids_of
+from router.core.response_lifecycle import new_builder
+from router.dialects.responses.echo import ids_of
 from router.errors import RouterError, StateUnavailable
-from router.response.states import StreamState
+from router.response.builder import StreamState
 from router.sessions.event_log import RunLog
-from router.sessions.record import RunRecord
 from router.sessions.resolve import HistoryResolver, RequestItems, with_history
 from router.sessions.runs import Claimed
+from router.sessions.turns import RunRecord
 from router.state.responses import ResponseStore
 from router.telemetry.log import get_logger
+from router.telemetry.tasks import Worker, most_values, takes_long
 
 __all__ = ["Executor"]
 

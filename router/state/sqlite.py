@@ -17,8 +17,7 @@ from router.state.health import Fault, Unreachable, unavailable
 from router.state.migrate import migrate_sqlite
 from router.state.statement import Dialect, Statement, StatementStep, Value
 from router.state.watch import PROBE_DOWN, PROBE_UP, DatabaseWatch
-from router.state.worker import Workers
-from router.state.writer import WriteJob, Writer, WrittenDatabase, gathered
+from router.state.writer import Workers, WriteJob, Writer, WrittenDatabase, gathered
 from router.telemetry.log import get_logger
 
 __all__ = ["SqliteDatabase"]

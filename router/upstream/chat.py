@@ -16,12 +16,14 @@ from router.dialects.chat.encode_request import encode_chat_request
 from router.errors import UpstreamError, UpstreamRejected
 from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
-from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations, either
 from router.upstream.openai import OpenAIModels, chat_passthrough
-from router.upstream.options import (
+from router.upstream.shared import (
+    EmbeddingsAndRerank,
     ModelSet,
+    UnsupportedOperations,
     assembles,
     dropped_note,
+    either,
     machine_options,
     within_context,
 )

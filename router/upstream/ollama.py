@@ -23,9 +23,16 @@ from router.errors import UpstreamFailure
 from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
-from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations, cannot
 from router.upstream.openai import chat_passthrough
-from router.upstream.options import assembles, dropped_note, machine_options, within_context
+from router.upstream.shared import (
+    EmbeddingsAndRerank,
+    UnsupportedOperations,
+    assembles,
+    cannot,
+    dropped_note,
+    machine_options,
+    within_context,
+)
 from router.upstream.translated import as_chat
 
 __all__ = ["OllamaAdapter"]

@@ -18,6 +18,7 @@ from router.core.upstream import (
 )
 from router.dialects.responses.compaction import CompactionDecoder
 from router.dialects.responses.decode_stream import ResponsesDecoder
+from router.dialects.responses.echo import ids_of
 from router.dialects.responses.encode_request import (
     asks_for_encrypted,
     encode_compact_request,
@@ -25,7 +26,6 @@ from router.dialects.responses.encode_request import (
     encode_token_count_request,
     known_fields,
 )
-from router.dialects.responses.stored_items import ids_of
 from router.errors import (
     UpstreamError,
     UpstreamModelMissing,
@@ -34,9 +34,8 @@ from router.errors import (
 )
 from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
-from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations
 from router.upstream.openai import OpenAIModels, chat_passthrough
-from router.upstream.options import ModelSet, assembles
+from router.upstream.shared import EmbeddingsAndRerank, ModelSet, UnsupportedOperations, assembles
 from router.upstream.translated import as_chat
 
 __all__ = ["ResponsesAdapter"]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from router.core.exchange import Exchange
-from router.core.new_response import new_builder
+from router.core.response_lifecycle import new_builder
 from router.core.upstream import UpstreamCall
 from router.dialects.chat.decode_request import decode_chat_request
 from router.dialects.chat.encode_stream import ChatEncoder
 from router.errors import InvalidRequest
 from router.response.builder import ResponseBuilder
-from router.upstream.options import within_context
+from router.upstream.shared import within_context
 
 __all__ = ["as_chat"]
 

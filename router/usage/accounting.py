@@ -27,8 +27,7 @@ from router.usage.journal import Journal
 from router.usage.keys import KeyStore
 from router.usage.ledger import UsageLedger
 from router.usage.memory_limiter import MemoryRateLimiter
-from router.usage.prices import Prices
-from router.usage.recorder import Book, UsageRecorder
+from router.usage.recorder import Book, Prices, UsageRecorder
 from router.usage.report import spent
 from router.usage.virtual_keys import VirtualKeys
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.balance.budget import RetryBudget
+from router.balance.averages import RetryBudget
 
 
 def spend(budget: RetryBudget, now: float) -> int:

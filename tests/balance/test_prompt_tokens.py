@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.balance.prompt_tokens import PromptTokens
+from router.balance.averages import PromptTokens
 
 SHARES = st.integers(0, 200_000)
 REPORTS = st.lists(st.tuples(SHARES, st.integers(1, 2**53)), max_size=60)

@@ -19,8 +19,7 @@ from router.balance.deployment_state import (
     WARMING,
     DeploymentState,
 )
-from router.balance.policies import make_policy
-from router.balance.selection import NOTHING, QUEUE, Selection
+from router.balance.policies import NOTHING, QUEUE, Selection, make_policy
 from router.settings.schema import PolicyName
 from tests.support.deployments import NOW, busy, graded, unreachable
 

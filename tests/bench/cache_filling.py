@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from cache.answer import CachedAnswer
 from cache.controls import CachePolicy, Controls, read_controls
 from cache.core import ResponseCache
 from cache.embedders.installed import default_directory
@@ -18,10 +17,9 @@ from cache.embedders.minilm import MiniLm
 from cache.entry import CacheEntry
 from cache.guarded import GuardedStore
 from cache.index import VectorIndex
-from cache.keys import CacheKeys, keys
 from cache.listener import Listener
 from cache.offload import Offload
-from cache.request import Bypass, CacheRequest, from_responses
+from cache.request import Bypass, CachedAnswer, CacheKeys, CacheRequest, from_responses, keys
 from cache.selfcheck import SelfCheck
 from cache.semantic import SemanticTier
 from cache.store import Store, StoreError

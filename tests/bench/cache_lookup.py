@@ -20,8 +20,7 @@ import uvloop
 
 from cache.core import Lookup, ResponseCache
 from cache.index import NearEntry
-from cache.keys import CacheKeys
-from cache.request import CacheRequest
+from cache.request import CacheKeys, CacheRequest
 from cache.semantic import Judgement, SemanticTier
 from tests.cache.quality.unrelated import unrelated
 

@@ -13,7 +13,7 @@ from typing import Final
 import asyncpg
 import orjson
 
-from router.core.new_response import new_id
+from router.core.response_lifecycle import new_id
 from router.state.connect import SQLITE
 from router.state.responses import ResponseStore, StoredResponse
 from router.state.statement import Statement, Value

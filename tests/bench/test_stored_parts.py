@@ -8,7 +8,7 @@ import asyncpg
 import orjson
 import pytest
 
-from router.core.new_response import new_id
+from router.core.response_lifecycle import new_id
 from router.state.responses import ResponseStore
 
 from .bodies import get

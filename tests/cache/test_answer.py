@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache.answer import CachedAnswer
+from cache.request import CachedAnswer
 
 JSON = dict[str, Any]
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cache.keys import CacheKeys, keys
-from cache.request import Bypass, CacheRequest, from_chat, from_responses
+from cache.request import Bypass, CacheKeys, CacheRequest, from_chat, from_responses, keys
 from tests.support.asking import JSON, cached, chat, make, responses
 from tests.support.asking_both import TEXT, bodies
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cache.keys import keys
-from cache.request import Bypass, from_chat, from_responses
+from cache.request import Bypass, from_chat, from_responses, keys
 from tests.support.asking import (
     CALL,
     CALL_ITEM,

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from cache.keys import CacheKeys, keys
-from cache.request import from_chat, from_responses
+from cache.request import CacheKeys, from_chat, from_responses, keys
 from tests.support.asking import CUSTOM_CALL, CUSTOM_ITEM, JSON, LARK, cached, said
 
 Path = tuple[str | int, ...]

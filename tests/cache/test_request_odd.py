@@ -7,8 +7,7 @@ from typing import Any, Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache.keys import keys
-from cache.request import Bypass, CacheRequest, from_chat, from_responses
+from cache.request import Bypass, CacheRequest, from_chat, from_responses, keys
 from tests.support.asking import JSON, chat
 from tests.support.asking_both import ANY, TEXT
 

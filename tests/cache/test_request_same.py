@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cache.keys import keys
-from cache.request import from_chat, from_responses
+from cache.request import from_chat, from_responses, keys
 from tests.support.asking import (
     CALL,
     CALL_ITEM,

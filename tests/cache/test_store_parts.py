@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
 from cache.store import Change
 from cache.stores.codec import pack_head, pack_rule, unpack, unpack_rule
-from cache.stores.feed import RESET, Feed
-from cache.stores.ledger import EntryTable, Held
-from cache.stores.rules import InvalidationRules
+from cache.stores.entries import RESET, EntryTable, Feed, Held, InvalidationRules
 from tests.support.stores import an_entry, name
 
 _RULES = st.one_of(

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cache.answer import CachedAnswer
-from cache.keys import CacheKeys, keys
-from cache.request import Bypass, CacheRequest, from_chat, from_embeddings, from_responses
+from cache.request import (
+    Bypass,
+    CachedAnswer,
+    CacheKeys,
+    CacheRequest,
+    from_chat,
+    from_embeddings,
+    from_responses,
+    keys,
+)
 from cache.vectors import VectorAnswer
 
 TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=6)

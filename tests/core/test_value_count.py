@@ -9,7 +9,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.core.worker import ValueCount, most_values
+from router.telemetry.tasks import ValueCount, most_values
 
 TEXT = st.text(st.sampled_from('a"\\{}[],:\n\té😀'), max_size=8)
 VALUES = st.recursive(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from router.endpoints.queue import Queue, QueueFull, QueueTimeout
+from router.endpoints.plan import Queue, QueueFull, QueueTimeout
 from tests.support.clock import run_in_virtual_time
 from tests.support.queueing import TIMEOUT, Yard, dismiss, turn
 

@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.dropped import DROPPED_PARAMETERS, dropped_header, refuse_dropped
-from router.dialects.misspelt import misspelt
+from router.dialects.parameters import DROPPED_PARAMETERS, dropped_header, refuse_dropped
 from router.errors import InvalidRequest
+from router.http.body import misspelt
 from router.settings.schema import Dialect
 from tests.support.fetch import fetch
 from tests.support.router import Reply, Router, endpoint, routing

@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
-from router.core import worker
-from router.core.worker import Worker
 from router.http import responses
-from router.sessions import record
+from router.sessions import turns
+from router.telemetry import tasks
+from router.telemetry.tasks import Worker
 from router.upstream.chat import ChatAdapter
 from tests.support.fetch import fetch
 from tests.support.router import Reply, Router, endpoint, eventually, routing
@@ -109,13 +109,13 @@ async def test_what_is_done_with_a_large_request_is_done_by_another_thread(
     watched(responses, "parse_object")
     watched(responses, "validate_create")
     watched(ChatAdapter, "respond")
-    watched(record.TurnRecord, "_steps")
+    watched(turns.TurnRecord, "_steps")
     run = Worker.run
 
-    async def counted(worker: Worker, work: Callable[[], Any]) -> Any:
+    async def counted(tasks: Worker, work: Callable[[], Any]) -> Any:
         nonlocal steps
         steps += 1
-        return await run(worker, work)
+        return await run(tasks, work)
 
     monkeypatch.setattr(Worker, "run", counted)
     async with (
@@ -154,7 +154,7 @@ async def test_a_run_of_a_large_request_is_worked_on_by_another_thread(
 async def test_no_further_large_request_is_let_in_where_too_many_wait(
     router: Router, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "MAX_WAITING", 0)
+    monkeypatch.setattr(tasks, "MAX_WAITING", 0)
     reply = await post(router, "/v1/responses", {"model": "m", "input": "x" * 600_000})
     assert (reply.status, reply.error["code"]) == (503, "overloaded")
     assert reply.headers["Retry-After"] == "1"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import structlog
 
-from plugins.key_scope import KeyScope
+from plugins.api_keys import KeyScope
 from router.core.exchange import Exchange, Sink
 from router.core.key import Key
 from router.errors import InternalError, ModelNotFound, RouterError, StateUnavailable

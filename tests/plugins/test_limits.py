@@ -20,7 +20,7 @@ from router.errors import (
     RateLimitExceeded,
     UpstreamFailure,
 )
-from router.pipeline.delivery import answer_headers
+from router.pipeline.attempt import answer_headers
 from router.plugin import PluginChain
 from router.usage.memory_limiter import MemoryRateLimiter
 from router.usage.rate_limiter import Demand, Reservation

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from router.response.builder import ResponseBuilder
+from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
 from router.response.items import (
     CallItem,
@@ -18,7 +18,6 @@ from router.response.items import (
     RefusalItem,
     TextItem,
 )
-from router.response.states import StreamState
 from tests.support.order import Event, OrderError, check_order
 from tests.support.reading import decoded, make_draft
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from router.response.builder import ResponseBuilder
+from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
 from router.response.replay import Replay, replay, tokens_of
-from router.response.states import StreamState
 from tests.support.answers import (
     CITATION,
     LOGPROBS,

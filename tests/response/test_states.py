@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from router.response.states import LEGAL, IllegalTransition, StreamState, advance
+from router.response.builder import LEGAL, IllegalTransition, StreamState, advance
 from tests.support.order import check_order
 from tests.support.reading import NOW, decoded, make_draft
 

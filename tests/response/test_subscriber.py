@@ -17,10 +17,9 @@ from router.dialects.chat.replay import chunks
 from router.dialects.responses.decode_stream import ResponsesDecoder
 from router.dialects.responses.echo import echo_fields
 from router.errors import Overloaded
-from router.response.builder import ResponseBuilder
+from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
 from router.response.replay import replay
-from router.response.states import StreamState
 from router.response.subscriber import ChatFollower, ResponseFollower
 from tests.support import chat as chats
 from tests.support import native as natives

@@ -17,7 +17,7 @@ from router.core.exchange import Exchange, Operation
 from router.core.upstream import Adapter, Transport
 from router.endpoints.selector import Selector, SlotReservation
 from router.errors import RouterError
-from router.pipeline.fleet import Fleet
+from router.pipeline.hedging import Fleet
 from router.settings.schema import EndpointSettings, Settings
 from router.telemetry.metrics import Metrics
 from router.upstream.adapters import make_adapter

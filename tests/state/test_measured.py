@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from router.state.database import Database, WriteRefused
-from router.state.measured import MeasuredDatabase
+from router.state.health import MeasuredDatabase
 from router.state.statement import Statement, StatementStep
 
 ADD = Statement("INSERT INTO routers (id, until) VALUES (:id, 1.0)")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from router.balance.deployment_state import FULL, GRADES
-from router.balance.selection import QUEUE
+from router.balance.policies import QUEUE
 from router.endpoints.deployment import Deployment
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.plan import Plan

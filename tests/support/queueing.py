@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from router.endpoints.queue import Queue
+from router.endpoints.plan import Queue
 
 __all__ = ["TIMEOUT", "Yard", "dismiss", "turn"]
 

@@ -21,7 +21,7 @@ from router.core.usage_record import UsageRecord
 from router.endpoints.deployment import Deployment
 from router.endpoints.plan import Plan
 from router.endpoints.registry import Group
-from router.pipeline.fleet import Fleet
+from router.pipeline.hedging import Fleet
 from router.settings.schema import Dialect, Settings
 from tests.support.speech import SPEECH
 from tests.support.sse import Event, parse_events

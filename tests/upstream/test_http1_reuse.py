@@ -11,7 +11,7 @@ import pytest
 
 from router.errors import UpstreamFailure, UpstreamUnavailable
 from router.upstream import connection as connection_module
-from router.upstream import pool as pool_module
+from router.upstream import http1 as pool_module
 from router.upstream.answer import HIGH_WATER
 from router.upstream.http1 import HttpTransport
 from tests.support.http1 import bytes_of, everything, post, soon, transport_to

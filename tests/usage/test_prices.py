@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from router.core.usage_record import NO_TOKENS, Tokens
 from router.settings.accounts import AccountsSettings
 from router.usage import list_prices
-from router.usage.prices import Prices
 from router.usage.rates import PriceStep, Rates
+from router.usage.recorder import Prices
 
 _OPENAI = "https://api.openai.com/v1"
 _NOW = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
@@ -292,7 +292,7 @@ def test_list_prices_explained() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.usage.prices._REMEMBERED", 10)
+    monkeypatch.setattr("router.usage.recorder._REMEMBERED", 10)
     asked: list[str] = []
     find = list_prices.find
 
@@ -331,7 +331,7 @@ def watch(event, arguments):
 from router.core.usage_record import Tokens
 from router.settings.accounts import AccountsSettings
 sys.addaudithook(watch)
-from router.usage.prices import Prices
+from router.usage.recorder import Prices
 prices = Prices(AccountsSettings())
 for model in ("gpt-4o", "no-such-model"):
     print(prices.cost("cloud", "https://api.openai.com/v1", model, Tokens(1000, 0, 0, 0), 1.8e9))

@@ -14,7 +14,7 @@ from typing import Any, Final
 from router.dialects.chat.decode_messages import to_items
 from router.dialects.chat.encode_request import RESPONSES_FIELDS
 from router.dialects.chat.schema import check_fields
-from router.dialects.dropped import is_default
+from router.dialects.parameters import is_default
 from router.errors import InvalidRequest
 
 __all__ = ["DecodedChatRequest", "decode_chat_request"]

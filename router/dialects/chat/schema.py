@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.dialects.checks import (
+from router.dialects.embeddings.schema import MOST_ANSWERS
+from router.dialects.parameters import (
     Check,
     array,
     bad_value,
@@ -25,7 +26,6 @@ from router.dialects.checks import (
     strings,
     wrong_type,
 )
-from router.dialects.embeddings.schema import MOST_ANSWERS
 from router.dialects.responses.schema import check_metadata
 from router.errors import InvalidRequest
 

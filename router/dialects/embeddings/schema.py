@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from router.dialects.checks import (
+from router.dialects.parameters import (
     Check,
     boolean,
     integer,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from router.dialects.checks import integer
 from router.dialects.paging import parse_limit
+from router.dialects.parameters import integer
 from router.errors import InvalidRequest
 
 __all__ = ["ModelsPage", "model_info", "models_page", "parse_models_page"]

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from router.dialects.checks import (
+from router.dialects.ollama.decode_messages import input_items, named_function, prompt_item
+from router.dialects.ollama.schema import OPTIONS, WHOLE_OPTIONS
+from router.dialects.parameters import (
     Check,
     boolean,
     decimal,
@@ -24,8 +26,6 @@ from router.dialects.checks import (
     strings,
     wrong_type,
 )
-from router.dialects.ollama.decode_messages import input_items, named_function, prompt_item
-from router.dialects.ollama.schema import OPTIONS, WHOLE_OPTIONS
 from router.errors import InvalidRequest
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from router.dialects.api_format import ApiFormat, encode_line
-from router.dialects.checks import wrong_type
+from router.dialects.parameters import wrong_type
 from router.errors import InvalidRequest, RouterError
 from router.response.frame import Frame
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from router.dialects.checks import missing
+from router.dialects.parameters import missing
 from router.dialects.responses.decode_stream import ResponsesDecoder, blob_of, seal, unix_seconds
 from router.dialects.responses.schema import check_fields, parse_object
 from router.errors import UpstreamFailure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.dialects.checks import array, missing
+from router.dialects.parameters import array, missing
 from router.dialects.responses.input_items import check_items, item_type
 from router.dialects.responses.schema import check_metadata
 from router.errors import InvalidRequest

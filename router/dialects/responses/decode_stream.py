@@ -22,11 +22,10 @@ from router.dialects.responses.item_ids import ItemIds
 from router.dialects.responses.places import BEGINNINGS, Places
 from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamRejected
 from router.response import tokens
-from router.response.builder import ResponseBuilder, output_text
+from router.response.builder import ResponseBuilder, StreamState, output_text
 from router.response.decoder import load_object, not_a_stream, reported_failure, upstream_message
 from router.response.frame import EventTooLarge, Frame, SSEDecoder
 from router.response.partial import DELTAS, PartialOutput
-from router.response.states import StreamState
 
 __all__ = [
     "ACCOUNT_MARK",

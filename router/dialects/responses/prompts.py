@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.dialects.checks import Check, bounded_string, missing
+from router.dialects.parameters import Check, bounded_string, missing
 from router.dialects.responses.echo import without_secrets
 from router.dialects.responses.input_items import TEXT_PARTS, item_type
 from router.dialects.responses.schema import check_fields

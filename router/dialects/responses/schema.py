@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.dialects.checks import (
+from router.dialects.parameters import (
     Check,
     boolean,
     bounded_string,

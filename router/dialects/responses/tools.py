@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.dialects.checks import (
+from router.dialects.parameters import (
     Check,
     array,
     bad_value,

@@ -19,7 +19,7 @@ from router.state.health import Unreachable
 from router.state.maintenance.access import Damaged
 from router.state.migrate import sqlite_version
 from router.state.statement import Statement
-from router.state.worker import Workers
+from router.state.writer import Workers
 
 __all__ = ["SqliteAccess"]
 

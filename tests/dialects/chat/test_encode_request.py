@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from router.dialects.chat.encode_request import (
     PRIVATE_FIELDS,
     RESPONSES_FIELDS,
+    custom_tool_names,
     encode_chat_request,
 )
-from router.dialects.function_tools import custom_tool_names
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
 

@@ -1,7 +1,12 @@
-"""Embeddings, legacy completions and reranking, which endpoints in OpenAI's style have in common.
+"""What the adapters of several dialects share.
 
-Not every endpoint has them, and not with every model. One that says so is not asked again for a
-while, and the request goes on to another one.
+``EmbeddingsAndRerank`` sends embeddings, legacy completions and reranking to endpoints in OpenAI's
+style. Not every endpoint has them, and not with every model: one that says so is not asked again
+for a while, and the request goes on to another one.
+
+``machine_options``, ``within_context`` and ``dropped_note`` say what a translated answer has to
+know of its request, and what its client is told. ``ModelSet`` keeps what an adapter has learned of
+an endpoint's models.
 """
 
 from __future__ import annotations
@@ -13,17 +18,30 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from router.core.exchange import Exchange, Operation
-from router.core.upstream import UpstreamCall, UpstreamRequest
-from router.dialects.chat.encode_request import PRIVATE_FIELDS
+from router.core.upstream import REASONING_DROPPED, UpstreamCall, UpstreamRequest
+from router.dialects.chat.encode_request import PRIVATE_FIELDS, custom_tool_names, wants_logprobs
 from router.dialects.completions.decode_stream import CompletionPassthrough
 from router.dialects.embeddings.decode_response import OLLAMA_FIELDS, EmbeddingsDecoder
 from router.dialects.embeddings.rerank import RerankDecoder
+from router.dialects.history import match, match_messages
 from router.dialects.responses.encode_request import encode_native_chat_request
+from router.dialects.truncation import fit
 from router.errors import NotSupported, UpstreamError, UpstreamRouteMissing
+from router.response.machine import MachineOptions
+from router.response.tokens import answers, estimate_tokens, prompt_chars
 from router.settings.schema import EndpointSettings
-from router.upstream.options import assembles
 
-__all__ = ["EmbeddingsAndRerank", "UnsupportedOperations", "cannot", "either"]
+__all__ = [
+    "EmbeddingsAndRerank",
+    "ModelSet",
+    "UnsupportedOperations",
+    "assembles",
+    "cannot",
+    "dropped_note",
+    "either",
+    "machine_options",
+    "within_context",
+]
 
 _LACKING_FOR: Final = 600.0
 _MOST_LACKING: Final = 1024
@@ -153,3 +171,108 @@ def either(*retries: Callable[[UpstreamError], bool] | None) -> Callable[[Upstre
 
 def _passed_on(body: dict[str, Any], model: str) -> dict[str, Any]:
     return {**{k: v for k, v in body.items() if k not in PRIVATE_FIELDS}, "model": model}
+
+
+_FRAME_TOKENS: Final = 4
+"""What an item costs beside its text: its role and its ends."""
+
+_LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
+
+_RESERVED_PART: Final = 4
+"""One part in so many is kept free for an answer of unknown length."""
+
+
+def assembles(exchange: Exchange, endpoint: EndpointSettings) -> bool:
+    """Whether the endpoint is asked for a stream of an answer that is wanted in one piece.
+
+    Not of several answers at once, whose streams servers cut in ways of their own (llama.cpp has
+    events of ``null`` between them), and not of speech, which is encoded otherwise in streams.
+    """
+    if exchange.stream or not endpoint.stream_whole_answers:
+        return False
+    body = exchange.body
+    return answers(body) == 1 and "audio" not in (body.get("modalities") or ())
+
+
+def machine_options(body: dict[str, Any], *, forced_call: bool = False) -> MachineOptions:
+    """The options for reading the answer to this request."""
+    return MachineOptions(
+        custom_tools=custom_tool_names(body),
+        forced_call=forced_call,
+        logprobs=wants_logprobs(body),
+        request=body,
+    )
+
+
+def dropped_note(body: dict[str, Any]) -> dict[str, str]:
+    """The header that says how much encrypted reasoning a translated endpoint was not sent: only
+    the account that issued it can read it.
+    """
+    items = body.get("input")
+    if isinstance(items, list) and (lost := sum(_is_encrypted(item) for item in items)):
+        return {REASONING_DROPPED: str(lost)}
+    return {}
+
+
+def within_context(
+    exchange: Exchange, body: dict[str, Any], context: int | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The body, of a response or of a chat, as it fits into a context of so many tokens, where it
+    is to be cut (``Exchange.truncates``) and the context is known; and the header that says how
+    many items or messages were dropped.
+    """
+    if context is None or not exchange.truncates:
+        return body, {}
+    field = "messages" if "messages" in body else "input"
+    items = body.get(field)
+    if not isinstance(items, list):
+        return body, {}
+    fixed = {name: body.get(name) for name in ("instructions", "tools")}
+    budget = context - _reserve(body, context) - _tokens(fixed)
+    kept, dropped = fit(
+        items,
+        budget_tokens=budget,
+        count=lambda item: _FRAME_TOKENS + _tokens({field: [item]}),
+        calls=(match_messages if field == "messages" else match)(items).calls,
+    )
+    if not dropped:
+        return body, {}
+    return {**body, field: kept}, {"X-Pointsman-Truncated": str(dropped)}
+
+
+def _reserve(body: dict[str, Any], context: int) -> int:
+    """The tokens kept free for the answer. A limit that is no limit says nothing of its length."""
+    limits = (body.get(name) for name in _LIMITS)
+    limit = next((most for most in limits if type(most) is int and most > 0), context)
+    return limit if limit < context else context // _RESERVED_PART
+
+
+def _tokens(fields: dict[str, Any]) -> int:
+    return estimate_tokens(prompt_chars(fields))
+
+
+def _is_encrypted(item: dict[str, Any]) -> bool:
+    return item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
+
+
+_MAX_MODELS: Final = 1024
+
+
+class ModelSet:
+    """The models of which something was learned; past a bound the oldest is forgotten."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, None] = {}
+
+    def __contains__(self, model: str) -> bool:
+        return model in self._models
+
+    def discard(self, model: str) -> None:
+        """It was not so."""
+        self._models.pop(model, None)
+
+    def add(self, model: str) -> None:
+        """It was learned of this model."""
+        self._models[model] = None
+        if len(self._models) > _MAX_MODELS:
+            del self._models[next(iter(self._models))]
