@@ -12,7 +12,7 @@ from router.telemetry.tasks import Worker
 
 
 async def test_closing_does_not_wait_for_what_is_under_way() -> None:
-    tasks = Worker()
+    worker = Worker()
     begun, go_on = threading.Event(), threading.Event()
     done = []
 
@@ -22,10 +22,10 @@ async def test_closing_does_not_wait_for_what_is_under_way() -> None:
         return "done"
 
     async with asyncio.timeout(60):
-        first = asyncio.ensure_future(tasks.run(long))
-        second = asyncio.ensure_future(tasks.run(lambda: done.append("second")))
+        first = asyncio.ensure_future(worker.run(long))
+        second = asyncio.ensure_future(worker.run(lambda: done.append("second")))
         await asyncio.to_thread(begun.wait, 60)
-        tasks.close()
+        worker.close()
         assert not first.done()
         with pytest.raises(asyncio.CancelledError):
             await second
@@ -33,25 +33,25 @@ async def test_closing_does_not_wait_for_what_is_under_way() -> None:
         assert await first == "done"
     assert not done
     with pytest.raises(RuntimeError):
-        await tasks.run(long)
+        await worker.run(long)
 
 
 async def test_what_waits_is_counted_until_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 2)
-    tasks = Worker()
+    worker = Worker()
     go_on = threading.Event()
 
     def fail() -> None:
         go_on.wait(60)
         raise ValueError("wrong")
 
-    works = [asyncio.ensure_future(tasks.run(fail)) for _ in range(2)]
+    works = [asyncio.ensure_future(worker.run(fail)) for _ in range(2)]
     await asyncio.sleep(0)
-    full = tasks.full
+    full = worker.full
     go_on.set()
     assert [type(each) for each in await asyncio.gather(*works, return_exceptions=True)] == [
         ValueError,
         ValueError,
     ]
-    assert (full, tasks.full) == (True, False)
-    tasks.close()
+    assert (full, worker.full) == (True, False)
+    worker.close()

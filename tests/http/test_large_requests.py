@@ -112,10 +112,10 @@ async def test_what_is_done_with_a_large_request_is_done_by_another_thread(
     watched(turns.TurnRecord, "_steps")
     run = Worker.run
 
-    async def counted(tasks: Worker, work: Callable[[], Any]) -> Any:
+    async def counted(worker: Worker, work: Callable[[], Any]) -> Any:
         nonlocal steps
         steps += 1
-        return await run(tasks, work)
+        return await run(worker, work)
 
     monkeypatch.setattr(Worker, "run", counted)
     async with (

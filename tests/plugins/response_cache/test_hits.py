@@ -137,7 +137,7 @@ async def test_keys_do_not_see_each_others_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    "request",
+    "answer",
     [
         b'{"id":"r","object":"response","status":"incomplete","incomplete_details":'
         b'{"reason":"max_output_tokens"},"output":[{"type":"message","id":"msg_1","role":'
@@ -148,8 +148,8 @@ async def test_keys_do_not_see_each_others_answers() -> None:
     ],
     ids=["incomplete", "failed"],
 )
-async def test_what_is_not_complete_is_not_kept(request: bytes) -> None:
-    async with Upstream(default=whole(request)) as upstream, caching(upstream) as router:
+async def test_what_is_not_complete_is_not_kept(answer: bytes) -> None:
+    async with Upstream(default=whole(answer)) as upstream, caching(upstream) as router:
         for _ in range(2):
             assert (await router.ask(store=False)).headers["X-Cache"] == "MISS"
         assert len(upstream.requests) == 2
