@@ -1,6 +1,6 @@
 """A cache for the answers of language models, exact and semantic; usable on its own.
 
-    request ─▶ canonical request ─▶ keys        cache.request, cache.request
+    request ─▶ canonical request ─▶ keys        cache.request
                                      │
                   exact tier ◀───────┤          cache.core: the store has an entry with that key
                                      │

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import textwrap
 import time
 import tomllib
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -252,3 +254,39 @@ def test_the_files_named_exist() -> None:
     for page, text in _TEXTS.items():
         for name in re.findall(r"`((?:router|plugins|cache|grafana|config)/[\w/.-]+)`", text):
             assert (_ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def _resolves(dotted: str) -> bool:
+    """Whether there is such a module, or such a name in one."""
+    parts = dotted.split(".")
+    for size in range(len(parts), 0, -1):
+        try:
+            found: object = import_module(".".join(parts[:size]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[size:]:
+            # What is only annotated, or set in ``__init__``, is not looked for.
+            if not hasattr(found, name) and not isinstance(found, type):
+                return False
+            found = getattr(found, name, found)
+        return True
+    return False
+
+
+def test_what_docstrings_refer_to_exists() -> None:
+    missing = []
+    for room in ("router", "plugins"):
+        for file in sorted((_ROOT / room).rglob("*.py")):
+            text = file.read_text(encoding="utf-8")
+            for name in re.findall(r"``((?:router|plugins)\.[\w.]+)``", text):
+                if not _resolves(name):
+                    missing.append(f"{file.relative_to(_ROOT)}: {name}")
+    assert not missing
+
+
+def test_packages_describe_modules_that_they_have() -> None:
+    for file in sorted((_ROOT / "router").glob("*/__init__.py")):
+        described = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        for names in re.findall(r"^([a-z_0-9]+(?:, [a-z_0-9]+)*)(?:  |$)", described, re.MULTILINE):
+            for name in names.split(", "):
+                assert (file.parent / f"{name}.py").exists(), f"{file.parent.name}: {name}"

@@ -10,6 +10,6 @@ A folder per dialect: ``responses``, ``chat``, ``completions``, ``ollama``, ``me
     encode_stream    these events as a client of this API reads them
 
 as far as the dialect is spoken in front of the router, behind it, or both. What several of them
-need is beside the folders: ``checks`` of single values, ``dropped`` parameters, ``history``,
-``system_messages``, ``function_tools``, ``images``, ``truncation``, ``paging``.
+need is beside the folders: ``parameters`` (checks, and which are dropped), ``history``,
+``system_messages``, ``images``, ``truncation``, ``paging``.
 """

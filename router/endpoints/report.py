@@ -47,8 +47,8 @@ class BreakerReport(TypedDict):
 class ModelReport(TypedDict):
     """One model at one endpoint, under the name that it has there.
 
-    ``grade`` is what a choice goes by (see ``router.balance.deployment.GRADES``). ``load`` is the
-    share of its weighted capacity in use. ``cooling_for`` are the seconds for which it is left
+    ``grade`` is what a choice goes by (see ``router.balance.deployment_state.GRADES``). ``load`` is
+    the share of its weighted capacity in use. ``cooling_for`` are the seconds for which it is left
     alone, null where it is not; ``rate_limited`` whether a 429 is why. ``loaded`` is whether it is
     in memory, null where the endpoint does not tell; ``loading_for`` how long the router's load of
     it has taken so far. ``first_token`` is the moving average of the seconds to a stream's first

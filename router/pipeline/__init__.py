@@ -2,9 +2,7 @@
 
 run        what becomes of an admitted request; start reading here
 failover   which endpoint is tried next, and when no more is
-hedging    a second endpoint beside a late first one
-attempt    one call to one endpoint
-delivery   when the head of a stream leaves, and what may still be taken back
+hedging    a second endpoint beside a late first one; the fleet, put together
+attempt    one call to one endpoint, and the delivery of what it brings
 counting   the tokens of a request, without an answer to it
-fleet      the endpoints, and everything that decides between them
 """

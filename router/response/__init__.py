@@ -3,8 +3,7 @@
 frame            one event, and event streams as bytes
 decoder          what every dialect's decoder does: an endpoint's bytes in, events out
 upstream_errors  what an endpoint reports as an error, and whose fault it is
-builder          the response under construction, across attempts
-states           the life of a translated stream, as one table
+builder          the response under construction, across attempts, and the states of a stream
 machine          what is the same whatever the endpoint speaks, with ``output``, ``items``
                  and ``texts`` for the parts of an answer
 replay, pieces   a finished answer as a stream again

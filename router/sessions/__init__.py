@@ -1,8 +1,7 @@
 """What makes a request one turn of something longer, and runs in the background.
 
-turns       requests that may belong to something longer than themselves
+turns       requests that may belong to something longer, and what is stored of their answers
 resolve     what a request refers to: its history, its conversation, its items
-record      what is stored of an answer, and when
 runs        submits, claims and executes background and durable runs
 execute     what a run does when its time has come
 event_log   the sink of a live run: every event is logged before anybody sees it

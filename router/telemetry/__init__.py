@@ -1,1 +1,1 @@
-"""Logs, metrics and the tasks that are owned."""
+"""Logs, metrics, tasks that are owned, and the thread for large requests."""
