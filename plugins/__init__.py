@@ -67,6 +67,10 @@ class UsageAccounts(Protocol):
         """What an exchange came to: tokens, and money in nano-USD."""
         ...
 
+    def prompt_tokens(self, exchange: Exchange) -> int:
+        """The tokens of an exchange's prompt, as far as they can be told before it is sent."""
+        ...
+
     def context(self, model: str) -> int | None:
         """The context of a model in tokens, where it is known."""
         ...
@@ -120,6 +124,7 @@ def _limits(settings: Settings, accounts: UsageAccounts) -> Plugin:
         price=accounts.most,
         spent_by=accounts.spent_by,
         tags=tag_budgets(settings.accounts.tags),
+        prompt_tokens=accounts.prompt_tokens,
         context=accounts.context,
         limit_hit=accounts.limit_hit,
     )

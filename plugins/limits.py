@@ -69,6 +69,10 @@ def _unknown(_: str) -> None:
     return None
 
 
+def _by_characters(exchange: Exchange) -> int:
+    return estimate_tokens(prompt_chars(exchange.body))
+
+
 def _ignored(_: str, __: str) -> None:
     return None
 
@@ -77,8 +81,9 @@ class RequestLimits(Gate):
     """Holds and settles with ``rate_limiter``, for keys with limits or budgets, or tags that have
     some (``tags``).
 
-    ``context`` is the context of a model in tokens, by the client's name for it, where it is known:
-    an answer is never longer than what its input leaves of it.
+    ``prompt_tokens`` estimates the prompt of an exchange. ``context`` is the context of a model in
+    tokens, by the client's name for it, where it is known: an answer is never longer than what its
+    input leaves of it.
     """
 
     name = "limits"
@@ -90,6 +95,7 @@ class RequestLimits(Gate):
         price: Price,
         spent_by: SpentBy,
         tags: TagBudgets = NO_TAGS,
+        prompt_tokens: Callable[[Exchange], int] = _by_characters,
         context: Callable[[str], int | None] = _unknown,
         limit_hit: LimitHit = _ignored,
     ) -> None:
@@ -97,6 +103,7 @@ class RequestLimits(Gate):
         self._price = price
         self._spent_by = spent_by
         self._tags = tags
+        self._prompt_tokens = prompt_tokens
         self._context = context
         self._limit_hit = limit_hit
         self._tasks = Tasks()
@@ -159,7 +166,7 @@ class RequestLimits(Gate):
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
     def _demand(self, exchange: Exchange, key: Key, model: str) -> Demand:
-        inputs = estimate_tokens(prompt_chars(exchange.body))
+        inputs = self._prompt_tokens(exchange)
         outputs, guessed = _GUESS, True
         if exchange.operation not in GENERATING:
             outputs, guessed = 0, False
@@ -173,10 +180,13 @@ class RequestLimits(Gate):
             if outputs and prompts(exchange.body) > 1:
                 longest = estimate_tokens(longest_prompt_chars(exchange.body))
             outputs = min(outputs, max(0, context - longest))
-        tokens = inputs + outputs * _answers(exchange)
-        if guessed and (most := self._most(key, model)) is not None:
-            # A guess of ours is no reason to refuse what may well fit.
-            tokens = max(inputs, min(tokens, most))
+        outputs *= _answers(exchange)
+        tokens = inputs + outputs
+        if (most := self._most(key, model)) is not None and tokens > most:
+            # Neither a guess nor what a model was seen to add is a reason to refuse what may fit.
+            least = min(inputs, estimate_tokens(prompt_chars(exchange.body)))
+            tokens = min(tokens, max(most, least + (0 if guessed else outputs)))
+            inputs = min(inputs, tokens)
         cost = self._price(model, Tokens(input=inputs, output=tokens - inputs))
         return Demand(exchange.id, key, model, tokens, cost)
 

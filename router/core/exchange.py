@@ -24,12 +24,14 @@ from router.telemetry.tasks import Worker
 from router.telemetry.trace import Trace
 
 if TYPE_CHECKING:
+    from router.balance.averages import PromptTokens
     from router.core.plugin_set import PluginSet
 
 __all__ = [
     "AS_RESPONSES",
     "COUNTED",
     "GENERATING",
+    "TEMPLATED",
     "ClientGone",
     "Exchange",
     "ExchangeRecord",
@@ -82,6 +84,9 @@ AS_RESPONSES: Final = frozenset(
 
 GENERATING: Final = AS_RESPONSES | {Operation.COMPACT, Operation.CHAT, Operation.COMPLETIONS}
 """Operations by which a model writes text."""
+
+TEMPLATED: Final = AS_RESPONSES | {Operation.CHAT}
+"""Operations whose prompt is made by a chat template."""
 
 COUNTED: Final = GENERATING | {Operation.EMBEDDINGS, Operation.OLLAMA_EMBED, Operation.RERANK}
 """Operations that use tokens: they are limited, and paid for."""
@@ -235,6 +240,7 @@ _OF_THE_ANSWER: Final = (
     "response_headers",
     "outcome",
     "partial",
+    "prompts",
     "record",
     "running",
     "served_model",
@@ -319,14 +325,14 @@ class Exchange:
         self.cache: str | None = None
         self.outcome: Outcome | None = None
         self.partial = False
+        self.prompts: PromptTokens | None = None
         self.error_code: str | None = None
         self.limit: str | None = None
         self.response_headers: dict[str, str] = {}
         self.dropped: tuple[str, ...] = ()
         self.images: Mapping[str, str] = {}
-        self.large = False
+        self.large = self.truncates_chat = False
         self.path: str | None = None
-        self.truncates_chat = False
 
     async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """What ``work`` returns, or raises; for a large request it is done by another thread, so

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-__all__ = ["NANO", "NO_TOKENS", "Kind", "Provenance", "Spent", "Tokens", "UsageRecord", "tokens_of"]
+__all__ = [
+    "NANO",
+    "NO_TOKENS",
+    "Kind",
+    "Provenance",
+    "Spent",
+    "Tokens",
+    "UsageRecord",
+    "tokens_of",
+]
 
 NANO: Final = 1_000_000_000
 """Money is counted in whole billionths of a US dollar (nano-USD): sums of it are exact."""

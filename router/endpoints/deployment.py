@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,7 @@ from router.balance.deployment_state import DeploymentState, Share
 if TYPE_CHECKING:
     from router.endpoints.endpoint import Endpoint
 
-__all__ = ["Deployment", "Slot"]
+__all__ = ["Deployment", "Slot", "best_reported"]
 
 Slot = tuple[str, str]
 """An endpoint's name and a model as it calls it."""
@@ -73,3 +73,9 @@ class Deployment(DeploymentState):
         """The endpoint limits the rate of this model."""
         self.limited = True
         super().cool(now + seconds, now)
+
+
+def best_reported(deployments: Iterable[Deployment]) -> PromptTokens | None:
+    """What is known of a model's prompts where most was reported; None without deployments."""
+    known = (deployment.prompts for deployment in deployments)
+    return max(known, key=lambda prompts: prompts.reports, default=None)

@@ -151,6 +151,9 @@ def able(
     """Those of a group that can, and may, serve a request. One that ``truncates`` goes where it
     fits whole, and where it fits nowhere, to any of them.
 
+    A prompt is held against the context by its characters alone: what a model was seen to add to
+    others may be more than it adds to this one, which would then be refused although it fits.
+
     Raises InvalidRequest, naming what is missing, and ModelNotFound.
     """
     deployments = reached(group, key)

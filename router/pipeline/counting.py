@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import orjson
 
 from router.core.exchange import Exchange, Sink
 from router.core.upstream import UpstreamRequest
-from router.endpoints.deployment import Deployment
+from router.endpoints.deployment import Deployment, best_reported
 from router.endpoints.plan import Plan, reached
 from router.endpoints.registry import Registry
 from router.endpoints.selector import Selector
 from router.errors import UpstreamError, UpstreamRejected
 from router.pipeline.attempt import answer_headers
-from router.response.tokens import prompt_share
+from router.response.tokens import estimated_prompt
 from router.telemetry.log import get_logger
 
 __all__ = ["count_tokens"]
@@ -40,16 +38,10 @@ async def count_tokens(
         count = await _counted(selector, plan, exchange, requests)
     response_headers: dict[str, str] = {}
     if count is None:
-        count = _estimated(deployments, exchange)
+        count = estimated_prompt(exchange.body, best_reported(deployments))
         response_headers["X-Pointsman-Estimated"] = "true"
     body = {"object": "response.input_tokens", "input_tokens": count}
     sink.finish(200, orjson.dumps(body), answer_headers(exchange, response_headers))
-
-
-def _estimated(deployments: Sequence[Deployment], exchange: Exchange) -> int:
-    """An estimate by what the model has reported before, where most of that is known."""
-    best = max(deployments, key=lambda deployment: deployment.prompts.reports)
-    return best.prompts.estimate(prompt_share(exchange.body))
 
 
 async def _counted(

@@ -12,6 +12,7 @@ text gives the same two parts however it was cut.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -115,19 +116,23 @@ _INCOMPLETE: Final = {
 _FAILED: Final = frozenset({"error", "abort"})
 
 
+def _unknown() -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class MachineOptions:
     """What of the request decides how its answer is read.
 
     ``custom_tools``: names whose calls become ``custom_tool_call`` items. ``forced_call``: the
     text is a tool call as JSON (``{"name", "arguments"}``), forced through a structured output.
-    ``request``: the client's body, for an estimate where the endpoint does not count.
+    ``prompt_tokens`` estimates the prompt's tokens, where the endpoint does not count.
     """
 
     custom_tools: frozenset[str] = field(default_factory=frozenset)
     forced_call: bool = False
     logprobs: bool = False
-    request: dict[str, Any] = field(default_factory=dict)
+    prompt_tokens: Callable[[], int] = _unknown
 
 
 class ResponseMachine:
@@ -213,7 +218,7 @@ class ResponseMachine:
         details = {"reason": incomplete} if incomplete else None
         usage = self.usage
         if usage is None:
-            usage = tokens.estimated_usage(tokens.prompt_chars(self._options.request), items)
+            usage = tokens.estimated_usage(self._options.prompt_tokens(), items)
             self.usage = usage
         final = self.builder.finished(status, items, usage, incomplete_details=details)
         self._output.out.append(self.builder.end(final))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from router.balance.averages import PromptTokens
 
 __all__ = [
     "answers",
     "estimate_tokens",
+    "estimated_prompt",
     "estimated_usage",
     "from_chat",
     "from_embeddings",
@@ -130,9 +134,21 @@ def estimate_tokens(chars: int) -> int:
     return -(-chars // _CHARS_PER_TOKEN)
 
 
-def estimated_usage(input_chars: int, items: list[dict[str, Any]]) -> dict[str, Any]:
+def estimated_prompt(body: dict[str, Any], prompts: PromptTokens | None) -> int:
+    """The tokens of a request's prompt, where nobody has counted them.
+
+    Four characters are a token. With ``prompts``, of the model whose chat template makes the
+    prompt, what the template adds to each message and to the whole is counted too, and all of it
+    corrected by what the model has reported before.
+    """
+    if prompts is None:
+        return estimate_tokens(prompt_chars(body))
+    return prompts.estimate(prompt_share(body))
+
+
+def estimated_usage(input_tokens: int, items: list[dict[str, Any]]) -> dict[str, Any]:
     """What an answer without usage is taken to have cost, marked ``estimated``."""
-    usage = response_usage(estimate_tokens(input_chars), estimate_tokens(output_chars(items)))
+    usage = response_usage(input_tokens, estimate_tokens(output_chars(items)))
     usage["estimated"] = True
     return usage
 

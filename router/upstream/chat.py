@@ -71,7 +71,7 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank):
         if not asks:
             body.pop("stream_options", None)
         request = UpstreamRequest("/chat/completions", orjson.dumps(body), exchange.stream)
-        decoder = ChatDecoder(builder, machine_options(given))
+        decoder = ChatDecoder(builder, machine_options(exchange, given))
         response_headers = {**dropped_note(given), **response_headers}
         retry = self._retry(model) if asks else None
         return UpstreamCall(request, decoder, response_headers, retry, dropped, assembled)

@@ -103,7 +103,7 @@ class OllamaAdapter(EmbeddingsAndRerank):
         if self._keep_alive is not None:
             sent["keep_alive"] = self._keep_alive
         request = UpstreamRequest("/api/chat", orjson.dumps(sent), exchange.stream)
-        options = machine_options(given, forced_call=mode.forced)
+        options = machine_options(exchange, given, forced_call=mode.forced)
         response_headers = {**dropped_note(given), **response_headers}
         decoder = OllamaDecoder(builder, options)
         return UpstreamCall(

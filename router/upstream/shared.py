@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import orjson
@@ -28,7 +29,7 @@ from router.dialects.responses.encode_request import encode_native_chat_request
 from router.dialects.truncation import fit
 from router.errors import NotSupported, UpstreamError, UpstreamRouteMissing
 from router.response.machine import MachineOptions
-from router.response.tokens import answers, estimate_tokens, prompt_chars
+from router.response.tokens import answers, estimate_tokens, estimated_prompt, prompt_chars
 from router.settings.schema import EndpointSettings
 
 __all__ = [
@@ -194,13 +195,15 @@ def assembles(exchange: Exchange, endpoint: EndpointSettings) -> bool:
     return answers(body) == 1 and "audio" not in (body.get("modalities") or ())
 
 
-def machine_options(body: dict[str, Any], *, forced_call: bool = False) -> MachineOptions:
-    """The options for reading the answer to this request."""
+def machine_options(
+    exchange: Exchange, body: dict[str, Any], *, forced_call: bool = False
+) -> MachineOptions:
+    """The options for reading the answer to ``body``, which is what an endpoint is asked."""
     return MachineOptions(
         custom_tools=custom_tool_names(body),
         forced_call=forced_call,
         logprobs=wants_logprobs(body),
-        request=body,
+        prompt_tokens=partial(estimated_prompt, body, exchange.prompts),
     )
 
 

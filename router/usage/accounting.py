@@ -6,20 +6,31 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import os
 import time
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from router.core.exchange import Exchange
-from router.core.key import Key
+from cache.data_directory import data_directory
+from router.core.exchange import TEMPLATED, Exchange
+from router.core.key import Key, key_of
 from router.core.usage_record import NO_TOKENS, Tokens, UsageRecord
+from router.endpoints.deployment import best_reported
 from router.endpoints.registry import Registry
 from router.errors import LimitsUnavailable
 from router.fetch.address import on_own_host
-from router.settings.accounts import AccountsSettings
+from router.response.tokens import estimated_prompt
+from router.settings.accounts import AccountsSettings, ApiKey
 from router.settings.document import Mistake, SettingsError
-from router.settings.schema import Settings
+from router.settings.schema import Settings, StateSettings
+from router.state.connect import SQLITE
 from router.state.database import Database
+from router.state.maintenance.access import shown_url
+from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
 from router.telemetry.tasks import Tasks
 from router.usage.budgets import tag_budgets
@@ -33,19 +44,6 @@ from router.usage.virtual_keys import VirtualKeys
 
 if TYPE_CHECKING:
     from router.usage.redis_limiter import RedisRateLimiter
-import hashlib
-import hmac
-from collections.abc import Iterable, Mapping
-from hashlib import sha256
-from pathlib import Path
-
-from cache.data_directory import data_directory
-from router.core.key import key_of
-from router.settings.accounts import ApiKey
-from router.settings.schema import StateSettings
-from router.state.connect import SQLITE
-from router.state.maintenance.access import shown_url
-from router.telemetry.log import get_logger
 
 __all__ = ["AccountKeyResolver", "Accounting", "journal_directory"]
 
@@ -293,6 +291,14 @@ class Accounting:
             if cost is not None and (found is None or cost > found):
                 found = cost
         return found
+
+    def prompt_tokens(self, exchange: Exchange) -> int:
+        """The tokens of an exchange's prompt, by what its model has reported of others."""
+        group = None
+        if exchange.operation in TEMPLATED:
+            group = self._registry.find(exchange.model or "")
+        prompts = best_reported(group.deployments) if group is not None else None
+        return estimated_prompt(exchange.body, prompts)
 
     def context(self, model: str) -> int | None:
         """The longest context of a model in tokens, where it is known."""

@@ -3,8 +3,8 @@
 An attempt is recorded once: before the end of its answer leaves, so that a client that has its
 answer has a record, or else when the attempt is closed. What an endpoint reports is taken as it is.
 Where it reports nothing, because it never does or because the answer broke off, the record is an
-estimate: four characters to a token, at most what the model's context and the request allow.
-From what models report of their prompts the estimates of ``router.pipeline.counting`` are learned.
+estimate (``estimated_prompt``), at most what the model's context and the request allow. What models
+report of their prompts corrects the estimates of prompts to come.
 
 ``Prices`` says what tokens cost: as it is configured, else by the list prices of those who sell
 them.
@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Any, Final, Protocol
 
 from router.balance.averages import PromptTokens
-from router.core.exchange import AS_RESPONSES, Exchange, Operation
+from router.core.exchange import TEMPLATED, Exchange, Operation
 from router.core.key import ANYBODY
 from router.core.usage_record import (
     NO_TOKENS,
@@ -39,8 +39,8 @@ from router.response.decoder import StreamDecoder
 from router.response.tokens import (
     answers,
     estimate_tokens,
+    estimated_prompt,
     is_text,
-    prompt_chars,
     prompt_share,
     prompts,
 )
@@ -82,9 +82,6 @@ class AttemptFacts(Protocol):
 _MOST_PRICED: Final = 4096
 _MOST_COUNTED: Final = 0xFFFFFF
 _MANIFOLD: Final = frozenset({Operation.CHAT, Operation.COMPLETIONS})
-_TEMPLATED: Final = AS_RESPONSES | {Operation.CHAT}
-"""Operations whose prompt is made by a chat template."""
-
 _LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 
 
@@ -192,8 +189,11 @@ def _used(exchange: Exchange, attempt: AttemptFacts) -> tuple[Tokens, Provenance
         return tokens_of(usage), estimated
     if not _worked(attempt):
         return NO_TOKENS, Provenance.ESTIMATED
-    context = attempt.reservation.deployment.context
-    inputs = estimate_tokens(prompt_chars(exchange.body))
+    deployment = attempt.reservation.deployment
+    context = deployment.context
+    inputs = estimated_prompt(
+        exchange.body, deployment.prompts if exchange.operation in TEMPLATED else None
+    )
     output_chars = attempt.decoder.output_chars if attempt.decoder is not None else 0
     whole, each = context, _asked_for(exchange.body)
     if exchange.operation in _MANIFOLD and (count := answers(exchange.body)) > 1:
@@ -211,7 +211,7 @@ def _learn(exchange: Exchange, prompts: PromptTokens, reported: int) -> None:
     None reported is no report: Ollama leaves out what it had in its prompt cache.
     """
     body = exchange.body
-    if not reported or exchange.operation not in _TEMPLATED or not prompts.due():
+    if not reported or exchange.operation not in TEMPLATED or not prompts.due():
         return
     if not exchange.partial and body.get("truncation") != "auto" and is_text(body):
         prompts.learn(prompt_share(body), reported)

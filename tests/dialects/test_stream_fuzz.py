@@ -41,7 +41,7 @@ from tests.support.reading import (
 )
 
 MORE = settings(FUZZ, max_examples=80)
-OPTIONS = MachineOptions(custom_tools=frozenset({"c"}), logprobs=True, request={"input": "x"})
+OPTIONS = MachineOptions(custom_tools=frozenset({"c"}), logprobs=True, prompt_tokens=lambda: 1)
 Objects = list[dict[str, Any]]
 
 

@@ -20,13 +20,15 @@ from tests.support.upstream import Upstream, whole
 _AT_ONCE = 2000
 _FIT = 50
 _TOKENS = 20
+_PROMPT = 9
+"""What "x" is estimated at: a token, four for its message, four for the prompt."""
 
 
 def using(tokens: int) -> Upstream:
     """An endpoint whose every answer used so many tokens."""
     answer = orjson.loads(SPEECH["chat"].whole)
     answer["usage"] = {
-        "prompt_tokens": 1, "completion_tokens": tokens - 1, "total_tokens": tokens,
+        "prompt_tokens": _PROMPT, "completion_tokens": tokens - _PROMPT, "total_tokens": tokens,
     }  # fmt: skip
     server = Upstream()
     server.default = whole(orjson.dumps(answer))
@@ -57,8 +59,8 @@ async def test_a_burst_gets_exactly_what_the_budget_has(routers: int, on_down: s
                 headers={"Authorization": "Bearer sk-a"},
             )
         )
-        # One token in, and the rest out: each holds as much as it will be told to have used.
-        body = {"model": "m", "input": "x", "max_output_tokens": _TOKENS - 1, "store": False}
+        # Each reserves as much as it will be told to have used.
+        body = {"model": "m", "input": "x", "max_output_tokens": _TOKENS - _PROMPT, "store": False}
 
         async def ask(url: str) -> int:
             async with http.post(url + "/v1/responses", json=body) as response:

@@ -124,7 +124,7 @@ def test_zero_is_a_value() -> None:
 
 
 def test_without_usage_there_is_an_estimate() -> None:
-    final = checked(decoder(request={"input": "12345678"}), chat(text("1234")))
+    final = checked(decoder(prompt_tokens=lambda: 2), chat(text("1234")))
     assert final["usage"]["estimated"] is True
     assert (final["usage"]["input_tokens"], final["usage"]["output_tokens"]) == (2, 1)
 

@@ -131,7 +131,7 @@ def test_an_estimate_says_that_it_is_one() -> None:
         {"type": "function_call", "arguments": "1234"},
         {"type": "custom_tool_call", "input": "1"},
     ]
-    usage = estimated_usage(9, items)
+    usage = estimated_usage(3, items)
     assert usage["estimated"] is True
     assert counts(usage) == (3, 0, 5, 0, 8)
     assert [estimate_tokens(n) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -124,8 +125,8 @@ async def test_a_stream_that_breaks_off(dialect: Dialect, speech: Speech, *, cha
     ):
         await router.ask(chat=chat, stream=True, input="x" * 400)
         (row,) = router.rows
-    # Four characters to a token: of the prompt, and of "Hello, wörld".
-    assert told(row) == (Kind.FIRST, "one", "failed", Tokens(100, 0, 3, 0), Provenance.ESTIMATED)
+    # Four characters to a token: of the prompt, and of "Hello, wörld". The template adds eight.
+    assert told(row) == (Kind.FIRST, "one", "failed", Tokens(108, 0, 3, 0), Provenance.ESTIMATED)
 
 
 @pytest.mark.parametrize("chat", [False, True], ids=["responses", "chat"])
@@ -150,7 +151,7 @@ async def test_a_client_that_leaves(dialect: Dialect, speech: Speech, *, chat: b
         await eventually(lambda: router.rows)
         go.set()
         (row,) = router.rows
-    assert told(row)[2:] == ("cancelled", Tokens(1, 0, 3, 0), Provenance.ESTIMATED)
+    assert told(row)[2:] == ("cancelled", Tokens(9, 0, 3, 0), Provenance.ESTIMATED)
 
 
 async def test_an_estimate_stays_within_what_is_possible(dialect: Dialect, speech: Speech) -> None:
@@ -172,8 +173,14 @@ async def test_what_is_not_reported_is_an_estimate() -> None:
     ):
         await router.ask(input="x" * 40)
         (row,) = router.rows
-    assert told(row)[2:] == ("ok", Tokens(10, 0, 4, 0), Provenance.ESTIMATED)
-    assert row.cost == 10 * 2_000 + 4 * 10_000
+    assert told(row)[2:] == ("ok", Tokens(18, 0, 4, 0), Provenance.ESTIMATED)
+    assert row.cost == 18 * 2_000 + 4 * 10_000
+
+
+def _uncounted(data: bytes) -> bytes:
+    for name in (b'"usage"', b'"prompt_eval_count"', b'"eval_count"'):
+        data = data.replace(name, b'"other"')
+    return data
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -181,10 +188,7 @@ async def test_an_answer_in_one_piece_is_estimated_by_what_it_says(
     dialect: Dialect, *, chat: bool
 ) -> None:
     how = {"chat_completions": "translated"} if dialect == "responses" else {}
-    names = (b'"usage"', b'"prompt_eval_count"', b'"eval_count"')
-    body = SPEECH[dialect].whole
-    for name in names:
-        body = body.replace(name, b'"other"')
+    body = _uncounted(SPEECH[dialect].whole)
     async with (
         Upstream(default=whole(body)) as upstream,
         routing(endpoint(upstream, dialect, **how)) as router,
@@ -193,7 +197,34 @@ async def test_an_answer_in_one_piece_is_estimated_by_what_it_says(
         assert reply.status == 200, reply.body
         (row,) = router.rows
     tokens = -(-len(SPEECH[dialect].text) // 4)
-    assert told(row)[2:] == ("ok", Tokens(10, 0, tokens, 0), Provenance.ESTIMATED)
+    assert told(row)[2:] == ("ok", Tokens(18, 0, tokens, 0), Provenance.ESTIMATED)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", ["chat", "ollama"])
+async def test_client_and_ledger_are_told_the_same_estimate(
+    dialect: Dialect, *, stream: bool
+) -> None:
+    """It is corrected by what the model reported before: a system prompt of 300 tokens, say."""
+    speech = SPEECH[dialect]
+    silent = replace(speech, whole=_uncounted(speech.whole), closing=_uncounted(speech.closing))
+    estimates = []
+    async with (
+        Upstream(default=silent.script()) as upstream,
+        routing(endpoint(upstream, dialect)) as router,
+    ):
+        for _ in range(2):
+            reply = await router.ask(input="x" * 40, stream=stream)
+            last = reply.events[-1].data if stream else {"response": reply.json}
+            assert last is not None
+            usage, tokens = last["response"]["usage"], router.rows[-1].tokens
+            assert usage["estimated"] is True
+            assert (usage["input_tokens"], usage["output_tokens"]) == (tokens.input, tokens.output)
+            estimates.append(tokens.input)
+            for _ in range(20):
+                router.deployment().prompts.learn(14, 314)
+    assert estimates[0] == 18
+    assert abs(estimates[1] - 314) < 15
 
 
 async def test_an_unknown_price_is_unknown() -> None:

@@ -142,7 +142,7 @@ def test_done_reasons(reason: Any, status: str, details: Any) -> None:
     ],
 )
 def test_usage(counts: dict[str, Any], expected: tuple[int, int, bool | None]) -> None:
-    final = checked(decoder(request={"input": "12345678"}), ollama(text("1234"), **counts))
+    final = checked(decoder(prompt_tokens=lambda: 2), ollama(text("1234"), **counts))
     usage = final["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage.get("estimated")) == expected
 
