@@ -19,6 +19,7 @@
     ├── NotSupported            501  nobody here can do it
     ├── InternalError           500  a bug of ours; its details go to the log only
     └── UpstreamError            raised at the boundary to an endpoint, and nowhere else
+        ├── NoFileDescriptors   503  the router has none left to connect with
         ├── UpstreamRejected    4xx  the endpoint refuses the request itself, in its own words
         ├── UpstreamModelMissing 404  the endpoint does not know the model
         │   └── UpstreamRouteMissing 404  nor the operation, as it seems
@@ -30,8 +31,7 @@
         └── UpstreamTimeout     504  a deadline of the endpoint's ``timeouts`` passed
             └── UpstreamTooLong 504  that of the whole answer (``timeouts.total``)
 
-The envelope and the statuses are those of the wire contract: ``{"error": {"message", "type",
-"param", "code"}}``, all four keys always present.
+The envelope is ``{"error": {"message", "type", "param", "code"}}``, with all four keys.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ __all__ = [
     "MethodNotAllowed",
     "ModelLoadFailed",
     "ModelNotFound",
+    "NoFileDescriptors",
     "NotCached",
     "NotFound",
     "NotSupported",
@@ -125,34 +126,34 @@ class RouterError(Exception):
         return {"code": code, "message": self.message}
 
 
-class InvalidRequest(RouterError):
+class _CallersFault(RouterError):
+    type = "invalid_request_error"
+
+
+class InvalidRequest(_CallersFault):
     """400: the request itself is at fault."""
 
     status = 400
-    type = "invalid_request_error"
 
 
-class AuthenticationFailed(RouterError):
+class AuthenticationFailed(_CallersFault):
     """401: no key, or a wrong one."""
 
     status = 401
-    type = "invalid_request_error"
     default_code = "invalid_api_key"
 
 
-class Forbidden(RouterError):
+class Forbidden(_CallersFault):
     """403: closed to everybody, as it is configured."""
 
     status = 403
-    type = "invalid_request_error"
     default_code = "forbidden"
 
 
-class NotFound(RouterError):
+class NotFound(_CallersFault):
     """404: no such object or route."""
 
     status = 404
-    type = "invalid_request_error"
 
     @classmethod
     def of(cls, kind: str, ident: str, *, param: str | None = None, where: str = "") -> NotFound:
@@ -174,42 +175,37 @@ def no_access(model: str) -> ModelNotFound:
     )
 
 
-class MethodNotAllowed(RouterError):
+class MethodNotAllowed(_CallersFault):
     """405: the path exists, the method does not."""
 
     status = 405
-    type = "invalid_request_error"
 
 
-class Conflict(RouterError):
+class Conflict(_CallersFault):
     """409: what others do stands against it: their turn in a conversation, a name they took."""
 
     status = 409
-    type = "invalid_request_error"
     default_code = "conversation_locked"
 
 
-class PayloadTooLarge(RouterError):
+class PayloadTooLarge(_CallersFault):
     """413: the body exceeds ``server.max_body_mb`` or ``server.max_body_values``."""
 
     status = 413
-    type = "invalid_request_error"
     default_code = "request_too_large"
 
 
-class UnsupportedMediaType(RouterError):
+class UnsupportedMediaType(_CallersFault):
     """415: the body is not declared as what it has to be."""
 
     status = 415
-    type = "invalid_request_error"
     default_code = "unsupported_media_type"
 
 
-class NotSupported(RouterError):
+class NotSupported(_CallersFault):
     """501: no endpoint that serves the model can do it."""
 
     status = 501
-    type = "invalid_request_error"
     default_code = "not_supported"
 
 
@@ -229,7 +225,7 @@ class QuotaExceeded(RouterError):
     default_code = "insufficient_quota"
 
     def response_error(self) -> dict[str, str]:
-        """See ``RouterError.response_error``; not of that list: to try again soon is of no use."""
+        """Not of OpenAI's list: to try again soon is of no use."""
         return {"code": "insufficient_quota", "message": self.message}
 
 
@@ -254,11 +250,10 @@ class ShuttingDown(RouterError):
     default_code = "shutting_down"
 
 
-class NotCached(RouterError):
+class NotCached(_CallersFault):
     """504: the request may only be answered from the cache, which has no answer."""
 
     status = 504
-    type = "invalid_request_error"
     default_code = "not_cached"
 
 
@@ -272,7 +267,6 @@ class StateUnavailable(RouterError):
 class InternalError(RouterError):
     """500: a bug of the router's own; the details are in its log under the request id."""
 
-    status = 500
     default_code = "internal_error"
 
 
@@ -320,10 +314,21 @@ class UpstreamError(RouterError):
         return f"{type(self).__name__}, in the endpoint's words, which are not logged"
 
 
-class UpstreamRejected(UpstreamError):
-    """The endpoint refuses the request itself; no other endpoint is asked.
+class NoFileDescriptors(UpstreamError):
+    """503: the router has no file descriptor to connect with, for this endpoint or another."""
 
-    ``status`` and ``type`` may be set to the endpoint's own; a status is from 400 to 499.
+    status = 503
+    default_code = "file_descriptors_exhausted"
+    elsewhere = False
+
+    def __init__(self) -> None:
+        message = "The router has too many open files to connect to an endpoint. Try again shortly."
+        super().__init__(message, headers={"Retry-After": "1"})
+
+
+class UpstreamRejected(UpstreamError):
+    """The endpoint refuses the request itself; no other endpoint is asked. ``status`` (from 400 to
+    499) and ``type`` may be set to its own.
     """
 
     status = 400
@@ -388,9 +393,7 @@ class UpstreamTimeout(UpstreamError):
 
 
 class UpstreamTooLong(UpstreamTimeout):
-    """504: the answer was not whole in time. ``begun``: some of it had arrived, so that the
-    endpoint is well and only the answer too long.
-    """
+    """504: the answer was not whole in time; ``begun``: some of it had arrived."""
 
     def __init__(self, message: str, *, begun: bool) -> None:
         super().__init__(message)

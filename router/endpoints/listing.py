@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 
 from router.core.upstream import Adapter, Listed, Transport
-from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout
+from router.errors import NoFileDescriptors, UpstreamError, UpstreamFailure, UpstreamTimeout
 from router.response.upstream_errors import reported, says_loading
 
 __all__ = ["Listing", "is_loading", "list_models", "list_resident"]
@@ -26,7 +26,8 @@ class Listing:
 
     ``answered``: it is up and takes the router's key, whether it lists models or not. ``status`` is
     the HTTP status of the answer, None where none came; ``late``: none came in time. ``loading``:
-    it says that it is still bringing its model into memory.
+    it says that it is still bringing its model into memory. ``unasked``: the router had no file
+    descriptor to ask with, which says nothing of the endpoint.
     """
 
     models: tuple[Listed, ...]
@@ -36,6 +37,7 @@ class Listing:
     status: int | None = None
     late: bool = False
     loading: bool = False
+    unasked: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,7 +50,7 @@ async def list_models(adapter: Adapter, transport: Transport, timeout: float) ->
     began = time.monotonic()
     models: tuple[Listed, ...] = ()
     error: str | None = None
-    answered = late = loading = False
+    answered = late = loading = unasked = False
     status: int | None = None
     try:
         status, body = await transport.get(adapter.models_path(), timeout)
@@ -70,9 +72,9 @@ async def list_models(adapter: Adapter, transport: Transport, timeout: float) ->
         error = exc.message
     except UpstreamError as exc:
         answered, error = False, exc.message
-        late = isinstance(exc, UpstreamTimeout)
+        late, unasked = isinstance(exc, UpstreamTimeout), isinstance(exc, NoFileDescriptors)
     latency = time.monotonic() - began
-    return Listing(models, error, answered, latency, status, late, loading)
+    return Listing(models, error, answered, latency, status, late, loading, unasked)
 
 
 def is_loading(status: int, body: bytes) -> bool:

@@ -25,6 +25,7 @@ from router.endpoints.endpoint import Endpoint
 from router.endpoints.loading import CannotBeAsked, LoadFailed, LoadRefused, load, wait_until_ready
 from router.errors import (
     ModelLoadFailed,
+    NoFileDescriptors,
     NotSupported,
     RouterError,
     UpstreamError,
@@ -197,6 +198,8 @@ class Loads:
         except (TimeoutError, UpstreamTimeout):
             reason = f"it was not done within {limit:g} s (timeouts.load)"
             self._fail(running, reason, reason)
+        except NoFileDescriptors:
+            running.failure = NoFileDescriptors
         except UpstreamUnavailable as exc:
             # The endpoint's own breaker is to know, and no matter of this model.
             running.failure = partial(UpstreamUnavailable, exc.message, again=exc.again)

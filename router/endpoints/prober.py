@@ -122,6 +122,9 @@ class Prober:
             resident = await list_resident(adapter, transport, seconds)
         if endpoint.transport is not transport:
             return  # it has other settings by now, with which it is asked at once
+        if listing.unasked:
+            endpoint.probe_now.set()
+            return
         if listing.error is None:
             changed = endpoint.catalogue.update(listing.names)
             changed |= endpoint.catalogue.describe(listing.models, resident)

@@ -23,8 +23,10 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
+from router.errors import NoFileDescriptors
 from router.fetch.address import is_public
 from router.settings.fetch import FetchSettings
+from router.telemetry.descriptors import is_shortage
 
 __all__ = ["FetchGuard", "Fetched", "NotFetched", "Resolve"]
 
@@ -176,7 +178,9 @@ class FetchGuard:
         except ValueError:
             try:
                 found = [ip_address(text) for text in await self._resolve(host, port)]
-            except (OSError, ValueError):  # ValueError: a name that cannot be one (UnicodeError)
+            except (OSError, ValueError) as error:  # ValueError: no name can be so (UnicodeError)
+                if is_shortage(error):
+                    raise NoFileDescriptors from error
                 found = []
             if not found:
                 raise NotFetched("Its host was not found.") from None
@@ -207,6 +211,8 @@ async def _connected(
         except (aiohttp.ClientError, OSError, ValueError) as error:
             failure = error
             break
+    if is_shortage(failure):
+        raise NoFileDescriptors from failure
     if isinstance(failure, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
         raise NotFetched("The certificate of its server is not trusted.") from failure
     raise NotFetched("Its server could not be reached, or did not speak HTTP.") from failure

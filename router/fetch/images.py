@@ -10,7 +10,7 @@ from typing import Final
 from router.core.exchange import Exchange
 from router.dialects.images import remote_images
 from router.dialects.parts import Where, path_of
-from router.errors import InvalidRequest
+from router.errors import InvalidRequest, NoFileDescriptors
 from router.fetch.guard import FetchGuard, NotFetched
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
@@ -76,7 +76,7 @@ class Images:
                     url: group.create_task(self._one(exchange, url, where, count))
                     for url, where in missing.items()
                 }
-        except* InvalidRequest as failures:
+        except* (InvalidRequest, NoFileDescriptors) as failures:
             raise failures.exceptions[0] from None
         return {url: task.result() for url, task in tasks.items()}
 

@@ -28,6 +28,7 @@ from router.errors import (
     InvalidRequest,
     ModelLoadFailed,
     ModelNotFound,
+    NoFileDescriptors,
     NotSupported,
     Overloaded,
     RouterError,
@@ -267,6 +268,8 @@ class Failover:
 
     def judge(self, reservation: SlotReservation, exchange: Exchange, error: UpstreamError) -> bool:
         """Tell the endpoint's health what happened; whether a refusal taught something."""
+        if isinstance(error, NoFileDescriptors):
+            return False  # nobody was asked
         deployment = reservation.deployment
         endpoint = deployment.endpoint
         error.message = endpoint.redacted(error.message)
@@ -367,6 +370,8 @@ def _was_sent(error: UpstreamError) -> bool:
 
 def _falls_back(exchange: Exchange, error: RouterError) -> bool:
     """Whether another model may do better: it is not the request that is at fault."""
+    if isinstance(error, NoFileDescriptors):
+        return False
     if isinstance(error, UpstreamRejected):
         return error.code == LACKS_CONTEXT or _inferred(exchange, error) is not None
     if isinstance(error, UpstreamError | Overloaded | ModelNotFound | NotSupported):

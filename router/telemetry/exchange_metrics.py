@@ -20,6 +20,7 @@ from router.errors import (
     Forbidden,
     InternalError,
     LimitsUnavailable,
+    NoFileDescriptors,
     NotCached,
     NotSupported,
     Overloaded,
@@ -64,7 +65,12 @@ def _tree(kind: type[RouterError]) -> Iterator[type[RouterError]]:
 
 _POLICY: Final = _codes(Forbidden, QuotaExceeded, RateLimitExceeded)
 _ROUTER: Final = _codes(
-    InternalError, LimitsUnavailable, Overloaded, ShuttingDown, StateUnavailable
+    InternalError,
+    LimitsUnavailable,
+    NoFileDescriptors,
+    Overloaded,
+    ShuttingDown,
+    StateUnavailable,
 )
 _UPSTREAM: Final = _codes(*_tree(UpstreamError)) | {_SERVER_ERROR}
 _CALLER: Final = _codes(NotCached, NotSupported)

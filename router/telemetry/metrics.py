@@ -14,8 +14,6 @@ known to serve; whatever else a client may send is counted as ``other``. Duratio
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import platform
 from collections.abc import Callable
 from typing import Final, Literal
@@ -26,6 +24,7 @@ from prometheus_client.exposition import choose_encoder
 from router.core.exchange import Exchange
 from router.telemetry.account_metrics import AccountMetrics
 from router.telemetry.cache_metrics import CacheMetrics
+from router.telemetry.descriptors import shortage
 from router.telemetry.exchange_metrics import ExchangeMetrics
 from router.telemetry.fleet_metrics import FleetMetrics
 from router.telemetry.log import get_logger
@@ -34,7 +33,6 @@ from router.telemetry.series import OTHER, Cap
 __all__ = ["OTHER", "Metrics", "ProcessMetrics", "ReloadMetrics", "StateMetrics"]
 
 _log = get_logger("router.process")
-_NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 _LOOK_SECONDS: Final = 0.25
 _LAG_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -86,13 +84,9 @@ class ProcessMetrics:
         """Try one: an event loop that cannot accept a connection need not say so (uvloop's closes
         it), and what cannot be opened is reported by each in another way.
         """
-        try:
-            os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-        except OSError as exc:
-            if exc.errno not in _NO_DESCRIPTORS:
-                return
+        if (error := shortage()) is not None:
             self._exhausted.inc()
-            _log.error("no file descriptors left", reason=os.strerror(exc.errno))
+            _log.error("no file descriptors left", reason=error.strerror)
 
 
 _SECONDS: Final = (

@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 
+from router.errors import NoFileDescriptors
 from router.settings.schema import EndpointSettings, TlsSettings
+from router.telemetry.descriptors import is_shortage, shortage
 
 __all__ = ["CannotConnect", "Dialer"]
 
@@ -46,13 +48,12 @@ class Dialer:
         self._resolving = asyncio.Lock()
 
     async def dial(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol) -> None:
-        """Connect ``protocol`` to the endpoint; raises CannotConnect.
+        """Connect ``protocol`` to the endpoint; raises CannotConnect, or NoFileDescriptors.
 
         The caller bounds the time.
         """
         try:
-            if self._tls is not None and self._context is None:
-                self._context = _context(self._tls)
+            context = self._tls_context()
             sock = await start_connection(
                 await self._resolve(loop), happy_eyeballs_delay=_HAPPY_EYEBALLS_DELAY, loop=loop
             )
@@ -60,8 +61,8 @@ class Dialer:
                 await loop.create_connection(
                     lambda: protocol,
                     sock=sock,
-                    ssl=self._context,
-                    server_hostname=self._host if self._context is not None else None,
+                    ssl=context,
+                    server_hostname=self._host if context is not None else None,
                 )
             finally:
                 if not isinstance(loop, asyncio.BaseEventLoop):
@@ -70,7 +71,19 @@ class Dialer:
                     sock.detach()
         except (OSError, RuntimeError) as exc:  # uvloop has RuntimeError for some of them
             self._resolved_until = 0.0
+            if is_shortage(exc):
+                raise NoFileDescriptors from exc
             raise CannotConnect(_reason(exc)) from exc
+
+    def _tls_context(self) -> ssl.SSLContext | None:
+        """Without file descriptors one is made that trusts nobody, and no error says so."""
+        if self._tls is None or self._context is not None:
+            return self._context
+        context = _context(self._tls)
+        if shortage() is not None:
+            raise NoFileDescriptors
+        self._context = context
+        return context
 
     async def _resolve(self, loop: asyncio.AbstractEventLoop) -> Sequence[AddrInfoType]:
         """The host's addresses, asked for once when many connections are made at a time."""

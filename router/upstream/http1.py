@@ -233,7 +233,7 @@ class Pool:
     async def connect(self, total: float) -> Connection:
         """A fresh connection; ``total`` is a point in the loop's time.
 
-        Raises UpstreamUnavailable, or UpstreamTimeout past ``total``.
+        Raises UpstreamUnavailable, NoFileDescriptors, or UpstreamTimeout past ``total``.
         """
         if self._closing:
             raise self._unavailable("it is no longer in use")

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from aiohttp import web
 
+from router.fetch import guard
 from router.settings.schema import Dialect
 from tests.support.admin import ADMIN, explained
 from tests.support.fetch import fetch
@@ -250,3 +251,19 @@ async def test_explained_without_being_fetched() -> None:
         assert message["images"] == ["(base64 of the image)"]
         assert any("not fetched" in note for note in found["notes"])
         assert files.asked == []
+
+
+async def test_a_router_without_file_descriptors_does_not_blame_the_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with (
+        Upstream(default=answers()) as upstream,
+        routing(endpoint(upstream, "ollama"), fetch={"hosts": ["127.0.0.1:1"]}) as router,
+    ):
+        given = seen("http://127.0.0.1:1/a")
+        assert (await router.ask(input=given)).error["code"] == "failed_to_download_image"
+        monkeypatch.setattr(guard, "is_shortage", lambda _: True)
+        reply = await router.ask(input=given)
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+        assert reply.error["code"] == "file_descriptors_exhausted"
+        assert not upstream.requests
