@@ -68,8 +68,8 @@ from router.usage.accounting import Accounting
 __all__ = [
     "ACCOUNTING",
     "CACHE",
+    "DISPATCHER",
     "FLEET",
-    "FRONT",
     "RELOADER",
     "create_app",
     "load_plugins",
@@ -78,7 +78,7 @@ __all__ = [
 
 _log = get_logger("router.app")
 
-FRONT: Final = web.AppKey("front", RequestDispatcher)
+DISPATCHER: Final = web.AppKey("dispatcher", RequestDispatcher)
 """Where an application keeps its front, for whoever runs it to drain."""
 
 FLEET: Final = web.AppKey("fleet", Fleet)
@@ -144,7 +144,7 @@ def create_app(config: Settings) -> web.Application:
     reloader = Reloader(config, make_plugins, fleet, plugin_sets, metrics, configure)
     parts = _Parts(plugin_sets, fleet, stateful, dispatcher, cache, accounting, reloader, worker)
     app = web.Application(client_max_size=dispatcher.max_body)
-    app[FRONT] = dispatcher
+    app[DISPATCHER] = dispatcher
     app[FLEET] = fleet
     app[CACHE] = cache
     app[ACCOUNTING] = accounting

@@ -18,7 +18,7 @@ from typing import Final
 from aiohttp import web
 
 from cache.core import ResponseCache
-from router.app import CACHE, FRONT, RELOADER, create_app
+from router.app import CACHE, DISPATCHER, RELOADER, create_app
 from router.http.dispatcher import RequestDispatcher
 from router.reload import Following
 from router.settings.schema import Settings
@@ -115,11 +115,11 @@ async def serve(
             await background.close()
             if not stop.is_set():
                 _log.info("stopping", seconds=server.shutdown_delay)
-                app[FRONT].stop_soon()
+                app[DISPATCHER].stop_soon()
                 await _first_of(stop, timeout=server.shutdown_delay)
                 stop.set()
             _log.info("draining", seconds=server.drain_timeout)
-            await _drain(app[FRONT], server.drain_timeout, hurry)
+            await _drain(app[DISPATCHER], server.drain_timeout, hurry)
             return 0
         finally:
             await background.close()

@@ -2,8 +2,8 @@
 
 Every API route goes through ``RequestDispatcher.handle``: an exchange is made from the head, the
 guards are asked, and whatever goes wrong leaves in the one error envelope. What runs longer than a
-look-up runs as a task that the front owns, so that a client's disconnect interrupts nothing but the
-work for it.
+look-up runs as a task that the dispatcher owns, so that a client's disconnect interrupts nothing
+but the work for it.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ class RequestDispatcher:
                     task.cancel()
 
     def drain_beside(self, drain: Callable[[float], Awaitable[None]]) -> None:
-        """Have ``drain(timeout)`` called whenever the front drains, at the same time."""
+        """Have ``drain(timeout)`` called whenever the dispatcher drains, at the same time."""
         self._drained_beside.append(drain)
 
     def stop_soon(self) -> None:

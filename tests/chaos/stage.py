@@ -33,9 +33,9 @@ EXTRA: Final = "extra"
 """A backend that the router only knows of after some reloads."""
 
 _REFUSED: Final = "configuration refused"
-_SETTLE_SECONDS: Final = 15.0
-_RETURNS_WITHIN: Final = 10.0
-_PATIENCE_BEYOND: Final = 10.0
+_SETTLE_SECONDS: Final = 60.0
+_RETURNS_WITHIN: Final = 60.0
+_PATIENCE_BEYOND: Final = 30.0
 _COUNTED: Final = ("pointsman_requests_in_flight", "pointsman_queue_depth")
 
 

@@ -31,11 +31,11 @@ from tests.support.seed import seed
 TIMEOUT = 2.0
 """``state.timeout``, in seconds."""
 
-SLACK = 8.0
+SLACK = 30.0
 """Seconds beyond it that are allowed on a machine that has other things to do as well."""
 
-BACK_WITHIN = 10.0
-"""Seconds after which everything works again."""
+BACK_WITHIN = 60.0
+"""Seconds after which everything works again, on a machine that is busy with other things."""
 
 BACKGROUND = {"background": True}
 DURABLE = {"stream": True, "stream_options": {"durable": True}}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from router.app import FRONT, RELOADER
+from router.app import DISPATCHER, RELOADER
 from tests.support.admin import ADMIN, ADMIN_KEY, call_admin, reported
 from tests.support.fetch import fetch
 from tests.support.router import API_KEY, Router, endpoint, eventually, routing, settings_for
@@ -124,7 +124,7 @@ async def test_in_an_application_of_somebody_else(upstream: Upstream) -> None:
 
 
 async def test_not_while_the_router_stops(router: Router) -> None:
-    await router.app[FRONT].drain(0)
+    await router.app[DISPATCHER].drain(0)
     assert (await call_admin(router, "GET", "/endpoints")).error["code"] == "shutting_down"
 
 

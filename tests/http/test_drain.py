@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from router.app import FRONT
+from router.app import DISPATCHER
 from tests.support.client import Client
 from tests.support.router import endpoint, eventually, routing
 from tests.support.speech import SPEECH
+from tests.support.sse import parse_events
 from tests.support.upstream import Upstream, Wire, silent, streamed, whole
 
 CHAT = SPEECH["chat"]
@@ -36,8 +37,8 @@ async def test_what_was_admitted_before_gets_its_time() -> None:
         second.send(
             b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 29\r\n\r\n{"
         )
-        await asyncio.sleep(0.05)
-        draining = asyncio.create_task(router.app[FRONT].drain(60))
+        await eventually(lambda: router.app[DISPATCHER]._open == 2)
+        draining = asyncio.create_task(router.app[DISPATCHER].drain(60))
         await asyncio.sleep(0)
         second.send(body[1:])
         go_first.set()
@@ -57,14 +58,16 @@ async def test_running_ones_are_ended_when_the_time_is_over() -> None:
         Upstream(stream, silent) as upstream,
         routing(endpoint(upstream, "chat", timeouts=patient)) as router,
     ):
-        asking = asyncio.gather(router.ask(stream=True), router.ask())
-        await eventually(lambda: len(upstream.requests) == 2)
-        await asyncio.sleep(0.05)
-        await router.app[FRONT].drain(0.05)
-        streamed_reply, whole_reply = await asking
-        if streamed_reply.status != 200:
-            streamed_reply, whole_reply = whole_reply, streamed_reply
-        assert streamed_reply.events[-1].type == "response.failed"
+        async with router.request(stream=True) as response:
+            begun = b""
+            while b"Hello" not in begun:
+                begun += await response.content.readany()
+            asking = asyncio.create_task(router.ask())
+            await eventually(lambda: len(upstream.requests) == 2)
+            await router.app[DISPATCHER].drain(0.05)
+            events = parse_events(begun + await response.read())
+        whole_reply = await asking
+        assert events[-1].type == "response.failed"
         assert (whole_reply.status, whole_reply.error["code"]) == (503, "shutting_down")
         assert (await router.ask()).status == 503
         for request in upstream.requests:
@@ -75,8 +78,10 @@ async def test_running_ones_are_ended_when_the_time_is_over() -> None:
 async def test_not_while_the_connection_is_tidied_up() -> None:
     """What is complete stays complete, though the endpoint's own end is still to come."""
 
+    ends = asyncio.Event()
+
     async def late(wire: Wire) -> None:
-        await asyncio.sleep(0.15)
+        await ends.wait()
         wire.end()
 
     async with (
@@ -85,6 +90,7 @@ async def test_not_while_the_connection_is_tidied_up() -> None:
     ):
         reply = await router.ask(stream=True)
         assert router.running == 1
-        await router.app[FRONT].drain(0)
+        await router.app[DISPATCHER].drain(0)
+        ends.set()
         assert [event.type for event in reply.events][-1] == "response.completed"
         assert await router.metric("pointsman_requests_total", outcome="ok") == [1.0]

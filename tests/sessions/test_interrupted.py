@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from router.app import FRONT
+from router.app import DISPATCHER
 from router.errors import StateUnavailable
 from router.sessions import tail
 from router.state import history
@@ -77,7 +77,7 @@ async def test_a_drain_lets_the_commit_of_an_answer_end(
     async with answering("chat") as upstream, routing(endpoint(upstream, "chat")) as router:
         asking = asyncio.ensure_future(router.ask(stream=stream))
         await reached(gate)
-        draining = asyncio.ensure_future(router.app[FRONT].drain(0.05))
+        draining = asyncio.ensure_future(router.app[DISPATCHER].drain(0.05))
         await asyncio.sleep(0.3)
         gate.open.set()
         reply = await asking
@@ -182,7 +182,7 @@ async def test_a_drain_ends_the_stream_of_a_run_with_its_last_event(
             router.request(**fields) as response,
         ):
             start = await begun(response, b"Hello")
-            await router.app[FRONT].drain(0)
+            await router.app[DISPATCHER].drain(0)
             events = parse_events(start + await response.read())
             final = check_responses_stream(events)
             assert (final["status"], final["error"]["code"]) == ("failed", "server_error")
@@ -201,7 +201,7 @@ async def test_a_drain_says_how_to_resume_the_stream_of_a_run_that_is_queued_aga
         async with routing(one, state=state) as router, router.request(**fields) as response:
             start = await begun(response, b"\n\nevent")  # the second event
             await eventually(lambda: upstream.requests)
-            await router.app[FRONT].drain(0)
+            await router.app[DISPATCHER].drain(0)
             start += await response.read()
             events = parse_events(start)
             ident = events[0].response["id"]
@@ -239,7 +239,7 @@ async def test_a_drain_says_how_to_resume_the_stream_of_another_routers_run(
             url = f"{stops.url}/v1/responses/{ident}?stream=true"
             async with stops.http.get(url) as other:
                 seen = await begun(other, b"Hello")
-                await stops.app[FRONT].drain(0)
+                await stops.app[DISPATCHER].drain(0)
                 seen += await other.read()
             last = parse_events(seen)[-1].json["sequence_number"]
             assert seen.endswith(resume_comment("the router is shutting down", ident, last))
@@ -257,7 +257,7 @@ async def test_a_drain_does_not_wait_for_a_database_that_is_slow(
         one = endpoint(upstream, "chat", timeouts=PATIENT)
         async with routing(one) as router, router.request(**RUNS[1]) as response:
             start = await begun(response, b"Hello")
-            draining = asyncio.ensure_future(router.app[FRONT].drain(0))
+            draining = asyncio.ensure_future(router.app[DISPATCHER].drain(0))
             start += await response.read()
             events = parse_events(start)
             ident, last = events[0].response["id"], events[-1].json["sequence_number"]

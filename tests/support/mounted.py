@@ -58,7 +58,7 @@ class Mounted:
 
 @asynccontextmanager
 async def mounted(routes: Callable[[RequestDispatcher], Routes]) -> AsyncIterator[Mounted]:
-    """Serve what ``routes`` makes for a front, under every prefix; bodies may have 64 KiB."""
+    """Serve what ``routes`` makes for a dispatcher, under every prefix; bodies may have 64 KiB."""
     key_resolver = AccountKeyResolver(
         [ApiKey(name=name, key=SecretStr(key)) for name, key in KEYS.items()]
     )

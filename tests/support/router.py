@@ -16,7 +16,7 @@ import orjson
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from router.app import ACCOUNTING, FLEET, FRONT, create_app
+from router.app import ACCOUNTING, DISPATCHER, FLEET, create_app
 from router.core.usage_record import UsageRecord
 from router.endpoints.deployment import Deployment
 from router.endpoints.plan import Plan
@@ -213,7 +213,7 @@ class Router:
     @property
     def running(self) -> int:
         """How many exchanges run."""
-        return len(self.app[FRONT]._running)
+        return len(self.app[DISPATCHER]._running)
 
     @property
     def held(self) -> int:

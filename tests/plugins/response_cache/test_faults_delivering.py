@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.app import FRONT
+from router.app import DISPATCHER
 from tests.plugins.response_cache.conftest import ALWAYS, caching, streams, wholes
 from tests.support.redis import redis_server
 from tests.support.reloading import plugin_sets, reload
@@ -69,7 +69,7 @@ async def test_a_paced_replay_ends_as_a_stream_when_the_router_stops() -> None:
         hit = asyncio.create_task(router.ask(stream=True))
         await eventually(lambda: router.running == 1)
         await asyncio.sleep(0.2)
-        await router.app[FRONT].drain(0.05)
+        await router.app[DISPATCHER].drain(0.05)
         check_responses_stream((await hit).events)
 
 

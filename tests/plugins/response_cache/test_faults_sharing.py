@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from plugins.response_cache import ResponseCachePlugin
-from router.app import FRONT
+from router.app import DISPATCHER
 from router.settings.schema import Dialect
 from tests.plugins.response_cache.conftest import ALWAYS
 from tests.plugins.response_cache.test_sharing import NO_CACHE, held, said
@@ -195,7 +195,7 @@ async def test_what_the_router_ends_counts_as_failed() -> None:
     ):
         for one in (first, second):
             await until(one, b"ello")
-        await router.app[FRONT].drain(0.05)
+        await router.app[DISPATCHER].drain(0.05)
         for one in (first, second):
             assert b"event: response.failed" in await one.read()
         assert sum(await router.metric("pointsman_requests_total", outcome="failed")) == 2
