@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from router.app import load_plugins
 from router.core.exchange import Exchange
 from router.errors import Forbidden
 from router.plugin import Guard
 from router.settings.load import parse_settings
+from tests.reference import PAGE, written
 from tests.support.plugin_chain import an_exchange
 
 _ROOT = Path(__file__).parent.parent
@@ -174,36 +174,6 @@ def test_the_configuration_of_codex_is_valid() -> None:
     assert provider["base_url"].endswith("/v1")
 
 
-def test_the_settings_explained_exist() -> None:
-    from router.settings.accounts import AccountsSettings
-    from router.settings.cache import CacheSettings
-    from router.settings.fetch import FetchSettings
-    from router.settings.schema import (
-        AdminSettings,
-        BalanceSettings,
-        EndpointSettings,
-        MetricsSettings,
-        ServerSettings,
-        StateSettings,
-    )
-
-    models: dict[str, type[BaseModel]] = {
-        "accounts": AccountsSettings,
-        "admin": AdminSettings,
-        "server": ServerSettings,
-        "endpoints[]": EndpointSettings,
-        "balance": BalanceSettings,
-        "cache": CacheSettings,
-        "fetch": FetchSettings,
-        "metrics": MetricsSettings,
-        "state": StateSettings,
-    }
-    named = re.findall(r"^\| `([a-z\[\]]+)\.(\w+)`", "\n".join(_TEXTS.values()), re.MULTILINE)
-    assert len(named) >= 11
-    for section, field in named:
-        assert field in models[section].model_fields, f"{section}.{field}"
-
-
 def test_the_files_that_the_readme_writes_are_valid(tmp_path: Path) -> None:
     scripts = [block for block in _blocks("sh") if block.startswith("cat > pointsman.yaml")]
     assert len(scripts) == 3
@@ -231,6 +201,10 @@ def _anchors(text: str) -> set[str]:
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_table_of_settings_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == written(), "run python -m tests.reference"
 
 
 def test_every_relative_link_leads_somewhere() -> None:

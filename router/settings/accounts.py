@@ -75,8 +75,11 @@ class BudgetSettings(Section):
     """
 
     period: Period
+    """`day`, `week` (from Monday), `month` or `total`, in UTC."""
     usd: Positive | None = None
+    """US dollars in each period; this or `tokens`."""
     tokens: Count | None = None
+    """Tokens in each period; this or `usd`."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -89,8 +92,11 @@ class LimitSettings(Section):
     """How much at once: requests and tokens per minute, and requests under way."""
 
     requests_per_minute: Count | None = None
+    """Requests per minute."""
     tokens_per_minute: Count | None = None
+    """Tokens per minute, of prompts and answers."""
     concurrent: Count | None = None
+    """Requests at once."""
 
 
 class KeySpec(Section):
@@ -104,13 +110,22 @@ class KeySpec(Section):
     """
 
     models: Annotated[tuple[Text, ...], AfterValidator(not_empty)] | None = None
+    """Models, or patterns of them, that the key may use, by the names that clients use; all without
+    it.
+    """
     endpoints: Annotated[tuple[Text, ...], AfterValidator(not_empty)] | None = None
+    """Endpoints, or patterns of them, that may serve the key; all without it."""
     expires: Moment | None = None
+    """When the key expires; never without it."""
     tags: tuple[Name, ...] = ()
+    """Tags whose budgets the key shares, and by which usage is reported."""
     priority: Count = 1
+    """The key's place in the queue for a slot; 1 is first."""
     budgets: tuple[BudgetSettings, ...] = ()
+    """What the key may spend."""
     limits: LimitSettings = LimitSettings()
     model_limits: dict[Text, LimitSettings] = Field(default_factory=dict)
+    """Limits for the models of a pattern."""
 
 
 def repeated_in(spec: KeySpec) -> Iterator[Fault]:
@@ -148,7 +163,9 @@ class ApiKey(KeySpec):
     """One client key; the name is its owner and survives a change of the key."""
 
     name: KeyName
+    """What the key is called in logs, metrics and usage."""
     key: Secret
+    """The secret that clients send."""
 
     @model_validator(mode="after")
     def _nothing_twice(self) -> Self:
@@ -160,6 +177,7 @@ class TagSettings(Section):
     """What all keys with one tag may spend together."""
 
     budgets: tuple[BudgetSettings, ...] = ()
+    """What all keys with the tag may spend together."""
 
     @model_validator(mode="after")
     def _nothing_twice(self) -> Self:
@@ -176,10 +194,15 @@ class PriceSettings(Section):
     """
 
     input: UsdPerMillion | None = None
+    """Input tokens."""
     cached: UsdPerMillion | None = None
+    """Input tokens from a prompt cache."""
     output: UsdPerMillion | None = None
+    """Output tokens."""
     reasoning: UsdPerMillion | None = None
+    """Reasoning tokens."""
     gpu_hour: UsdPerMillion | None = None
+    """An hour of one's own machine, instead of prices of tokens; a further token costs nothing."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -193,35 +216,37 @@ class PriceSettings(Section):
 
 
 class LimitsStoreSettings(Section):
-    """Where limits and budgets are counted: ``memory://`` for one router, ``redis://…`` for
-    several that share them. While Redis is away requests pass uncounted (``fail_open``) or are
-    refused (``fail_closed``).
-    """
+    """Where requests and tokens are counted."""
 
     store: LimitsUrl = SecretStr("memory://")
+    """`memory://`, or `redis://HOST:PORT/0` for several routers."""
     on_down: Literal["fail_open", "fail_closed"] = "fail_closed"
+    """While Redis is down requests with limits are refused (`fail_closed`), or pass uncounted
+    (`fail_open`).
+    """
 
 
 class AccountsSettings(Section):
-    """The usage ledger, what things cost, and where limits are counted.
-
-    Rows of the ledger are kept for ``retention_days``; when they are ``hourly_after_days`` old,
-    those alike of an hour become one, and at ``daily_after_days`` those of a day. ``journal`` is
-    the directory that rows are in until the database has them; left out, it is beside the SQLite
-    database, or in the data directory. ``prices`` are by the endpoint's own name for a model, by
-    ``endpoint/model``, or by pattern, and go before the list prices; of several that match, the
-    last one counts. A model without any price counts as unpriced, and is alerted about, at
-    endpoints on ``public`` hosts only, or at ``all``.
-    """
+    """The usage ledger, what things cost, and where limits are counted."""
 
     retention_days: DaysOrForever = 365.0
+    """How long usage records are kept; or `forever`."""
     hourly_after_days: DaysOrForever = None
+    """When usage records are rolled up by hour; or `forever`: never."""
     daily_after_days: DaysOrForever = None
+    """When they are rolled up by day; or `forever`: never."""
     journal: Text | None = None
+    """The directory where records wait for the database; by default beside a SQLite database."""
     list_prices: bool = True
+    """Whether the known prices of public APIs are used, by an endpoint's URL."""
     report_unpriced: Literal["public", "all"] = "public"
+    """Where a missing price is counted and alerted about: at endpoints on `public` hosts, or at
+    `all`.
+    """
     prices: dict[Text, PriceSettings] = Field(default_factory=dict)
+    """Prices by model, `endpoint/model` or pattern; the last match counts."""
     tags: dict[Name, TagSettings] = Field(default_factory=dict)
+    """What all keys with a tag may spend together."""
     limits: LimitsStoreSettings = LimitsStoreSettings()
 
     @model_validator(mode="after")

@@ -17,30 +17,31 @@ class EmbedderSettings(Section):
     """An endpoint, by its name, and the model there that makes embeddings."""
 
     endpoint: Text
+    """The endpoint that makes embeddings."""
     model: Text
+    """Its embedding model."""
 
 
 class SelfCheckSettings(Section):
-    """How the semantic tier is checked against the truth: ``share`` of its hits is also sent
-    upstream and compared. Where more than ``limit`` of them turn out to be wrong the tier switches
-    itself off.
-    """
+    """Hits that are sent upstream all the same, to compare the answers."""
 
     share: Share = 0.02
+    """The share of semantic hits that is compared."""
     limit: Share = 0.05
+    """With a larger share of wrong hits the semantic tier switches itself off."""
 
 
 class SemanticSettings(Section):
-    """The semantic tier: questions that say the same in other words.
-
-    ``threshold`` is the least similarity of two questions. ``embedder`` is ``local`` or an
-    endpoint and its model. ``sampled`` lets requests with a temperature above 0 take part.
-    """
+    """Answers to the same question in other words."""
 
     enabled: bool = False
+    """Whether such questions are answered from the cache."""
     threshold: Share = 0.66
+    """The least similarity of two questions, from 0 to 1."""
     embedder: Literal["local"] | EmbedderSettings = "local"
+    """`local` (needs the extra `semantic`), or an endpoint and a model there."""
     sampled: bool = False
+    """Whether requests with a temperature above 0 take part."""
     self_check: SelfCheckSettings = SelfCheckSettings()
 
     @field_validator("embedder", mode="before")
@@ -59,19 +60,18 @@ def _off(value: Any) -> Any:
 
 
 class CacheSettings(Section):
-    """Answers that are given again instead of being asked for again.
-
-    ``mode``: ``on-request`` is for requests that ask for it, ``always`` for all that do not refuse.
-    ``store`` is ``memory://``, ``disk://PATH`` or ``redis://…``. An answer is kept for ``ttl``
-    seconds, and as long as there is room in ``max_bytes``. ``scope``: whether an answer is for the
-    key that asked only, or shared by all keys. ``replay_rate`` is how fast a hit is streamed, in
-    tokens per second; 0 is at once.
-    """
+    """Answers given again instead of asked for again."""
 
     mode: Annotated[Literal["off", "on-request", "always"], BeforeValidator(_off)] = "off"
+    """`on-request` serves requests that ask for the cache, `always` all that do not refuse it."""
     store: CacheUrl = SecretStr("memory://")
+    """`memory://`, `disk://PATH`, or `redis://HOST:PORT/0` for several routers."""
     ttl: Seconds = 86_400.0
+    """The longest that an answer is kept."""
     max_bytes: Count = 256 * 1024 * 1024
+    """The room for all answers; then the least recently used go."""
     scope: Literal["key", "shared"] = "key"
+    """Whose answers a key is given: its own (`key`), or everybody's (`shared`)."""
     replay_rate: SecondsOrZero = 0.0
+    """How fast a hit is streamed, in tokens per second; 0 is at once."""
     semantic: SemanticSettings = SemanticSettings()

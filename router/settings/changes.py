@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from router.settings.schema import Settings
 
-__all__ = ["changes", "needing_restart"]
+__all__ = ["FIXED", "changes", "needing_restart"]
 
-_FIXED: Final = (
+FIXED: Final = (
     "server.",
     "state.",
     "metrics.",
@@ -28,7 +28,7 @@ _FIXED: Final = (
 
 def needing_restart(old: Settings, new: Settings) -> list[str]:
     """The fields, such as ``server.port``, that differ and cannot change while a router runs."""
-    return [field for field in _differing(old, new) if f"{field}.".startswith(_FIXED)]
+    return [field for field in _differing(old, new) if f"{field}.".startswith(FIXED)]
 
 
 def changes(old: Settings, new: Settings) -> tuple[str, ...]:

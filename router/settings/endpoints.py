@@ -27,25 +27,27 @@ Dialect = Literal["responses", "chat", "ollama"]
 
 
 class TimeoutSettings(Section):
-    """Deadlines of one attempt, in seconds.
-
-    ``connect`` to an open connection, ``first_byte`` from there to the first byte of the answer,
-    ``idle`` between two reads, ``total`` for everything. ``load`` is what a model that is not in
-    memory gets to be loaded, before an attempt begins.
-    """
+    """Deadlines of an endpoint."""
 
     connect: Seconds = 5.0
+    """For a connection: name resolution, TCP and TLS."""
     first_byte: Seconds = 60.0
+    """For the first byte of a stream."""
     idle: Seconds = 60.0
+    """Between two pieces of an answer."""
     total: Seconds = 600.0
+    """For the whole answer."""
     load: Seconds = 300.0
+    """For a model to be brought into memory."""
 
 
 class TlsSettings(Section):
-    """How the certificate of an https endpoint is checked; ``ca_file`` is PEM."""
+    """How an endpoint's certificate is checked."""
 
     ca_file: Path | None = None
+    """Trust the authorities in this PEM file instead of the system's."""
     verify: bool = True
+    """Whether the certificate is checked at all."""
 
 
 class CapabilitySettings(Section):
@@ -58,12 +60,19 @@ class CapabilitySettings(Section):
     """
 
     context_length: Count | None = None
+    """The context in tokens."""
     tools: bool | None = None
+    """Whether it can call functions."""
     tool_choice: bool | None = None
+    """Whether it can be made to call one."""
     json_schema: bool | None = None
+    """Whether it can answer by a JSON schema."""
     vision: bool | None = None
+    """Whether it can see images."""
     reasoning: bool | None = None
+    """Whether it can be told how much to reason."""
     stream_usage: bool | None = None
+    """Whether its streams can end with token counts."""
 
 
 class EndpointSettings(Section):
@@ -88,23 +97,43 @@ class EndpointSettings(Section):
     """
 
     name: Name
+    """What the endpoint is called in logs, metrics and headers."""
     url: BaseUrl
+    """Its base URL, with `/v1` where its API has that."""
     dialect: Dialect
+    """What it speaks: `responses`, `chat` or `ollama`."""
     api_key: Secret | None = None
+    """The key that it is sent."""
     models: Annotated[tuple[Text, ...], AfterValidator(not_empty)] | None = None
+    """Its models, or patterns of them; without it the endpoint is asked."""
     aliases: dict[Text, Text] = Field(default_factory=dict)
+    """Names, or patterns of names, that clients use, and the names that the endpoint knows."""
     max_in_flight: Count = 32
+    """Requests at once for each model; more wait in the queue."""
     weight: Positive = 1.0
+    """Its share under `balance.policy: weighted`."""
     priority: Count = 1
+    """Its tier under `balance.policy: priority`; 1 is first."""
     timeouts: TimeoutSettings = TimeoutSettings()
     tls: TlsSettings = TlsSettings()
     context_length: Count | None = None
+    """The context in tokens of models for which nothing else says it."""
     capabilities: dict[Text, CapabilitySettings] = Field(default_factory=dict)
+    """What models can do here, by name or pattern; `pointsman probe` finds out."""
     num_ctx: Count | None = None
+    """The context in tokens that Ollama is asked to load models with."""
     keep_alive: KeepAlive | None = None
+    """How long Ollama keeps a model in memory; without it its own time."""
     chat_completions: Literal["auto", "native", "translated"] = "auto"
+    """Chat Completions pass as they are (`native`), are `translated`, or, with `auto`, what it has.
+    """
     system_messages: Literal["merge", "keep", "user"] | None = None
+    """Later system messages are merged into the first (`merge`), kept (`keep`), or sent as the
+    user's (`user`).
+    """
     stream_whole_answers: bool = False
+    """Whether whole answers are asked for as streams, so that engines notice a client that leaves.
+    """
 
     @field_validator("num_ctx", "keep_alive", mode="after")
     @classmethod

@@ -24,7 +24,9 @@ class FallbackSettings(Section):
     """
 
     models: _Models
+    """The models to try, in order."""
     for_keys: Literal["allowed", "any"] = "allowed"
+    """Whether only keys that may use the other model get it (`allowed`), or `any`."""
 
 
 def _short_form(value: Any, handler: ValidatorFunctionWrapHandler) -> FallbackSettings:

@@ -33,9 +33,13 @@ class FetchSettings(Section):
     """
 
     images: bool = True
+    """Whether images by URL are fetched for endpoints that take them as data only."""
     hosts: (
         Annotated[tuple[Annotated[Text, AfterValidator(_host)], ...], AfterValidator(not_empty)]
         | None
     ) = None
+    """The only hosts to fetch from; without it, all that are public."""
     max_mb: Positive = 20.0
+    """The largest image, in MiB."""
     timeout: Seconds = 15.0
+    """The longest that an image may take, redirects included."""

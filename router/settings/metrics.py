@@ -18,7 +18,9 @@ class MetricsSettings(Section):
     """
 
     require_key: bool = False
+    """Whether `/metrics` asks for a client's key."""
     key: Secret | None = None
+    """A key of its own for `/metrics`, which opens nothing else."""
 
     @property
     def opened_by(self) -> Literal["none", "client", "metrics"]:

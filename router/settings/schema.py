@@ -95,29 +95,40 @@ PolicyName = Literal["least-loaded", "fastest", "round-robin", "weighted", "prio
 
 
 class ServerSettings(Section):
-    """Where Pointsman listens. Port 0 takes a free one; sizes are in MiB. A request with a field
-    that its endpoint cannot be sent is, by ``unsupported``, served and the field named in a header
-    (``lenient``), or refused (``strict``). A stream is opened with its first output, or after
-    ``open_after`` seconds without any; what fails before is answered with an HTTP error. After
-    SIGTERM requests are served for ``shutdown_delay`` seconds more, and those that run then get
-    ``drain_timeout`` seconds. A router without keys answers to local host names and to
-    ``allowed_hosts``; ``cors`` are the origins of web pages that may use it. With
-    ``chat_truncation: auto`` a Chat Completions request that does not fit into its model's context
-    loses its oldest turns instead of being refused.
-    """
+    """Where Pointsman listens, and what a client may send."""
 
     host: Text = "127.0.0.1"
+    """The address to listen on. Any other than loopback needs `auth.keys`, or else
+    `server.allowed_hosts`.
+    """
     port: Port = 8080
+    """The port to listen on; 0 takes a free one."""
     open_after: SecondsOrZero = 0.1
+    """A stream begins with its first output, or after this time. What fails before is an HTTP
+    error.
+    """
     keepalive_interval: Seconds = 15.0
+    """After so much silence a stream gets a comment, or what its API has for it."""
     max_body_mb: Positive = 32.0
+    """The largest body of a request, in MiB; a larger one gets 413."""
     max_body_values: Count = 100_000
+    """The most strings, objects and arrays in a body, ten numbers counting as one; more get 413."""
     shutdown_delay: SecondsOrZero = 5.0
+    """After SIGTERM `/ready` is 503 and requests are still served for this time."""
     drain_timeout: SecondsOrZero = 30.0
+    """The time that running requests get when the router stops."""
     unsupported: Literal["lenient", "strict"] = "lenient"
+    """A parameter that an endpoint cannot be sent is named in a header (`lenient`), or refused
+    (`strict`).
+    """
     chat_truncation: Literal["disabled", "auto"] = "disabled"
+    """With `auto` a chat that does not fit its model's context loses its oldest turns."""
     allowed_hosts: tuple[HostPattern, ...] = ()
+    """Without keys: host names, addresses and networks that the router answers to beside local
+    ones.
+    """
     cors: tuple[Origin, ...] = ()
+    """Origins of web pages that may use the router, such as `https://app.example`; `*` is all."""
 
     @property
     def on_loopback(self) -> bool:
@@ -129,9 +140,10 @@ class ServerSettings(Section):
 
 
 class AuthSettings(Section):
-    """Who may use Pointsman; without keys everyone who reaches it, see ``ServerSettings``."""
+    """Who may use Pointsman."""
 
     keys: tuple[ApiKey, ...] = ()
+    """The API keys of clients; without any, everybody who can reach the router may use it."""
 
     @model_validator(mode="after")
     def _keys_differ(self) -> Self:
@@ -142,89 +154,97 @@ class AuthSettings(Section):
 
 
 class BreakerSettings(Section):
-    """When an endpoint is left alone, and for how long.
-
-    A breaker opens after ``failures`` in a row, or once ``ratio`` of recent requests failed (of
-    at least ``min_requests``). It stays open for ``open_seconds``, twice as long each time it
-    opens again, up to ``max_open_seconds``. When more than ``panic`` of a model's endpoints are
-    open, the request is the likelier culprit and breakers are ignored. For ``slow_start`` seconds
-    after it closed, traffic comes back step by step.
-    """
+    """When a model at an endpoint is left alone, and how it comes back."""
 
     failures: Count = 3
+    """So many failures in a row open the breaker."""
     ratio: Share = 0.2
+    """So does this share of recent requests."""
     min_requests: Count = 10
+    """The recent requests that a share needs."""
     open_seconds: Seconds = 1.0
+    """Then one request tries; each failure doubles the time."""
     max_open_seconds: Seconds = 60.0
+    """The longest that a breaker stays open."""
     panic: Share = 0.8
+    """Breakers are ignored where a larger share of a model's endpoints is open."""
     slow_start: SecondsOrZero = 10.0
+    """The time until a recovered endpoint has its full share of the traffic."""
 
 
 class RetryBudgetSettings(Section):
-    """What a sick fleet may be asked beside what clients ask: for each request ``ratio`` of a
-    retry, on top of a ``reserve`` that fills up again within a minute.
-    """
+    """What a sick fleet may be asked beside what clients ask."""
 
     ratio: Share = 0.2
+    """Retries per request."""
     reserve: CountOrZero = 100
+    """Retries that are allowed on top."""
 
 
 class BalanceSettings(Section):
-    """How requests are spread. ``queue_size`` 0 means that nobody waits for a free slot.
-
-    ``affinity`` is how much more of its capacity may be in use at the endpoint that a conversation
-    used last than elsewhere, for the conversation to stay there; 0 switches it off. ``hedge`` is
-    the share of streams that may be asked a second time, elsewhere, when their first output is
-    later than usual; 0 switches it off.
-    """
+    """How endpoints are chosen."""
 
     policy: PolicyName = "least-loaded"
+    """How an endpoint is chosen among those that are ready."""
     affinity: Share = 0.25
+    """How much fuller a conversation's last endpoint may be for it to stay there; 0 is off."""
     max_attempts: Count = 3
+    """At how many endpoints a request is tried before its first output."""
     retry_budget: RetryBudgetSettings = RetryBudgetSettings()
     queue_size: CountOrZero = 256
+    """The most requests that wait for a slot."""
     queue_timeout: SecondsOrZero = 30.0
+    """The longest that a request waits for a slot."""
     health_interval: Seconds = 10.0
+    """How often each endpoint is asked for its models, and so for its health."""
     breaker: BreakerSettings = BreakerSettings()
     hedge: Share = 0.0
+    """The share of streams that may be sent to a second endpoint when the first output is late; 0
+    is off.
+    """
 
 
 class StateSettings(Section):
-    """Where responses, conversations and prompts are stored, and how background runs are limited.
-
-    ``url`` is ``sqlite:///FILE`` (relative to the working directory; ``sqlite:////FILE`` is
-    absolute), ``sqlite:///:memory:``, or ``postgresql://USER:PASSWORD@HOST/DATABASE``. Responses
-    are deleted ``retention_days`` after they were made, once nothing builds on them any more;
-    ``forever`` (None in here) keeps them.
-    ``on_down`` says what happens to requests that want to be stored while the database is down:
-    ``fail`` refuses them, ``degrade`` serves them with ``store: false``. What was acknowledged
-    survives the end of the ``process``, or also a cut of ``power``. ``timeout`` is how long a
-    write waits for the database to come back, ``lease`` after how long without a sign of life a
-    router's runs are taken over. ``max_runs`` counts background runs at once in one router.
-    """
+    """Where responses, conversations and prompts are stored, and how background runs are run."""
 
     url: StateUrl = SecretStr("sqlite:///pointsman.db")
+    """`sqlite:///FILE`, or `postgresql://USER:PASSWORD@HOST/DATABASE` for several routers."""
     retention_days: DaysOrForever = 30.0
+    """Responses are deleted so long after they were made, once nothing continues them; or
+    `forever`.
+    """
     on_down: Literal["fail", "degrade"] = "fail"
+    """While the database is down requests that store get 503 (`fail`), or are served unstored
+    (`degrade`).
+    """
     durability: Literal["process", "power"] = "process"
+    """What a commit survives: the end of the `process`, or also a cut of `power`."""
     timeout: Seconds = 5.0
+    """The longest that a write waits for a database that is down."""
     lease: Seconds = 5.0
+    """A router that gives no sign of life for this time loses its background runs."""
     max_runs: Count = 64
+    """Background runs at once in one router; the others are queued."""
     max_queued_runs: Count = 10_000
+    """The most background runs that are queued."""
 
 
 class LoggingSettings(Section):
-    """``auto`` is console on a terminal and JSON elsewhere; ``access`` is a line per request."""
+    """The log, on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe level that is logged."""
     format: Literal["auto", "json", "console"] = "auto"
+    """`console` or `json`; `auto` is console on a terminal."""
     access: bool = True
+    """One line for each request."""
 
 
 class AdminSettings(Section):
-    """The key to the admin routes; without one they are closed."""
+    """The routes under `/admin`."""
 
     key: Secret | None = None
+    """The key to `/admin` and `pointsman endpoints`; without one they are closed."""
 
 
 class Settings(Section):
@@ -247,7 +267,9 @@ class Settings(Section):
     tracing: TracingSettings = TracingSettings()
     admin: AdminSettings = AdminSettings()
     fallbacks: dict[Text, Fallback] = Field(default_factory=dict)
+    """Models, or patterns of them, and those that stand in when all their endpoints fail."""
     plugins: tuple[PluginName, ...] = ()
+    """Further plugins, as `package.module:factory`."""
 
     @model_validator(mode="after")
     def _keys_name_endpoints(self) -> Self:

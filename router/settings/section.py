@@ -13,7 +13,9 @@ __all__ = ["Section"]
 class Section(BaseModel):
     """Frozen, without unknown keys; a null counts as the field left out."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True
+    )
 
     @model_validator(mode="before")
     @classmethod

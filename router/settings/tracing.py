@@ -20,7 +20,12 @@ class TracingSettings(Section):
     """
 
     enabled: bool = False
+    """Whether spans are sent; needs the extra `otel`."""
     endpoint: BaseUrl | None = None
+    """The collector (OTLP over HTTP); without it `OTEL_EXPORTER_OTLP_ENDPOINT`."""
     sample: Share = 1.0
+    """The share of requests that are traced where the client has not decided."""
     propagate: bool = True
+    """Whether endpoints are told of the trace."""
     metrics: bool = False
+    """Token counts and durations by OpenTelemetry's GenAI conventions, too."""

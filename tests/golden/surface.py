@@ -22,7 +22,7 @@ from tests.support.fleet import routed
 __all__ = ["SURFACES"]
 
 _ENDPOINT: Final = {"name": "one", "url": "http://127.0.0.1:9/v1", "dialect": "chat"}
-_UNSAID: Final = ("title", "properties", "required")
+_UNSAID: Final = ("title", "description", "properties", "required")
 _COMMANDS: Final = re.compile(r"(?m)^ {4}([a-z][a-z-]*)(?: |$)")
 
 
