@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, Literal, TypeVar
 
+from cache.breaker import Breaker, BreakerRules
 from cache.entry import CacheEntry, InvalidationRule
 from cache.store import Change, Found, Store, StoreError, StoreStats
 
@@ -15,9 +17,11 @@ T = TypeVar("T")
 
 Trouble = Literal["error", "timeout"]
 
-_FAILURES: Final = 3
-_FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 30.0
+_RULES: Final = BreakerRules(
+    failures=3, ratio=2.0, min_requests=1, open_seconds=1.0, max_open_seconds=30.0
+)
+"""Only what fails in a row counts: no share of failures reaches twice all."""
+
 _INVALIDATE_SECONDS: Final = 30.0
 _START_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 5.0
@@ -28,8 +32,8 @@ class GuardedStore:
 
     A call that takes longer than ``timeout`` (seconds) fails. After one that did, or three
     failures in a row, the breaker is open, and every call fails at once. Meanwhile the store is
-    asked for its epoch in the background, first after a second, then after twice as long each
-    time, up to 30 seconds; when it answers in time, the breaker closes.
+    asked for its epoch in the background, first after about a second, then after twice as long
+    each time, up to 30 seconds; when it answers in time, the breaker closes.
 
     ``up`` is False while it is open. ``failures`` counts those of the store itself;
     ``on_error`` is told of each of them.
@@ -41,11 +45,12 @@ class GuardedStore:
         *,
         timeout: float = 0.25,
         on_error: Callable[[Trouble], None] | None = None,
+        random: Callable[[], float] = random.random,
     ) -> None:
         self._store = store
         self._timeout = timeout
         self._on_error = on_error
-        self._in_a_row = 0
+        self._breaker = Breaker(_RULES, random)
         self._probe: asyncio.Task[None] | None = None
         self._closed = False
         self.failures = 0
@@ -53,7 +58,7 @@ class GuardedStore:
     @property
     def up(self) -> bool:
         """Whether calls reach the store."""
-        return self._probe is None
+        return not self._breaker.opens_until
 
     async def start(self) -> None:
         """See ``Store.start``; it has 30 seconds. When it raises StoreError, the breaker is open,
@@ -120,7 +125,7 @@ class GuardedStore:
         return await self._guarded(self._store.stats)
 
     async def _guarded(self, call: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        if self._probe is not None:
+        if self._breaker.opens_until:
             raise StoreError("the cache's store is left alone for the moment: it failed")
         try:
             async with asyncio.timeout(self._timeout):
@@ -131,31 +136,35 @@ class GuardedStore:
         except StoreError:
             self._failed("error")
             raise
-        self._in_a_row = 0
+        self._breaker.succeeded(_now())
         return answer
 
-    def _failed(self, kind: Trouble, *, at_once: bool = False) -> None:
+    def _failed(self, kind: Trouble, *, at_once: bool = False, probe: bool = False) -> None:
         self.failures += 1
-        self._in_a_row += 1
         if self._on_error is not None:
             self._on_error(kind)
-        if self._probe is None and not self._closed and (at_once or self._in_a_row >= _FAILURES):
+        if at_once:
+            self._breaker.trip(_now())
+        else:
+            self._breaker.failed(_now(), probe=probe)
+        if self._probe is None and self._breaker.opens_until and not self._closed:
             self._probe = asyncio.create_task(self._watch(), name="wait for the cache's store")
 
     async def _watch(self) -> None:
         """Ask until it answers."""
-        pause = _FIRST_PAUSE
-        while True:
-            await asyncio.sleep(pause)
+        while self._breaker.opens_until:
+            await asyncio.sleep(self._breaker.opens_until - _now())
             try:
                 async with asyncio.timeout(self._timeout):
                     await self._store.epoch()
             except TimeoutError:
-                self._failed("timeout")
+                self._failed("timeout", probe=True)
             except Exception:  # whatever it is: nobody else would close the breaker again
-                self._failed("error")
+                self._failed("error", probe=True)
             else:
-                break
-            pause = min(2 * pause, _LONGEST_PAUSE)
-        self._in_a_row = 0
+                self._breaker.succeeded(_now(), probe=True)
         self._probe = None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from cache.breaker import Breaker, BreakerRules, BreakerState
 from router.balance.averages import Ewma, PeakEwma, Quantile
-from router.balance.breaker import Breaker, BreakerRules, BreakerState
 from router.balance.capability import Abilities
 
 __all__ = [

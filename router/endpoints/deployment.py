@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from cache.breaker import BreakerRules
 from router.balance.averages import PromptTokens
-from router.balance.breaker import BreakerRules
 from router.balance.capability import Abilities
 from router.balance.deployment_state import DeploymentState, Share
 

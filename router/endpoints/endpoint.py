@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from router.balance.breaker import BreakerRules
+from cache.breaker import BreakerRules
 from router.balance.capability import Abilities, configured
 from router.balance.deployment_state import DeploymentState, Host, Share
 from router.core.upstream import Adapter, Transport, account_of, redacted

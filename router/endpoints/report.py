@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Final, TypedDict
 
-from router.balance.breaker import Breaker
+from cache.breaker import Breaker
 from router.balance.capability import Feature
 from router.balance.deployment_state import GRADES
 from router.endpoints.deployment import Deployment

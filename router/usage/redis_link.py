@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import orjson
 
+from cache.breaker import Breaker, BreakerRules, BreakerState
 from cache.store import StoreError
 from cache.stores.redis_client import RedisClient
 from cache.stores.scripts import Script
-from router.balance.breaker import Breaker, BreakerRules, BreakerState
 from router.telemetry.tasks import Tasks
 
 __all__ = ["Away", "Link"]

@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from router.balance.breaker import Breaker, BreakerRules, BreakerState
+from cache.breaker import Breaker, BreakerRules, BreakerState
 
 FORGOTTEN = 1000
 LONG = 2 * FORGOTTEN

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from router.balance.breaker import BreakerState
+from cache.breaker import BreakerState
 from router.balance.deployment_state import (
     COLD,
     COOLING,

@@ -168,7 +168,7 @@ def test_one_timeout_opens_it(method: str) -> None:
 def test_it_is_asked_less_and_less_often_until_it_answers(mood: str) -> None:
     async def main() -> None:
         inner = Moody("fails")
-        store = GuardedStore(inner)
+        store = GuardedStore(inner, random=lambda: 0.5)
         await failing(store, 3)
         inner.mood = mood
         inner.asked.clear()
@@ -178,13 +178,16 @@ def test_it_is_asked_less_and_less_often_until_it_answers(mood: str) -> None:
         inner.mood = "well"
         await asyncio.sleep(22)
         assert is_up(store)
-        await store.get("k")
-        inner.mood = "fails"
-        await failing(store, 3)
-        inner.asked.clear()
-        began = asyncio.get_running_loop().time()
-        await asyncio.sleep(4)
-        assert [when - began for when in inner.asked] == [1, 3]
+        for well, expected in ((0, [30]), (400, [1, 3, 7])):
+            inner.mood = "well"
+            await asyncio.sleep(40 + well)
+            await store.get("k")
+            inner.mood = "fails"
+            await failing(store, 3)
+            inner.asked.clear()
+            began = asyncio.get_running_loop().time()
+            await asyncio.sleep(expected[-1] + 0.5)
+            assert [when - began for when in inner.asked] == expected
         await store.close()
 
     run_in_virtual_time(main())
@@ -193,7 +196,7 @@ def test_it_is_asked_less_and_less_often_until_it_answers(mood: str) -> None:
 def test_nobody_waits_while_it_is_asked() -> None:
     async def main() -> None:
         inner = Moody("hangs")
-        store = GuardedStore(inner, timeout=0.25)
+        store = GuardedStore(inner, timeout=0.25, random=lambda: 0.5)
         await failing(store, 1)
         await asyncio.sleep(1.1)
         assert len(inner.asked) == 2

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from router.balance.breaker import BreakerState
+from cache.breaker import BreakerState
 from router.endpoints import loads as loads_module
 from router.errors import (
     ModelLoadFailed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from router.balance.breaker import BreakerRules
+from cache.breaker import BreakerRules
 from router.balance.deployment_state import (
     COLD,
     COOLING,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from router.balance.breaker import Breaker, BreakerRules, BreakerState
+from cache.breaker import Breaker, BreakerRules, BreakerState
 
 RULES = BreakerRules(failures=3, ratio=0.5, min_requests=6, open_seconds=1.0, max_open_seconds=60.0)
 NEVER_IN_A_ROW = replace(RULES, failures=1000)
