@@ -75,7 +75,7 @@ class World:
             assert await self.database.write(*self.responses.finished(end.row()))
             self.model.responses[node.id] = end
 
-    async def reserve(self, owner: str) -> None:
+    async def hold(self, owner: str) -> None:
         """A response that is being made: it is written by ``commit``, after other steps."""
         node = await self.continued(owner)
         if node is not None:
