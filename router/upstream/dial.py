@@ -79,6 +79,8 @@ class Dialer:
         """Without file descriptors one is made that trusts nobody, and no error says so."""
         if self._tls is None or self._context is not None:
             return self._context
+        if shortage() is not None:
+            raise NoFileDescriptors
         context = _context(self._tls)
         if shortage() is not None:
             raise NoFileDescriptors
