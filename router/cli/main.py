@@ -102,12 +102,12 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(run=_check)
 
     endpoints = commands.add_parser(
-        "endpoints", help="show how the endpoints of a running router are, take one out"
+        "endpoints", help="show the endpoints of a running router, or drain one"
     )
     cli_endpoints.add_arguments(endpoints)
     endpoints.set_defaults(run=_endpoints)
 
-    probe = commands.add_parser("probe", help="ask what the models of every endpoint can do")
+    probe = commands.add_parser("probe", help="find out what the models of every endpoint can do")
     cli_probe.add_arguments(probe)
     probe.set_defaults(run=_probe_models)
 
@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     cli_keys.add_arguments(keys)
     keys.set_defaults(run=_state)
 
-    usage = commands.add_parser("usage", help="who used how much, and what it cost")
+    usage = commands.add_parser("usage", help="report usage and cost")
     cli_usage.add_arguments(usage)
     usage.set_defaults(run=_usage)
 
@@ -130,13 +130,15 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--dialect", choices=("responses", "chat", "ollama"), required=True)
     simulate.add_argument("--port", type=_port, required=True)
     simulate.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
-    simulate.add_argument("--models", type=_names, default=(), metavar="A,B", help="what it serves")
+    simulate.add_argument(
+        "--models", type=_names, default=(), metavar="A,B", help="the models that it serves"
+    )
     simulate.add_argument(
         "--load-seconds",
         type=_seconds,
         default=0.0,
         metavar="S",
-        help="what ollama takes to load a model (default: 0)",
+        help="seconds that ollama takes to load a model (default: 0)",
     )
     simulate.set_defaults(run=_simulate)
     return parser

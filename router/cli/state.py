@@ -31,24 +31,24 @@ def add_arguments(state: argparse.ArgumentParser) -> None:
     """Add the subcommands; ``command`` is then the function to call."""
     commands = state.add_subparsers(metavar="COMMAND", required=True)
 
-    check = commands.add_parser("check", help="tell what is stored, and what is broken")
+    check = commands.add_parser("check", help="report what is stored, and what is damaged")
     _config(check)
     check.add_argument("--json", action="store_true", help="for machines")
     check.set_defaults(command=_check)
 
     vacuum = commands.add_parser(
         "vacuum",
-        help="delete what retention is done with, give back the room",
-        description="Deletes what retention is done with, and gives back the room. A router may "
+        help="delete what is past its retention, and free the disk space",
+        description="Deletes what is past its retention, and frees the disk space. A router may "
         "be running; a large SQLite file is then not rewritten, since writes would wait for it.",
     )
     _config(vacuum)
-    vacuum.add_argument(
-        "--rewrite", action="store_true", help="rewrite a large SQLite file all the same"
-    )
+    vacuum.add_argument("--rewrite", action="store_true", help="rewrite a large SQLite file, too")
     vacuum.set_defaults(command=_vacuum)
 
-    export = commands.add_parser("export", help="everything of one owner, as JSON Lines")
+    export = commands.add_parser(
+        "export", help="write everything that belongs to one key as JSON Lines"
+    )
     _config(export)
     export.add_argument(
         "--owner", required=True, metavar="NAME", help="the name of a key; 'default' without keys"

@@ -1,4 +1,4 @@
-"""``pointsman usage``: who used how much, and what it cost, as the ledger has it.
+"""``pointsman usage``: report usage and cost, as the ledger has it.
 
 It reads the database; a router may be running, whose last second is not in it yet. StateError is
 left to the caller.
@@ -57,12 +57,16 @@ def add_arguments(usage: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="7d, 24h, 30m, 2026-01-31 or 2026-01-31T12:00; UTC (default: %(default)s)",
     )
-    usage.add_argument("--until", metavar="TIME", help="the same; it is not part of it itself")
-    usage.add_argument("--bucket", choices=("hour", "day"), help="apart by hour or day, in UTC")
+    usage.add_argument("--until", metavar="TIME", help="the same; exclusive")
+    usage.add_argument("--bucket", choices=("hour", "day"), help="group by hour or day, in UTC")
     for name in _FILTERS:
-        usage.add_argument(f"--{name}", metavar="NAME", help=f"of this {name} only")
+        usage.add_argument(f"--{name}", metavar="NAME", help=f"only this {name}")
     usage.add_argument(
-        "--limit", type=_count, default=1000, metavar="N", help="groups (default: %(default)s)"
+        "--limit",
+        type=_count,
+        default=1000,
+        metavar="N",
+        help="the most groups (default: %(default)s)",
     )
     usage.add_argument("--format", choices=("table", "json", "csv"), default="table")
 
