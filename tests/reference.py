@@ -13,6 +13,7 @@ from pydantic import BaseModel, SecretStr
 
 from router.settings.changes import FIXED
 from router.settings.schema import Settings
+from router.settings.section import Section
 
 __all__ = ["PAGE", "written"]
 
@@ -77,7 +78,7 @@ def _values_of(field: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model(name: str) -> type[BaseModel]:
-    found: list[type[BaseModel]] = [BaseModel]
+    found: list[type[BaseModel]] = [Section]
     while found:
         one = found.pop()
         if one.__name__ == name:
