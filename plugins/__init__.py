@@ -67,8 +67,10 @@ class UsageAccounts(Protocol):
         """What an exchange came to: tokens, and money in nano-USD."""
         ...
 
-    def prompt_tokens(self, exchange: Exchange) -> int:
-        """The tokens of an exchange's prompt, as far as they can be told before it is sent."""
+    def prompt_tokens(self, exchange: Exchange) -> tuple[int, int]:
+        """The tokens of an exchange's prompt, as far as they can be told before it is sent: by its
+        text alone, and as its model is expected to count it.
+        """
         ...
 
     def context(self, model: str) -> int | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import uniform
-from typing import Final
+from typing import Final, NamedTuple
 
 from router.core.exchange import COUNTED, GENERATING, Exchange, Operation
 from router.core.key import Key
@@ -65,12 +65,22 @@ _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 
 
+class _Most(NamedTuple):
+    """The most that any request of a key can get for a model; ``cost`` is in nano-USD, and None is
+    any amount.
+    """
+
+    tokens: int | None
+    cost: int | None
+
+
 def _unknown(_: str) -> None:
     return None
 
 
-def _by_characters(exchange: Exchange) -> int:
-    return estimate_tokens(prompt_chars(exchange.body))
+def _by_characters(exchange: Exchange) -> tuple[int, int]:
+    tokens = estimate_tokens(prompt_chars(exchange.body))
+    return tokens, tokens
 
 
 def _ignored(_: str, __: str) -> None:
@@ -81,7 +91,8 @@ class RequestLimits(Gate):
     """Holds and settles with ``rate_limiter``, for keys with limits or budgets, or tags that have
     some (``tags``).
 
-    ``prompt_tokens`` estimates the prompt of an exchange. ``context`` is the context of a model in
+    ``prompt_tokens`` estimates the prompt of an exchange: by its text alone, and as its model is
+    expected to count it. ``context`` is the context of a model in
     tokens, by the client's name for it, where it is known: an answer is never longer than what its
     input leaves of it.
     """
@@ -95,7 +106,7 @@ class RequestLimits(Gate):
         price: Price,
         spent_by: SpentBy,
         tags: TagBudgets = NO_TAGS,
-        prompt_tokens: Callable[[Exchange], int] = _by_characters,
+        prompt_tokens: Callable[[Exchange], tuple[int, int]] = _by_characters,
         context: Callable[[str], int | None] = _unknown,
         limit_hit: LimitHit = _ignored,
     ) -> None:
@@ -107,7 +118,7 @@ class RequestLimits(Gate):
         self._context = context
         self._limit_hit = limit_hit
         self._tasks = Tasks()
-        self._known: dict[tuple[str, str], tuple[Key, int | None]] = {}
+        self._known: dict[tuple[str, str], tuple[Key, _Most]] = {}
 
     async def stop(self) -> None:
         """See ``Plugin.stop``. The rate limiter itself outlives it."""
@@ -166,31 +177,37 @@ class RequestLimits(Gate):
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
     def _demand(self, exchange: Exchange, key: Key, model: str) -> Demand:
-        inputs = self._prompt_tokens(exchange)
-        outputs, guessed = _GUESS, True
-        if exchange.operation not in GENERATING:
-            outputs, guessed = 0, False
-        for name in _SAID if guessed else ():
-            said = exchange.body.get(name)
-            if type(said) is int and said >= 0:
-                outputs, guessed = said, False
-                break
-        if (context := self._context(model)) is not None:
-            longest = inputs
-            if outputs and prompts(exchange.body) > 1:
-                longest = estimate_tokens(longest_prompt_chars(exchange.body))
-            outputs = min(outputs, max(0, context - longest))
-        outputs *= _answers(exchange)
-        tokens = inputs + outputs
-        if (most := self._most(key, model)) is not None and tokens > most:
-            # Neither a guess nor what a model was seen to add is a reason to refuse what may fit.
-            least = min(inputs, estimate_tokens(prompt_chars(exchange.body)))
-            tokens = min(tokens, max(most, least + (0 if guessed else outputs)))
-            inputs = min(inputs, tokens)
-        cost = self._price(model, Tokens(input=inputs, output=tokens - inputs))
+        text, inputs = self._prompt_tokens(exchange)
+        stated = _stated_output(exchange)
+        outputs = self._output(exchange, model, inputs, _GUESS if stated is None else stated)
+        size = Tokens(input=inputs, output=outputs)
+        cost = self._price(model, size)
+        most = self._most(key, model)
+        if not (_above(size.total, most.tokens) or _above(cost, most.cost)):
+            return Demand(exchange.id, key, model, size.total, cost)
+        # Neither a guess nor what a model was seen to add is a reason to refuse what may fit.
+        least = [
+            Tokens(input=count, output=self._output(exchange, model, count, stated or 0))
+            for count in (inputs, text)
+        ]
+        tokens = _capped(size.total, most.tokens, min(one.total for one in least))
+        if cost is not None:
+            prices = [self._price(model, one) or 0 for one in least]
+            cost = _capped(cost, most.cost, min(prices))
         return Demand(exchange.id, key, model, tokens, cost)
 
-    def _most(self, key: Key, model: str) -> int | None:
+    def _output(self, exchange: Exchange, model: str, inputs: int, each: int) -> int:
+        """The tokens of all answers, of ``each`` at most; none is longer than what the input leaves
+        of the model's context.
+        """
+        if (context := self._context(model)) is not None:
+            longest = inputs
+            if each and prompts(exchange.body) > 1:
+                longest = estimate_tokens(longest_prompt_chars(exchange.body))
+            each = min(each, max(0, context - longest))
+        return each * _answers(exchange)
+
+    def _most(self, key: Key, model: str) -> _Most:
         """``_most_of``, remembered."""
         known = self._known.get((key.name, model))
         if known is None or known[0] is not key:
@@ -219,15 +236,35 @@ class RequestLimits(Gate):
             _log.exception("what was used was not counted", request_id=exchange.id)
 
 
-def _most_of(key: Key, model: str, tags: TagBudgets) -> int | None:
-    """The most tokens that any request of the key can get for this model."""
+def _most_of(key: Key, model: str, tags: TagBudgets) -> _Most:
     budgets = [*key.budgets]
     for tag in key.tags:
         budgets += tags.get(tag, ())
-    mosts = [budget.most for budget in budgets if budget.unit == "tokens"]
+    tokens = [budget.most for budget in budgets if budget.unit == "tokens"]
     if (most := most_tokens(rules_of(key, model))) is not None:
-        mosts.append(most)
-    return min(mosts, default=None)
+        tokens.append(most)
+    costs = (budget.most for budget in budgets if budget.unit == "usd")
+    return _Most(min(tokens, default=None), min(costs, default=None))
+
+
+def _above(amount: int | None, most: int | None) -> bool:
+    return amount is not None and most is not None and amount > most
+
+
+def _capped(amount: int, most: int | None, least: int) -> int:
+    """At most ``most``, but no less than ``least``, which is refused with reason."""
+    return amount if most is None else min(amount, max(most, least))
+
+
+def _stated_output(exchange: Exchange) -> int | None:
+    """The tokens that each answer may have; None where nobody says."""
+    if exchange.operation not in GENERATING:
+        return 0
+    for name in _SAID:
+        said = exchange.body.get(name)
+        if type(said) is int and said >= 0:
+            return said
+    return None
 
 
 def _answers(exchange: Exchange) -> int:

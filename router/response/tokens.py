@@ -22,6 +22,7 @@ __all__ = [
     "longest_prompt_chars",
     "output_chars",
     "prompt_chars",
+    "prompt_estimates",
     "prompt_share",
     "prompts",
     "response_usage",
@@ -141,9 +142,15 @@ def estimated_prompt(body: dict[str, Any], prompts: PromptTokens | None) -> int:
     prompt, what the template adds to each message and to the whole is counted too, and all of it
     corrected by what the model has reported before.
     """
+    return prompt_estimates(body, prompts)[1]
+
+
+def prompt_estimates(body: dict[str, Any], prompts: PromptTokens | None) -> tuple[int, int]:
+    """The tokens of a request's prompt by its text alone, and like ``estimated_prompt``."""
+    text = estimate_tokens(prompt_chars(body))
     if prompts is None:
-        return estimate_tokens(prompt_chars(body))
-    return prompts.estimate(prompt_share(body))
+        return text, text
+    return text, prompts.estimate(text + _FRAME_TOKENS * _messages(body))
 
 
 def estimated_usage(input_tokens: int, items: list[dict[str, Any]]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from router.endpoints.deployment import best_reported
 from router.endpoints.registry import Registry
 from router.errors import LimitsUnavailable
 from router.fetch.address import on_own_host
-from router.response.tokens import estimated_prompt
+from router.response.tokens import prompt_estimates
 from router.settings.accounts import AccountsSettings, ApiKey
 from router.settings.document import Mistake, SettingsError
 from router.settings.schema import Settings, StateSettings
@@ -292,13 +292,15 @@ class Accounting:
                 found = cost
         return found
 
-    def prompt_tokens(self, exchange: Exchange) -> int:
-        """The tokens of an exchange's prompt, by what its model has reported of others."""
+    def prompt_tokens(self, exchange: Exchange) -> tuple[int, int]:
+        """The tokens of an exchange's prompt: by its text alone, and by what its model has reported
+        of others.
+        """
         group = None
         if exchange.operation in TEMPLATED:
             group = self._registry.find(exchange.model or "")
         prompts = best_reported(group.deployments) if group is not None else None
-        return estimated_prompt(exchange.body, prompts)
+        return prompt_estimates(exchange.body, prompts)
 
     def context(self, model: str) -> int | None:
         """The longest context of a model in tokens, where it is known."""

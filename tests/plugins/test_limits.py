@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -324,26 +323,3 @@ async def test_many_at_once_on_one_budget() -> None:
     assert results.count(None) == 50
     assert sum(isinstance(result, RateLimitExceeded) for result in results) == 450
     assert [(one.spent, one.held) for one in await rate_limiter.standing(key)] == [(350, 0)]
-
-
-@pytest.mark.parametrize(
-    ("expected", "said", "tokens"),
-    [
-        (30, 20, 50),  # what the model adds is reserved
-        (500, 20, 100),  # as far as the key's limit goes
-        (500, 95, 105),  # but for what would have been refused without it, too
-        (5, 20, 25),  # a model may make fewer tokens of it
-        (500, None, 100),
-    ],
-)
-async def test_what_a_model_adds_to_a_prompt_is_reserved_but_refuses_nothing(
-    expected: int, said: int | None, tokens: int
-) -> None:
-    rate_limiter = Listening()
-    key = Key("tight", limits=KeyLimits(tokens_per_minute=100))
-    limit = {} if said is None else {"max_output_tokens": said}
-    exchange = asked(key, model="m", input="x" * 40, **limit)
-    refused = tokens > 100
-    with pytest.raises(RateLimitExceeded) if refused else nullcontext():
-        await run(rate_limiter, exchange, prompt_tokens=lambda _: expected)
-    assert [demand.tokens for demand in rate_limiter.demands] == [tokens]

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from router.balance.averages import PromptTokens
 from router.core.usage_record import NANO, NO_TOKENS, Kind, Provenance, Tokens, UsageRecord
+from router.response.tokens import estimated_prompt
 from router.settings.schema import Dialect
 from tests.support.race import Gated, scene
 from tests.support.router import endpoint, eventually, routing
@@ -198,6 +200,46 @@ async def test_an_answer_in_one_piece_is_estimated_by_what_it_says(
         (row,) = router.rows
     tokens = -(-len(SPEECH[dialect].text) // 4)
     assert told(row)[2:] == ("ok", Tokens(18, 0, tokens, 0), Provenance.ESTIMATED)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"input": "word " * 20_000},
+        {"input": "hello", "instructions": "Be terse. " * 50},
+        {"input": [{"role": "user", "content": f"message {number}"} for number in range(300)]},
+        {
+            "input": "hello",
+            "tools": [{"type": "function", "name": "look", "parameters": {"type": "object"}}],
+        },
+        {
+            "input": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_text", "text": "What is it?"},
+                        {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+                    ],
+                }
+            ]
+        },
+    ],
+    ids=["long", "instructions", "messages", "tools", "image"],
+)
+@pytest.mark.parametrize("dialect", ["chat", "ollama"])
+async def test_whatever_is_asked_client_and_ledger_are_told_the_same_estimate(
+    dialect: Dialect, body: dict[str, Any]
+) -> None:
+    speech = SPEECH[dialect]
+    async with (
+        Upstream(default=whole(_uncounted(speech.whole))) as upstream,
+        routing(endpoint(upstream, dialect)) as router,
+    ):
+        usage = (await router.ask(**body)).json["usage"]
+        (row,) = router.rows
+    assert usage["estimated"] is True
+    assert (usage["input_tokens"], usage["output_tokens"]) == (row.tokens.input, row.tokens.output)
+    assert row.tokens.input == estimated_prompt(body, PromptTokens())
 
 
 @pytest.mark.parametrize("stream", [False, True])
