@@ -23,10 +23,11 @@ from tests.support.reloading import (
     reload,
     with_key,
 )
-from tests.support.router import endpoint, eventually, routing
+from tests.support.router import endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
 from tests.support.upstream import Upstream, Wire, whole
+from tests.support.waiting import until
 
 CHAT = SPEECH["chat"]
 PLUGINS = "tests.support.plugins"
@@ -63,7 +64,7 @@ async def test_a_stream_ends_on_the_plugins_and_the_key_it_began_with(
                 assert new.heard == ["start", "ended", "admit", "ended"]
                 go_on.set()
                 assert await stream.text() == CHAT.text
-            await eventually(lambda: "stop" in old.heard)
+            await until(lambda: "stop" in old.heard)
             assert old.heard == ["start", "admit", "started", "first_output", "ended", "stop"]
             assert "stop" not in new.heard
         assert [recorder.heard.count("stop") for recorder in recorders] == [1, 1]
@@ -77,9 +78,9 @@ async def test_plugins_hear_of_the_end_before_they_are_stopped(recorders: list[R
             async with begun(router) as stream:
                 for _ in range(3):
                     await reload(router, one, plugins=[RECORDER])
-                await eventually(lambda: len(plugin_sets(router)) == 2)
+                await until(lambda: len(plugin_sets(router)) == 2)
                 stream.response.close()
-            await eventually(lambda: len(plugin_sets(router)) == 1)
+            await until(lambda: len(plugin_sets(router)) == 1)
         begins = ["start", "admit", "started", "first_output"]
         assert recorders[0].heard == [*begins, "clean", "ended", "stop"]
         assert [recorder.heard for recorder in recorders[1:]] == [["start", "stop"]] * 3
@@ -92,7 +93,7 @@ async def test_a_background_run_begins_on_the_current_plugins(recorders: list[Re
             ident = (await router.ask(background=True)).json["id"]
             await finished(router, ident)
             await reload(router, one, plugins=[RECORDER])
-            await eventually(lambda: len(plugin_sets(router)) == 1)
+            await until(lambda: len(plugin_sets(router)) == 1)
             ident = (await router.ask(background=True)).json["id"]
             await finished(router, ident)
         old, new = recorders
@@ -116,14 +117,14 @@ async def test_endpoints_come_change_and_go() -> None:
 
             assert await servers() == {"one"}
             assert await reload(router, one, two) == ["endpoint added: two"]
-            await eventually(lambda: all(e.ready for e in router.fleet.registry.endpoints))
+            await until(lambda: all(e.ready for e in router.fleet.registry.endpoints))
             with router.occupied("one"):
                 assert await servers() == {"two"}
             assert await router.metric("pointsman_endpoint_up") == [1, 1]
             assert await reload(router, two) == ["endpoint removed: one"]
             assert await servers() == {"two"}
             assert await router.metric("pointsman_endpoint_up", endpoint="one") == []
-            await eventually(lambda: not first.open_wires)
+            await until(lambda: not first.open_wires)
             renamed = {**two, "models": ["n"], "aliases": {"m": "n"}}
             assert await reload(router, renamed) == ["endpoint changed: two (models, aliases)"]
             assert await servers() == {"two"}
@@ -143,7 +144,7 @@ async def test_a_request_that_fails_goes_on_at_who_has_come_meanwhile() -> None:
         one, two = patient(first), patient(second, "two")
         async with routing(one) as router:
             asked = asyncio.create_task(router.ask())
-            await eventually(lambda: bool(first.requests))
+            await until(lambda: bool(first.requests))
             await reload(router, two)
             go_on.set()
             reply = await asked
@@ -163,7 +164,7 @@ async def test_a_stream_from_an_endpoint_that_is_removed_goes_on_to_its_end() ->
                 assert first.open_wires
                 go_on.set()
                 assert await stream.text() == CHAT.text
-            await eventually(lambda: not first.open_wires)
+            await until(lambda: not first.open_wires)
 
 
 GOOD: dict[str, Any] = {"plugins": [RECORDER], "balance": {"health_interval": 3600}}
@@ -285,7 +286,7 @@ async def test_reloads_wait_for_each_other(recorders: list[Recorder]) -> None:
         async with routing(one) as router:
             held = {"plugins": [RECORDER, f"{PLUGINS}:Held"]}
             first = asyncio.create_task(reload(router, one, **held))
-            await eventually(lambda: recorders)
+            await until(lambda: recorders)
             second = asyncio.create_task(reload(router, one, plugins=[RECORDER]))
             await router.ask()
             assert len(recorders) == 1  # not even made
@@ -302,7 +303,7 @@ async def test_a_reload_that_is_given_up_leaves_nothing(recorders: list[Recorder
         async with routing(one) as router:
             held = {"plugins": [RECORDER, f"{PLUGINS}:Held"]}
             waiting = asyncio.create_task(reload(router, one, **held))
-            await eventually(lambda: recorders and recorders[0].heard)
+            await until(lambda: recorders and recorders[0].heard)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
@@ -367,15 +368,15 @@ async def test_reloads_under_load_lose_nothing(
             clients = [asyncio.create_task(ask(number)) for number in range(8)]
             for number in range(10):
                 enough = served + 40
-                await eventually(lambda enough=enough: served >= enough)  # type: ignore[misc]
+                await until(lambda enough=enough: served >= enough)
                 always["auth"] = keys(OLD, f"sk-{number:03}")
                 await reload(router, *configured(variants[number % len(variants)]), **always)
             stop.set()
             await asyncio.gather(*clients)
-            await eventually(lambda: len(plugin_sets(router)) == 1)
+            await until(lambda: len(plugin_sets(router)) == 1)
             assert len(plugin_sets(router)._tasks) == 0
             for name in upstreams.keys() - {e.name for e in router.fleet.registry.endpoints}:
-                await eventually(lambda name=name: not upstreams[name].open_wires)  # type: ignore[misc]
+                await until(lambda name=name: not upstreams[name].open_wires)
         assert len(recorders) == 11
         for recorder in recorders:
             assert (recorder.heard[0], recorder.heard[-1]) == ("start", "stop")

@@ -97,7 +97,7 @@ async def test_what_is_above_the_threshold_is_found(index: VectorIndex) -> None:
     fill(index, vectors)
     assert await recall(index, vectors) == 1.0
     async with tended(index):
-        await until(lambda: covered(index), 120)
+        await until(lambda: covered(index), timeout=120)
     assert index.stats().approximate == 1
     assert await recall(index, vectors) >= 0.98
 
@@ -106,12 +106,12 @@ async def test_it_stays_good_when_all_rows_are_replaced(index: VectorIndex) -> N
     old, new = units(2000, 128, 1), units(2000, 128, 2)
     fill(index, old, "old")
     async with tended(index):
-        await until(lambda: covered(index), 120)
+        await until(lambda: covered(index), timeout=120)
         for n in range(2000):
             index.apply([Change(removed=f"old{n}"), added(f"new{n}", new[n])])
             if n % 100 == 0:
                 await asyncio.sleep(0)
-        await until(lambda: covered(index), 120)
+        await until(lambda: covered(index), timeout=120)
     assert await recall(index, new, "new") >= 0.98
     assert index.row("old7") is None
 
@@ -170,7 +170,7 @@ async def test_new_rows_are_found_before_the_graph_has_them(index: VectorIndex) 
     vectors = units(1100, 64, 1)
     fill(index, vectors[:1050])
     async with tended(index):
-        await until(lambda: covered(index), 120)
+        await until(lambda: covered(index), timeout=120)
     fill(index, vectors[1050:], "late")
     found = await index.search("n", vectors[1060], threshold=0.99)
     assert [candidate.key for candidate in found] == ["late10"]
@@ -188,7 +188,7 @@ async def test_rows_that_come_and_go_while_it_grows(index: VectorIndex) -> None:
                 assert candidate.text == f"text of {candidate.key}"
                 assert candidate.similarity == pytest.approx(similarity, abs=1e-5)
                 assert int(candidate.key[1:]) > n
-        await until(lambda: covered(index), 120)
+        await until(lambda: covered(index), timeout=120)
     for n in range(500, 2500, 50):
         found = await index.search("n", vectors[n], threshold=0.99)
         assert f"k{n}" in [candidate.key for candidate in found]
@@ -198,7 +198,7 @@ async def test_it_goes_back_to_the_matrix(index: VectorIndex) -> None:
     vectors = units(1100, 64, 1)
     fill(index, vectors)
     async with tended(index):
-        await until(lambda: covered(index), 120)
+        await until(lambda: covered(index), timeout=120)
         index.apply([Change(removed=f"k{n}") for n in range(550)])
         assert index.stats().approximate == 1
         index.apply([Change(removed=f"k{n}") for n in range(550, 610)])
@@ -217,7 +217,7 @@ async def test_the_graph_counts_against_the_bound(offload: Offload) -> None:
     fill(index, vectors)
     before = index.stats()
     async with tended(index):
-        await until(lambda: covered(index), 120)
+        await until(lambda: covered(index), timeout=120)
     assert index.stats().bytes > before.bytes
     index.apply([added("one more", vectors[0])])
     assert index.stats().bytes <= 1_400_000

@@ -19,9 +19,10 @@ from router.cli.main import main
 from router.settings.document import SettingsError
 from tests.support.admin import ADMIN, ADMIN_KEY, reported
 from tests.support.fleet import simulated
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Script, Upstream, refused_port, silent, whole
+from tests.support.waiting import until
 
 CHAT = SPEECH["chat"]
 
@@ -92,7 +93,7 @@ async def upstream() -> AsyncIterator[Upstream]:
 async def router(upstream: Upstream) -> AsyncIterator[Router]:
     one = endpoint(upstream, "chat", "gpu-1", models=["m", "n"], max_in_flight=4)
     async with routing(one, admin=ADMIN) as router:
-        await eventually(router.deployment("gpu-1").endpoint.probed.is_set)
+        await until(router.deployment("gpu-1").endpoint.probed.is_set)
         yield router
 
 
@@ -181,7 +182,7 @@ async def test_every_state(command: Command, upstream: Upstream) -> None:
         ) as router,
     ):
         endpoints = {one.name: one for one in router.fleet.registry.endpoints}
-        await eventually(lambda: all(one.probed.is_set() for one in endpoints.values()))
+        await until(lambda: all(one.probed.is_set() for one in endpoints.values()))
         now = time.monotonic()
         router.deployment("away")
         router.deployment("cools").cool_down(40.4, now)
@@ -212,9 +213,9 @@ async def test_what_is_in_memory(command: Command) -> None:
         routing(ollama, admin=ADMIN) as router,
     ):
         [one] = router.fleet.registry.endpoints
-        await eventually(lambda: one.catalogue.in_memory("a") is not None)
+        await until(lambda: one.catalogue.in_memory("a") is not None)
         await router.fleet.loads.warm(one.deployment("a"), None)
-        await eventually(lambda: one.catalogue.in_memory("a"))
+        await until(lambda: one.catalogue.in_memory("a"))
         said = await command("--url", router.url)
         assert [row[3:8] for row in said.rows] == [
             ["a", "ready", "0/32", "closed", "loaded"],

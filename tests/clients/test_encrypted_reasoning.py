@@ -20,7 +20,7 @@ from openai.types.responses import Response
 
 from tests.support.account import THOUGHT, Account
 from tests.support.fleet import routed, simulated
-from tests.support.router import eventually
+from tests.support.waiting import until
 
 DROPPED = "X-Pointsman-Reasoning-Dropped"
 ENDPOINT = "X-Pointsman-Endpoint"
@@ -144,9 +144,9 @@ async def test_a_chain_stays_also_where_the_other_account_has_less_to_do(
     busy = next(a for a in accounts if a.name == issuer)
     busy.gate.clear()
     others = [asyncio.create_task(_copy(chain).say("Go on.")) for _ in range(8)]
-    await eventually(lambda: len(busy.received) == 9)
+    await until(lambda: len(busy.received) == 9)
     own = asyncio.create_task(chain.say("Go on."))
-    await eventually(lambda: len(busy.received) == 10)
+    await until(lambda: len(busy.received) == 10)
     busy.gate.set()
     answers = await asyncio.gather(own, *others)
     assert set(answers) == {f"{issuer} remembers 1"}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import ollama
@@ -15,6 +14,7 @@ from ollama import AsyncClient
 from tests.clients.conftest import KEY
 from tests.support.admin import ADMIN, ADMIN_KEY
 from tests.support.fleet import DIALECTS, http_client, routed, simulated
+from tests.support.waiting import until
 
 QUESTION = {"role": "user", "content": "What is the weather in Paris?"}
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n-rest").decode()
@@ -23,7 +23,6 @@ PERSON: dict[str, Any] = {
     "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
     "required": ["name", "age"],
 }
-PATIENCE = 10.0
 
 
 def get_weather(city: str) -> str:
@@ -45,14 +44,6 @@ async def url() -> AsyncIterator[str]:
         routed(*endpoints, auth=keys, admin=ADMIN) as url,
     ):
         yield url
-
-
-async def until(holds: Callable[[], Awaitable[Any]]) -> Any:
-    """What ``holds()`` says once it is anything; fails where it never is."""
-    async with asyncio.timeout(PATIENCE):
-        while not (said := await holds()):  # noqa: ASYNC110 (it is asked over the network)
-            await asyncio.sleep(0.1)
-    return said
 
 
 def client_of(url: str, key: str) -> AsyncClient:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,11 +12,11 @@ import orjson
 from tests.crash.client import Answer, Client, Lost, data_of
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream, Wire
+from tests.support.waiting import until
 
 __all__ = ["CHAT", "Stage", "Take", "Watcher", "until", "watching"]
 
 CHAT = SPEECH["chat"]
-PATIENCE = 30.0
 """Seconds until something that must happen counts as not happening."""
 
 
@@ -67,7 +67,7 @@ class Stage:
 
     async def take(self, number: int) -> Take:
         """The request of this number, waited for."""
-        await until(lambda: len(self.takes) > number, f"request {number} at the upstream")
+        await until(lambda: len(self.takes) > number, what=f"request {number} at the upstream")
         return self.takes[number]
 
     def endpoint(self) -> dict[str, Any]:
@@ -126,12 +126,12 @@ class Watcher:
 
     async def until_text(self, text: str) -> None:
         """Wait until this is the text, and no more."""
-        await until(lambda: len(self.text) >= len(text), f"{text!r}, and not {self.text!r}")
+        await until(lambda: len(self.text) >= len(text), what=repr(text))
         assert self.text == text
 
     async def until_over(self) -> None:
         """Wait for the end of the stream."""
-        await until(lambda: self.over, "the end of a stream")
+        await until(lambda: self.over, what="the end of a stream")
 
 
 @asynccontextmanager
@@ -163,13 +163,3 @@ async def watching(
         await asyncio.wait([task])
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
-
-
-async def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until ``condition()`` is true; fail when it never is."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not condition():  # noqa: ASYNC110 (what is waited for has no event)
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        raise AssertionError(f"never came: {what}") from None

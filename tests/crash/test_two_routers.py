@@ -18,9 +18,10 @@ import pytest_asyncio
 from router.simulate.server import create_backend, listening
 from tests.crash.client import Answer, Client, data_of
 from tests.crash.rows import broken_rows, unfinished
-from tests.crash.stage import CHAT, Stage, Take, until, watching
+from tests.crash.stage import CHAT, Stage, Take, watching
 from tests.support.processes import Processes, RouterProcess
 from tests.support.state import database_url
+from tests.support.waiting import until
 
 __all__ = ["database_url"]
 
@@ -48,7 +49,7 @@ class Pair:
     async def taken(self) -> tuple[Side, Side, Take]:
         """Wait for a run to begin: the side that has claimed it, the other one, and its request."""
         a, b = self.a, self.b
-        await until(lambda: a.stage.takes or b.stage.takes, "a request at an upstream")
+        await until(lambda: a.stage.takes or b.stage.takes, what="a request at an upstream")
         runner, other = (a, b) if a.stage.takes else (b, a)
         return runner, other, runner.stage.takes[0]
 
@@ -135,7 +136,7 @@ async def test_cancel_on_the_other_router(pair: Pair) -> None:
         await watcher.until_text("Hello, ")
         cancelled = await other.client.call("POST", f"/responses/{ident}/cancel")
         assert (cancelled.status, cancelled.json["status"]) == (200, "cancelled")
-        await until(take.wire.gone.is_set, "the upstream is left")
+        await until(take.wire.gone.is_set, what="the upstream is left")
         await watcher.until_over()
     take.finish(*CHAT.words[2:])
     again = await runner.client.call("POST", f"/responses/{ident}/cancel")
@@ -205,7 +206,7 @@ async def test_a_run_without_output_is_run_again_by_the_other_router(
 ) -> None:
     """The first router comes back when the second one has ``said`` this, and answers at once."""
     async with watching(pair.a.client, "POST", "/responses", ask(stream=True, **how)) as first:
-        await until(lambda: first.events, "the first event")
+        await until(lambda: first.events, what="the first event")
         runner, other, late = await pair.taken()
         runner.process.signal(signal.SIGSTOP)
         take = await other.stage.take(0)

@@ -15,8 +15,9 @@ from router.endpoints.beside import beside, hint
 from router.probing.capabilities import ProbeLimits, probe_endpoint
 from router.probing.endpoint import probe
 from router.upstream.adapters import connect
-from tests.support.router import eventually, routing
+from tests.support.router import routing
 from tests.support.upstream import Upstream, Wire, by_path, json_answer, silent
+from tests.support.waiting import until
 from tests.support.watched import one, watched
 
 OPENAI = {"/v1/models": {"data": [{"id": "m"}]}}
@@ -75,15 +76,15 @@ async def test_check_probe_and_log_say_it(
         assert checked.error is not None
         assert all(text in checked.error for text in wanted), checked.error
 
-        until = asyncio.get_running_loop().time() + 60
+        deadline = asyncio.get_running_loop().time() + 60
         report = await probe_endpoint(
-            settings, [], ProbeLimits(5.0, until), told=lambda model: None
+            settings, [], ProbeLimits(5.0, deadline), told=lambda model: None
         )
         assert all(text in report.note for text in wanted), report.note
 
         with capture_logs() as log:
             async with watched(settings) as fleet:
-                await eventually(lambda: any("hint" in entry for entry in log))
+                await until(lambda: any("hint" in entry for entry in log))
                 await fleet.more()
                 problem = fleet["one"].problem or ""
         hints = [entry["hint"] for entry in log if "hint" in entry]
@@ -132,12 +133,12 @@ async def test_requests_that_meet_404_are_told_like_that_once(
 
             async def more_probes() -> None:
                 enough = asked.count(path + "/models") + 2
-                await eventually(lambda: asked.count(path + "/models") >= enough)
+                await until(lambda: asked.count(path + "/models") >= enough)
 
             await more_probes()
             assert "/v1/chat/completions" not in asked, "nobody is asked before a request was"
             assert (await router.ask()).status == 404
-            await eventually(lambda: hints() != [])
+            await until(lambda: hints() != [])
             for _ in range(3):
                 assert (await router.ask()).status >= 400
                 await more_probes()
@@ -153,7 +154,7 @@ async def test_a_model_that_is_not_found_is_no_slip() -> None:
         async with routing(settings, balance=OFTEN) as router:
             assert (await router.ask()).status == 404
             again = len(upstream.probes) + 2
-            await eventually(lambda: len(upstream.probes) >= again)
+            await until(lambda: len(upstream.probes) >= again)
         assert not [entry for entry in router.log if "hint" in entry]
         assert {probe.path for probe in upstream.probes} == {"/v1/models"}
         assert not [request for request in upstream.requests if request.body == b"{}"]

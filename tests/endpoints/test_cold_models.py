@@ -14,7 +14,8 @@ from router.simulate.backend import BACKEND
 from router.simulate.memory import Memory
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening, routed
-from tests.support.router import Reply, eventually
+from tests.support.router import Reply
+from tests.support.waiting import until
 from tests.support.watched import NEVER
 
 
@@ -61,7 +62,7 @@ def loads(memories: list[Memory]) -> int:
 async def test_followers_wait_for_the_load_that_the_first_client_leaves() -> None:
     async with ollamas(NEVER, NEVER) as (client, memories):
         first = client.asks()
-        await eventually(lambda: loads(memories) == 1)
+        await until(lambda: loads(memories) == 1)
         followers = [client.asks(stream=bool(number % 2)) for number in range(20)]
         first.cancel()
         await asyncio.wait(followers, timeout=0.2)

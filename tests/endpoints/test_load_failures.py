@@ -20,7 +20,6 @@ from router.errors import (
     UpstreamRejected,
     UpstreamUnavailable,
 )
-from tests.support.router import eventually
 from tests.support.upstream import (
     Upstream,
     Wire,
@@ -30,6 +29,7 @@ from tests.support.upstream import (
     reset_now,
     whole,
 )
+from tests.support.waiting import until
 from tests.support.watched import LATEST, NEVER, Watched, cold_ollama, one, state, told, watched
 
 
@@ -51,7 +51,7 @@ async def answering(*answers: tuple[int, str], **fields: Any) -> AsyncIterator[W
 
     upstream = Upstream(default=by_path({"/api/generate": generate}), on_get=by_path(lists))
     async with upstream, watched(one(upstream.address, "ollama", **fields)) as fleet:
-        await eventually(lambda: fleet["one"].ready)
+        await until(lambda: fleet["one"].ready)
         await told(fleet.deployment(LATEST), loaded=False)
         fleet.deployment(LATEST).take()
         yield fleet
@@ -78,7 +78,7 @@ async def test_a_load_that_takes_too_long_sends_everybody_elsewhere() -> None:
         assert began + 30 <= deployment.cool_until <= time.monotonic() + 30
         assert deployment.load_began is None
         # Giving up reaches Ollama: nothing is being loaded any more.
-        await eventually(lambda: not memory.listed())
+        await until(lambda: not memory.listed())
 
 
 async def test_a_load_that_fails_is_no_matter_of_the_breakers() -> None:
@@ -203,7 +203,7 @@ async def test_a_connection_that_breaks_is_a_load_that_failed() -> None:
         Upstream(default=reset_now) as upstream,
         watched(one(upstream.address, "ollama")) as fleet,
     ):
-        await eventually(lambda: fleet["one"].ready)
+        await until(lambda: fleet["one"].ready)
         deployment = fleet.deployment("m")
         deployment.loaded = False
         with pytest.raises(ModelLoadFailed, match="closed the connection, not answering"):

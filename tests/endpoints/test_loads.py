@@ -9,7 +9,7 @@ import pytest
 
 from router.core.upstream import UpstreamRequest
 from router.errors import ModelLoadFailed
-from tests.support.router import eventually
+from tests.support.waiting import until
 from tests.support.watched import LATEST, NEVER, cold_ollama, state, told
 
 
@@ -18,7 +18,7 @@ async def test_many_first_requests_cause_one_load() -> None:
         deployment = fleet.deployment(LATEST)
         assert state(deployment) == (False, "cold")
         waiting = [asyncio.create_task(fleet.loads.ensure(deployment)) for _ in range(20)]
-        await eventually(lambda: memory.loads)
+        await until(lambda: memory.loads)
         assert deployment.load_began is not None
         assert deployment.predicted_load(time.monotonic()) > 0.0
         # Ollama lists the model by now; that it is in memory is not true yet.
@@ -39,7 +39,7 @@ async def test_the_first_client_leaves_and_the_load_goes_on() -> None:
     async with cold_ollama(load_seconds=NEVER) as (fleet, memory):
         deployment = fleet.deployment(LATEST)
         first = asyncio.create_task(fleet.loads.ensure(deployment))
-        await eventually(lambda: memory.loads)
+        await until(lambda: memory.loads)
         second = asyncio.create_task(fleet.loads.ensure(deployment))
         await asyncio.sleep(0)
         first.cancel()
@@ -55,7 +55,7 @@ async def test_a_load_that_nobody_waits_for_any_more_goes_on() -> None:
     async with cold_ollama(load_seconds=NEVER) as (fleet, memory):
         deployment = fleet.deployment(LATEST)
         client = asyncio.create_task(fleet.loads.ensure(deployment))
-        await eventually(lambda: memory.loads)
+        await until(lambda: memory.loads)
         client.cancel()
         await fleet.more()
         memory.load_seconds = 0.1
@@ -124,7 +124,7 @@ async def test_a_model_that_is_being_put_out_is_loaded_afterwards() -> None:
         deployment = fleet.deployment(LATEST)
         await fleet.loads.ensure(deployment)
         leaving = asyncio.create_task(fleet.loads.warm(deployment, "0s"))
-        await eventually(lambda: not deployment.loaded)
+        await until(lambda: not deployment.loaded)
         await fleet.loads.ensure(deployment)
         await leaving
         assert state(deployment)[0]
@@ -135,7 +135,7 @@ async def test_warming_waits_for_the_load_under_way() -> None:
     async with cold_ollama(load_seconds=NEVER) as (fleet, memory):
         deployment = fleet.deployment(LATEST)
         client = asyncio.create_task(fleet.loads.ensure(deployment))
-        await eventually(lambda: memory.loads)
+        await until(lambda: memory.loads)
         warm = asyncio.create_task(fleet.loads.warm(deployment, "2h"))
         await asyncio.sleep(0)
         memory.load_seconds = 0.1
@@ -147,12 +147,12 @@ async def test_an_endpoint_that_is_gone_gives_up_its_loads() -> None:
     async with cold_ollama(load_seconds=NEVER) as (fleet, memory):
         deployment = fleet.deployment(LATEST)
         client = asyncio.create_task(fleet.loads.ensure(deployment))
-        await eventually(lambda: memory.loads)
+        await until(lambda: memory.loads)
         fleet.loads.drop(fleet["one"])
         with pytest.raises(ModelLoadFailed, match="it was given up"):
             await client
         assert deployment.load_began is None
-        await eventually(lambda: not memory.listed())
+        await until(lambda: not memory.listed())
 
 
 async def test_closing_leaves_nobody_waiting() -> None:

@@ -13,7 +13,7 @@ from router.errors import ModelLoadFailed, NotSupported
 from router.simulate import create_backend
 from tests.support.fleet import listening
 from tests.support.llamacpp import LlamaCpp
-from tests.support.router import eventually
+from tests.support.waiting import until
 from tests.support.watched import Watched, one, state, told, watched
 
 
@@ -21,7 +21,7 @@ from tests.support.watched import Watched, one, state, told, watched
 async def llamacpp(*models: str, path: str = "") -> AsyncIterator[tuple[Watched, LlamaCpp]]:
     server = LlamaCpp(*models)
     async with server, watched(one(server.address + path)) as fleet:
-        await eventually(lambda: fleet["one"].ready)
+        await until(lambda: fleet["one"].ready)
         for model in models:
             await told(fleet.deployment(model), loaded=False)
         yield fleet, server
@@ -38,7 +38,7 @@ async def test_llamacpp_is_waited_for_although_it_answers_at_once(path: str) -> 
     async with llamacpp("m", path=path) as (fleet, server):
         deployment = fleet.deployment("m")
         clients = [asyncio.create_task(fleet.loads.ensure(deployment)) for _ in range(5)]
-        await eventually(lambda: server.status["m"] == "loading")
+        await until(lambda: server.status["m"] == "loading")
         await fleet.more()
         assert not state(deployment)[0]
         server.status["m"] = "loaded"
@@ -55,7 +55,7 @@ async def test_llamacpp_gives_up_a_load() -> None:
     async with llamacpp("m") as (fleet, server):
         deployment = fleet.deployment("m")
         client = asyncio.create_task(fleet.loads.ensure(deployment))
-        await eventually(lambda: server.status["m"] == "loading")
+        await until(lambda: server.status["m"] == "loading")
         server.status["m"] = "unloaded"
         with pytest.raises(ModelLoadFailed, match="did not go on"):
             await client
@@ -68,7 +68,7 @@ async def test_llamacpp_refuses_what_somebody_else_is_loading_already() -> None:
         deployment = fleet.deployment("m")
         server.status["m"] = "loading"
         client = asyncio.create_task(fleet.loads.ensure(deployment))
-        await eventually(lambda: server.loads)
+        await until(lambda: server.loads)
         server.status["m"] = "loaded"
         await client
         assert state(deployment)[0]
@@ -86,7 +86,7 @@ async def test_what_llamacpp_has_put_to_sleep_wakes_up_by_itself() -> None:
 
 async def test_one_that_tells_nothing_is_not_asked() -> None:
     async with listening(create_backend("chat", ["m"])) as url, watched(one(f"{url}/v1")) as fleet:
-        await eventually(lambda: fleet["one"].ready)
+        await until(lambda: fleet["one"].ready)
         deployment = fleet.deployment("m")
         await fleet.more()
         assert state(deployment)[0]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.support.llamacpp import LlamaCpp
-from tests.support.router import eventually
 from tests.support.upstream import Script, Upstream, Wire, json_answer
+from tests.support.waiting import until
 from tests.support.watched import Watched, one, state, told, watched
 
 
@@ -32,7 +32,7 @@ class Ollama(Upstream):
     @asynccontextmanager
     async def watched(self, **fields: Any) -> AsyncIterator[Watched]:
         async with self, watched(one(self.address, "ollama", **fields)) as fleet:
-            await eventually(lambda: fleet["one"].ready)
+            await until(lambda: fleet["one"].ready)
             yield fleet
 
     async def _lists(self, wire: Wire) -> None:
@@ -85,11 +85,11 @@ async def test_what_became_known_since_it_was_asked_counts_more() -> None:
         await told(deployment, loaded=False)
         ollama.telling.clear()
         asked = ollama.asked
-        await eventually(lambda: ollama.asked > asked)
+        await until(lambda: ollama.asked > asked)
         deployment.answered(0.0, None)
         seen = len(fleet.told)
         ollama.telling.set()
-        await eventually(lambda: len(fleet.told) > seen)
+        await until(lambda: len(fleet.told) > seen)
         assert deployment.loaded
         # The next time it says so again.
         await told(deployment, loaded=False)
@@ -112,7 +112,7 @@ async def test_llamacpp_tells_in_its_list() -> None:
     server = LlamaCpp("a", "b")
     server.status["a"] = "loaded"
     async with server, watched(one(f"{server.address}/v1")) as fleet:
-        await eventually(lambda: fleet["one"].ready)
+        await until(lambda: fleet["one"].ready)
         await told(fleet.deployment("b"), loaded=False)
         assert fleet.deployment("a").loaded
         server.status.update(a="sleeping", b="loaded")
@@ -135,6 +135,6 @@ async def test_a_context_that_is_told_is_the_models_unless_one_is_configured() -
             assert fleet.deployment("a").context == 4096
             assert fleet.deployment("b").context == 1000
             context = 8192
-            await eventually(lambda: fleet.deployment("a").context == 8192)
+            await until(lambda: fleet.deployment("a").context == 8192)
             assert fleet.deployment("b").context == 1000
             assert fleet.deployment("a").loaded

@@ -18,7 +18,6 @@ from router.upstream.adapters import make_adapter
 from router.upstream.http1 import HttpTransport
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, routed, simulated
-from tests.support.router import eventually
 from tests.support.upstream import (
     Script,
     Upstream,
@@ -27,6 +26,7 @@ from tests.support.upstream import (
     refused_port,
     whole,
 )
+from tests.support.waiting import until
 from tests.support.watched import Watched, one, settings_of, watched
 
 
@@ -55,7 +55,7 @@ async def test_probes_are_gets_with_the_endpoints_key(dialect: str, paths: set[s
 async def test_without_a_key_none_is_sent() -> None:
     backend = Upstream()
     async with backend, watched(one(backend.address)) as fleet:
-        await eventually(lambda: fleet.told)
+        await until(lambda: fleet.told)
     assert "authorization" not in backend.probes[0].headers
 
 
@@ -69,7 +69,7 @@ async def test_a_model_that_appears_or_vanishes_is_noticed() -> None:
     async with backend, watched(one(backend.address)) as fleet:
         assert await served(fleet, "a") == ["a"]
         backend.models = ("b", "c")
-        await eventually(lambda: fleet.registry.public_models() == ["b", "c"])
+        await until(lambda: fleet.registry.public_models() == ["b", "c"])
         assert fleet.registry.known_model("b")
         with pytest.raises(ModelNotFound):
             await fleet.registry.group("a")
@@ -81,7 +81,7 @@ async def test_a_request_that_runs_keeps_the_slot_of_a_model_that_vanishes() -> 
         (deployment,) = (await fleet.registry.group("a")).deployments
         deployment.take()
         backend.models = ("b",)
-        await eventually(lambda: fleet.registry.public_models() == ["b"])
+        await until(lambda: fleet.registry.public_models() == ["b"])
         assert fleet["one"].in_flight == 1
         deployment.give_back(0.0)
         assert fleet["one"].in_flight == 0
@@ -94,15 +94,15 @@ async def test_an_endpoint_vanishes_and_comes_back_with_its_models() -> None:
         with capture_logs() as log:
             async with watched(one(backend.address)) as fleet:
                 endpoint = fleet["one"]
-                await eventually(lambda: endpoint.ready)
+                await until(lambda: endpoint.ready)
                 await first.aclose()
-                await eventually(lambda: not endpoint.host.up)
-                await eventually(lambda: fleet.told[-1] == ("one", False))
+                await until(lambda: not endpoint.host.up)
+                await until(lambda: fleet.told[-1] == ("one", False))
                 assert await served(fleet, "m") == ["m"]
                 assert fleet.registry.public_models() == ["m"]
                 await fleet.more()
                 async with backend:
-                    await eventually(lambda: endpoint.ready)
+                    await until(lambda: endpoint.ready)
                     await fleet.more()
     # Each turn is told once, however many probes there were.
     turns = ["endpoint answers", "endpoint cannot be used", "endpoint is back"]
@@ -114,11 +114,11 @@ async def test_one_that_was_never_there_appears() -> None:
     async with refused_port() as nobody:
         port = int(nobody.rpartition(":")[2])
     async with watched(one(nobody)) as fleet:
-        await eventually(lambda: fleet.told)
+        await until(lambda: fleet.told)
         with pytest.raises(UpstreamUnavailable):
             await fleet.registry.group("m")
         async with Upstream(port=port):
-            await eventually(lambda: fleet["one"].ready)
+            await until(lambda: fleet["one"].ready)
             assert await served(fleet, "m") == ["m"]
 
 
@@ -145,11 +145,11 @@ async def test_odd_answers(answer: Script, answers: bool, known: bool) -> None:
     backend.on_get = answer
     async with backend, watched(one(backend.address)) as fleet:
         endpoint = fleet["one"]
-        await eventually(lambda: len(fleet.told) >= 2)
+        await until(lambda: len(fleet.told) >= 2)
         assert (endpoint.host.up, endpoint.catalogue.known) == (answers, known)
         assert fleet.registry.public_models() == []
         backend.on_get, backend.models = None, ("m",)
-        await eventually(lambda: endpoint.ready)
+        await until(lambda: endpoint.ready)
         # What it listed stays when the next answer is odd.
         backend.on_get = answer
         await fleet.more()
@@ -172,11 +172,11 @@ async def test_a_probe_has_a_deadline_and_one_slow_endpoint_holds_up_no_other() 
     async with slow, fast:
         endpoints = one(slow.address, name="slow"), one(fast.address, name="fast")
         async with watched(*endpoints) as fleet:
-            await eventually(lambda: fleet.told.count(("fast", True)) >= 3)
-            await eventually(lambda: ("slow", False) in fleet.told)
+            await until(lambda: fleet.told.count(("fast", True)) >= 3)
+            await until(lambda: ("slow", False) in fleet.told)
             assert fleet.registry.public_models() == ["f"]
             slow.gate.set()
-            await eventually(lambda: fleet.registry.public_models() == ["s", "f"])
+            await until(lambda: fleet.registry.public_models() == ["s", "f"])
 
 
 async def test_a_bug_in_a_probe_does_not_end_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ async def test_a_bug_in_a_probe_does_not_end_the_watch(monkeypatch: pytest.Monke
     monkeypatch.setattr("router.endpoints.prober.list_models", broken_once)
     with capture_logs() as log:
         async with backend, watched(one(backend.address)) as fleet:
-            await eventually(lambda: fleet["one"].ready)
+            await until(lambda: fleet["one"].ready)
     assert log[0]["event"] == "probe failed"
 
 
@@ -202,10 +202,10 @@ async def test_an_endpoint_found_unreachable_is_asked_at_once() -> None:
     with capture_logs() as log:
         async with backend, watched(one(backend.address), interval=3600) as fleet:
             endpoint = fleet["one"]
-            await eventually(lambda: endpoint.ready)
+            await until(lambda: endpoint.ready)
             endpoint.unreachable(time.monotonic())
             assert not endpoint.ready
-            await eventually(lambda: endpoint.ready)
+            await until(lambda: endpoint.ready)
             assert fleet.told == [("one", True)] * 2
     assert [line["event"] for line in log] == ["endpoint answers", "endpoint is back"]
 
@@ -213,11 +213,11 @@ async def test_an_endpoint_found_unreachable_is_asked_at_once() -> None:
 async def test_what_many_want_to_know_at_a_time_is_asked_once() -> None:
     backend = Upstream()
     async with backend, watched(one(backend.address), interval=3600) as fleet:
-        await eventually(lambda: fleet["one"].ready)
+        await until(lambda: fleet["one"].ready)
         for _ in range(5):
             fleet["one"].probe_now.set()
             await asyncio.sleep(0)
-        await eventually(lambda: len(fleet.told) == 2)
+        await until(lambda: len(fleet.told) == 2)
         assert len(backend.probes) == 2
 
 
@@ -226,9 +226,9 @@ async def test_one_that_is_away_is_asked_when_its_breaker_is_half_open() -> None
     backend.on_get = json_answer({}, 500)
     async with backend, watched(one(backend.address), interval=3600) as fleet:
         # The interval has nothing to do with these.
-        await eventually(lambda: len(backend.probes) >= 4)
+        await until(lambda: len(backend.probes) >= 4)
         backend.on_get = None
-        await eventually(lambda: fleet["one"].ready)
+        await until(lambda: fleet["one"].ready)
 
 
 async def test_pauses_are_jittered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ async def test_pauses_are_jittered(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(prober_module, "uniform", uniform)
     async with Upstream() as upstream, watched(one(upstream.address)) as fleet:
-        await eventually(lambda: len(fleet.told) >= 4)
+        await until(lambda: len(fleet.told) >= 4)
     assert set(drawn) == {(0.8, 1.0)}
 
 
@@ -248,7 +248,7 @@ async def test_stop_ends_a_probe_that_hangs() -> None:
     backend = Upstream()
     backend.gate.clear()
     async with backend, watched(one(backend.address, timeouts={"connect": 60})):
-        await eventually(lambda: backend.probes)
+        await until(lambda: backend.probes)
     backend.gate.set()
 
 
@@ -257,11 +257,11 @@ async def test_other_endpoints_are_followed() -> None:
     async with kept, gone, new:
         first = one(kept.address, name="kept"), one(gone.address, name="gone")
         async with watched(*first, interval=0.05) as fleet:
-            await eventually(lambda: fleet.registry.public_models() == ["k", "g"])
+            await until(lambda: fleet.registry.public_models() == ["k", "g"])
             registry = fleet.registry
             registry.apply(registry.prepare(settings_of(first[0], one(new.address, name="new"))))
             fleet.prober.follow()
-            await eventually(lambda: registry.public_models() == ["k", "n"])
+            await until(lambda: registry.public_models() == ["k", "n"])
             await fleet.more()
             asked = len(gone.probes)
             await fleet.more()
@@ -271,17 +271,17 @@ async def test_other_endpoints_are_followed() -> None:
 async def test_other_settings_of_an_endpoint_are_tried_at_once() -> None:
     backend = Upstream()
     async with backend, watched(one(backend.address), interval=3600) as fleet:
-        await eventually(lambda: fleet["one"].ready)
+        await until(lambda: fleet["one"].ready)
         registry = fleet.registry
         registry.apply(registry.prepare(settings_of(one(backend.address, weight=2))))
         fleet.prober.follow()
-        await eventually(lambda: len(backend.probes) == 2)
+        await until(lambda: len(backend.probes) == 2)
 
 
 async def test_another_interval_holds_at_once() -> None:
     backend = Upstream()
     async with backend, watched(one(backend.address), interval=3600) as fleet:
-        await eventually(lambda: fleet["one"].ready)
+        await until(lambda: fleet["one"].ready)
         fleet.prober.interval = 0.02
         fleet.prober.follow()
         await fleet.more()
@@ -292,10 +292,10 @@ async def test_what_was_asked_with_former_settings_says_nothing() -> None:
     with capture_logs() as log:
         async with backend, watched(one(backend.address), interval=3600) as fleet:
             endpoint, registry = fleet["one"], fleet.registry
-            await eventually(lambda: endpoint.ready)
+            await until(lambda: endpoint.ready)
             backend.gate.clear()
             endpoint.probe_now.set()
-            await eventually(lambda: len(backend.probes) == 2)
+            await until(lambda: len(backend.probes) == 2)
             registry.apply(registry.prepare(settings_of(one(backend.address, weight=2))))
             fleet.prober.follow()
 
@@ -305,7 +305,7 @@ async def test_what_was_asked_with_former_settings_says_nothing() -> None:
 
             backend.on_get = only_once
             backend.gate.set()
-            await eventually(lambda: len(fleet.told) == 2)
+            await until(lambda: len(fleet.told) == 2)
             assert fleet.told == [("one", True)] * 2
     assert [line["event"] for line in log] == ["endpoint answers"]
 

@@ -11,9 +11,10 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.support.client import Client, Leaving
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import Speech
 from tests.support.upstream import Script, Upstream, paced, silent, streamed
+from tests.support.waiting import until
 
 
 @pytest.fixture(params=["own", "foreign"])
@@ -46,7 +47,7 @@ async def scene(
 
 async def gone(upstream: Upstream) -> None:
     """Wait until the endpoint notices that nobody wants its answer any more."""
-    await eventually(lambda: upstream.requests)
+    await until(lambda: upstream.requests)
     async with asyncio.timeout(60):
         await upstream.requests[0].wire.gone.wait()
 
@@ -57,7 +58,7 @@ async def test_before_the_head(
     async with scene(silent, dialect, mounted) as (router, upstream):
         client = await Client.open(router.url)
         client.ask(stream=stream)
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         client.leave(leave)
         await gone(upstream)
         await router.idle()
@@ -115,7 +116,7 @@ async def test_while_it_does_not_read(
         client.ask(stream=True)
         await client.until(b"Hello")
         client.pause()
-        await eventually(lambda: not all(wire.writable.is_set() for wire in upstream.wires))
+        await until(lambda: not all(wire.writable.is_set() for wire in upstream.wires))
         client.leave(leave)
         await gone(upstream)
         await router.idle()
@@ -130,10 +131,10 @@ async def test_in_the_queue(dialect: Dialect, mounted: dict[str, Any], leave: Le
             clients = [await Client.open(router.url) for _ in range(3)]
             for client in clients:
                 client.ask(stream=True)
-            await eventually(lambda: router.waiting == 2 and len(upstream.requests) == 1)
+            await until(lambda: router.waiting == 2 and len(upstream.requests) == 1)
             clients[1].leave(leave)
             clients[2].leave(leave)
-            await eventually(lambda: router.waiting == 0)
+            await until(lambda: router.waiting == 0)
             assert len(upstream.requests) == 1
             clients[0].leave(leave)
             await gone(upstream)
@@ -165,8 +166,8 @@ async def test_right_after_asking(dialect: Dialect, stream: bool, mounted: dict[
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 client.leave("reset" if turns % 2 else "close")
-            await eventually(lambda: not router.running)
-            await eventually(lambda: all(r.wire.gone.is_set() for r in upstream.requests))
+            await until(lambda: not router.running)
+            await until(lambda: all(r.wire.gone.is_set() for r in upstream.requests))
 
 
 async def test_one_that_leaves_does_not_disturb_another(

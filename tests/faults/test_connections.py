@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from router.settings.schema import Dialect
-from tests.support.router import endpoint, eventually, routing
+from tests.support.router import endpoint, routing
 from tests.support.speech import Speech
 from tests.support.sse import check_responses_stream, text_of
 from tests.support.upstream import (
@@ -23,6 +23,7 @@ from tests.support.upstream import (
     streamed,
     whole,
 )
+from tests.support.waiting import until
 
 
 @contextlib.asynccontextmanager
@@ -238,7 +239,7 @@ async def test_a_refusal_whose_body_never_ends(status: int, then: type) -> None:
         reply = await router.ask()
         assert reply.status == {400: 400, 429: 429, 500: 502}[status]
         assert len(upstream.requests) == 1, "it did answer: with a refusal"
-        await eventually(upstream.requests[0].wire.gone.is_set)
+        await until(upstream.requests[0].wire.gone.is_set)
 
 
 @pytest.mark.parametrize("how", [reset_now, close_now, silent])

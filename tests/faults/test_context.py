@@ -13,9 +13,10 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.support.pair import by
-from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Script, Upstream, Wire, json_answer, streamed, whole
+from tests.support.waiting import until
 
 CONTEXT = 700
 TURNS = [
@@ -70,7 +71,7 @@ async def known_from(source: str, dialect: Dialect) -> AsyncIterator[tuple[Route
             upstream.scripts.append(TOO_LONG)
             assert (await router.ask(input=TURNS)).status == 400
             upstream.requests.clear()
-        await eventually(lambda: router.deployment().context == CONTEXT)
+        await until(lambda: router.deployment().context == CONTEXT)
         yield router, upstream
 
 

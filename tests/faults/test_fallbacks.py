@@ -12,7 +12,7 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.support.calling import answering, finished
-from tests.support.router import API_KEY, Reply, Router, endpoint, eventually, routing
+from tests.support.router import API_KEY, Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH, Speech
 from tests.support.sse import check_responses_stream
 from tests.support.upstream import (
@@ -26,6 +26,7 @@ from tests.support.upstream import (
     streamed,
     whole,
 )
+from tests.support.waiting import until
 
 IMAGE = [
     {
@@ -156,7 +157,7 @@ async def test_no_slot_is_free(balance: dict[str, Any]) -> None:
     async with fleet(slowly, fields=patient, balance=balance) as scene:
         router, one, _ = scene
         first = asyncio.create_task(router.ask(model="big"))
-        await eventually(lambda: one.requests)
+        await until(lambda: one.requests)
         reply = await router.ask(model="big")
         served(reply)
         assert reply.headers["X-Pointsman-Attempts"] == "1"

@@ -11,9 +11,10 @@ import pytest
 
 from tests.support.calling import answering, call, finished
 from tests.support.fetch import fetch
-from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream, Wire, whole
+from tests.support.waiting import until
 
 BIG_ONLY = "sk-big-only"
 ANY = "sk-any"
@@ -104,7 +105,7 @@ async def test_nor_through_an_answer_that_keys_share() -> None:
     async with fleet(["small"], cache=cache) as (router, two):
         two.default = held
         free = asyncio.create_task(asked(router, ANY))
-        await eventually(lambda: two.requests)
+        await until(lambda: two.requests)
         restricted = await asked(router, BIG_ONLY)
         assert of_fallback(restricted) == (502, None)
         go.set()

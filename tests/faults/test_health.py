@@ -15,7 +15,7 @@ from router.balance import deployment_state
 from router.balance.deployment_state import GRADES
 from router.settings.schema import Dialect
 from tests.support.pair import by, pair, single
-from tests.support.router import API_KEY, Router, endpoint, eventually, routing
+from tests.support.router import API_KEY, Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
 from tests.support.upstream import (
@@ -27,6 +27,7 @@ from tests.support.upstream import (
     streamed,
     whole,
 )
+from tests.support.waiting import until
 
 GOOD = whole(SPEECH["chat"].whole)
 STREAM = streamed(*SPEECH["chat"].pieces, kind=SPEECH["chat"].kind)
@@ -105,7 +106,7 @@ async def test_one_probe_tells_whether_it_is_back() -> None:
     async with pair(slowly) as (router, one, two):
         half_open(router)
         probe = asyncio.create_task(router.ask())
-        await eventually(lambda: one.requests)
+        await until(lambda: one.requests)
         others = await asyncio.gather(*(router.ask() for _ in range(5)))
         assert [by(reply) for reply in others] == ["two"] * 5
         go_on.set()
@@ -127,7 +128,7 @@ async def test_a_probe_whose_client_leaves_says_nothing() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await router.ask()
-        await eventually(lambda: not router.taken)
+        await until(lambda: not router.taken)
         assert grade(router) == "probe"
         assert by(await router.ask()) == "one"
         assert len(one.requests) == 2
@@ -241,7 +242,7 @@ async def test_who_cannot_be_reached_is_left_to_the_probes() -> None:
             balance = {"policy": "priority", "breaker": breaker}
             async with routing(*endpoints, balance=balance) as router:
                 one = router.deployment("one").endpoint
-                await eventually(one.probed.is_set)
+                await until(one.probed.is_set)
                 one.host.reachable(time.monotonic())  # as if it had only just gone
                 assert [by(await router.ask()) for _ in range(5)] == ["two"] * 5
                 refused = {"endpoint": "one", "result": "upstream_unavailable"}
@@ -250,7 +251,7 @@ async def test_who_cannot_be_reached_is_left_to_the_probes() -> None:
                 loop = asyncio.get_running_loop()
                 server = await loop.create_server(lambda: Wire(back), sock=sock)
                 one.probe_now.set()
-                await eventually(lambda: one.host.up)
+                await until(lambda: one.host.up)
                 assert by(await router.ask()) == "one"
                 server.close()
 
@@ -298,7 +299,7 @@ async def test_who_was_not_reached_costs_no_budget() -> None:
         balance = {"policy": "priority", "retry_budget": budget, "breaker": breaker}
         async with routing(*endpoints, balance=balance) as router:
             one = router.deployment("one").endpoint
-            await eventually(one.probed.is_set)
+            await until(one.probed.is_set)
             one.host.reachable(time.monotonic())
             reply = await router.ask()
             assert (by(reply), reply.headers["X-Pointsman-Attempts"]) == ("two", "2")

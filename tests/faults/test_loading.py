@@ -15,9 +15,10 @@ from router.endpoints import loading as loading_module
 from router.endpoints import prober as prober_module
 from tests.support.llamacpp import Starting
 from tests.support.pair import by
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream, whole
+from tests.support.waiting import until
 
 CHAT = "/v1/chat/completions"
 
@@ -49,11 +50,11 @@ async def test_requests_wait_for_it(lists: bool, models: list[str] | None) -> No
     async with starting(lists=lists, models=models) as (router, server):
         clients = [asyncio.create_task(router.ask()) for _ in range(3)]
         if models is not None:
-            await eventually(lambda: 503 in server.statuses(CHAT))
+            await until(lambda: 503 in server.statuses(CHAT))
             deployment = router.deployment()
-            await eventually(lambda: not deployment.loaded)
+            await until(lambda: not deployment.loaded)
             assert GRADES[deployment.grade] == "cold"
-        await eventually(lambda: len(server.statuses("/health")) > 1 or models is None)
+        await until(lambda: len(server.statuses("/health")) > 1 or models is None)
         assert not any(client.done() for client in clients)
         server.loading = False
         for reply in await asyncio.gather(*clients):
@@ -73,7 +74,7 @@ async def test_another_that_is_ready_is_not_waited_with() -> None:
                     assert by(await router.ask()) == "two"
                 assert server.statuses(CHAT) == [503]
                 server.loading = False
-                await eventually(lambda: router.deployment().loaded)
+                await until(lambda: router.deployment().loaded)
                 assert by(await router.ask()) == "one"
 
 

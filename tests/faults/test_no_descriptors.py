@@ -25,10 +25,11 @@ from router.settings.endpoints import TlsSettings
 from router.settings.schema import EndpointSettings
 from router.upstream import dial
 from router.upstream.http1 import Pool
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream, parse_events
 from tests.support.upstream import Upstream
+from tests.support.waiting import until
 from tests.support.watched import LATEST, cold_ollama, one, state, watched
 
 ROOT = Path(__file__).parents[2]
@@ -133,14 +134,14 @@ async def test_a_probe_leaves_what_was_known(
     async with Upstream(default=SPEECH["chat"].script()) as upstream:
         settings = one(upstream.address, "chat", models=["m"])
         async with watched(settings) as fleet:
-            await eventually(lambda: fleet["one"].ready)
+            await until(lambda: fleet["one"].ready)
             await fleet.more()
             told = len(fleet.told)
             with shortage(monkeypatch) as short:
                 short.error = error
                 # Those errors do not say what it was.
                 monkeypatch.setattr(dial, "is_shortage", lambda _: True)
-                await eventually(lambda: short.tried >= 3)
+                await until(lambda: short.tried >= 3)
                 known = fleet.told[told:]
             assert all(up for _, up in known)
             assert fleet["one"].host.up

@@ -6,9 +6,10 @@ from router.core.exchange import ClientGone, Exchange, Sink
 from router.plugin import Interceptor, Proceed
 from router.settings.schema import Dialect
 from tests.support.client import Client
-from tests.support.router import endpoint, eventually, routing
+from tests.support.router import endpoint, routing
 from tests.support.speech import Speech
 from tests.support.upstream import Upstream, streamed
+from tests.support.waiting import until
 
 
 class Clumsy(Interceptor):
@@ -40,7 +41,7 @@ async def test_a_plugin_fails_when_the_client_has_left(dialect: Dialect, speech:
         client.ask(stream=True)
         await client.until(b"Hello")
         client.leave("reset")
-        await eventually(lambda: not router.running)
+        await until(lambda: not router.running)
         broke = [line for line in router.log if line["event"] == "interceptor broke"]
         assert len(broke) == 1
         router.log.remove(broke[0])

@@ -16,7 +16,7 @@ from openai import AsyncOpenAI
 from router.core.usage_record import Provenance, Tokens
 from router.settings.schema import Dialect
 from tests.support.pair import by, pair, single
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH, Speech
 from tests.support.upstream import (
     Script,
@@ -28,6 +28,7 @@ from tests.support.upstream import (
     streamed,
     whole,
 )
+from tests.support.waiting import until
 
 ON: dict[str, Any] = {"stream_whole_answers": True}
 SOME = 5
@@ -78,7 +79,7 @@ async def engine_behind(dialect: Dialect) -> AsyncIterator[tuple[Router, Engine,
 
 async def given_up(engine: Engine, asking: asyncio.Task[Any]) -> None:
     """Have the client leave in the midst of the answer, and wait until the engine stops."""
-    await eventually(lambda: engine.written >= SOME or asking.done())
+    await until(lambda: engine.written >= SOME or asking.done())
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream, Wire, silent, streamed, whole
+from tests.support.waiting import until
 
 CHAT = SPEECH["chat"]
 TIMEOUTS = {"first_byte": 5.0, "idle": 5.0, "total": 0.4}
@@ -53,7 +54,7 @@ async def test_an_endpoint_that_answers_others_is_well() -> None:
         routing(*endpoints(one)) as router,
     ):
         long = asyncio.create_task(router.ask(input="long"))
-        await eventually(lambda: one.requests)
+        await until(lambda: one.requests)
         while not long.done():
             assert (await router.ask(input="short")).status == 200
         reply = await long
@@ -71,7 +72,7 @@ async def test_one_that_has_answered_only_at_first_is_not() -> None:
         other.drained = True
         other.refresh(0.0)
         long = asyncio.create_task(router.ask(input="long"))
-        await eventually(lambda: one.requests)
+        await until(lambda: one.requests)
         assert (await router.ask(input="short")).headers["X-Pointsman-Endpoint"] == "one"
         other.drained = False
         other.refresh(0.0)

@@ -15,7 +15,7 @@ from router.dialects.responses.decode_stream import seal
 from router.simulate import create_backend
 from tests.support.fetch import fetch
 from tests.support.fleet import listening
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import (
     Received,
@@ -29,6 +29,7 @@ from tests.support.upstream import (
     streamed,
     whole,
 )
+from tests.support.waiting import until
 
 __all__ = ["Traffic", "traffic"]
 
@@ -161,10 +162,10 @@ class Traffic:
         async with self.router.request(stream=True, input="hang", store=False) as response:
             await response.content.readany()
         waiting = asyncio.create_task(self.router.ask(model="slow", stream=True, store=False))
-        await eventually(lambda: self.router.deployment("slow", "slow").in_flight)
+        await until(lambda: self.router.deployment("slow", "slow").in_flight)
         waiting.cancel()
         await asyncio.wait({waiting})
-        await eventually(lambda: not self.router.running)
+        await until(lambda: not self.router.running)
 
 
 @contextlib.asynccontextmanager
@@ -223,6 +224,6 @@ async def traffic(**sections: Any) -> AsyncIterator[Traffic]:
         }
         router = await enter(routing(*endpoints, idle=False, **sections))
         for one in router.fleet.registry.endpoints:
-            await eventually(one.probed.is_set)
+            await until(one.probed.is_set)
         router.http.headers.update(_bearer("team-a"))
         yield Traffic(router)

@@ -11,10 +11,11 @@ import pytest
 from router.app import DISPATCHER, RELOADER
 from tests.support.admin import ADMIN, ADMIN_KEY, call_admin, reported
 from tests.support.fetch import fetch
-from tests.support.router import API_KEY, Router, endpoint, eventually, routing, settings_for
+from tests.support.router import API_KEY, Router, endpoint, routing, settings_for
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
 from tests.support.upstream import Script, Upstream, Wire, streamed, whole
+from tests.support.waiting import until
 
 CHAT = SPEECH["chat"]
 KEYS: dict[str, Any] = {"keys": [{"name": "a", "key": "sk-a"}]}
@@ -176,7 +177,7 @@ async def test_a_drained_endpoint_ends_what_it_has_begun() -> None:
         ) as router,
     ):
         asking = asyncio.gather(router.ask(stream=True), router.ask(stream=True))
-        await eventually(lambda: len(one.requests) == 2)
+        await until(lambda: len(one.requests) == 2)
         reply = await call_admin(router, "POST", "/endpoints/one/drain")
         assert (reply.status, reply.json["state"], reply.json["in_flight"]) == (200, "drained", 2)
         assert reply.json["models"][0]["grade"] == "drained"
@@ -212,7 +213,7 @@ async def test_those_who_wait_look_again(upstream: Upstream) -> None:
     async with routing(endpoint(upstream, "chat", max_in_flight=1), admin=ADMIN) as router:
         with router.occupied("one"):
             asking = asyncio.create_task(router.ask())
-            await eventually(lambda: router.waiting)
+            await until(lambda: router.waiting)
             await call_admin(router, "POST", "/endpoints/one/drain")
             reply = await asking
             assert (reply.status, reply.error["code"]) == (503, "overloaded")
@@ -231,9 +232,9 @@ async def test_those_who_wait_are_not_sent_there(upstream: Upstream) -> None:
         with router.occupied("two"):
             with router.occupied("one"):
                 asking = asyncio.create_task(router.ask())
-                await eventually(lambda: router.waiting)
+                await until(lambda: router.waiting)
                 await call_admin(router, "POST", "/endpoints/one/drain")
-                await eventually(lambda: router.waiting)
+                await until(lambda: router.waiting)
             assert not asking.done()
         assert (await asking).headers["X-Pointsman-Endpoint"] == "two"
         assert not upstream.requests

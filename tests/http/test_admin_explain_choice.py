@@ -11,8 +11,9 @@ from router.dialects.responses.decode_stream import seal
 from tests.support.admin import ADMIN, call_admin, explained, reported
 from tests.support.explain_routing import FUNCTION, PICTURE, fleet, left_out, messages, tried
 from tests.support.fetch import fetch
-from tests.support.router import endpoint, eventually, routing
+from tests.support.router import endpoint, routing
 from tests.support.upstream import refused_port
+from tests.support.waiting import until
 
 POLICIES = ["least-loaded", "fastest", "round-robin", "weighted", "priority"]
 
@@ -221,7 +222,7 @@ async def test_a_breaker_is_not_probed() -> None:
         deployment = router.deployment("e0")
         deployment.failed(time.monotonic())
         for _ in range(3):
-            await eventually(lambda: time.monotonic() > deployment.breaker.opens_until)
+            await until(lambda: time.monotonic() > deployment.breaker.opens_until)
             told = await explained(router)
             assert told["chosen"]["endpoint"] == "e0"
             assert "probe" in told["chosen"]["why"]

@@ -14,9 +14,10 @@ from router.http.admin import FleetReport, Reload
 from router.settings.document import SettingsError
 from tests.support.admin import ADMIN, call_admin, reported
 from tests.support.fleet import simulated
-from tests.support.router import Router, endpoint, eventually, routing, settings_for
+from tests.support.router import Router, endpoint, routing, settings_for
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream, Wire, refused_port, streamed, whole
+from tests.support.waiting import until
 
 CHAT = SPEECH["chat"]
 OLLAMA = SPEECH["ollama"]
@@ -64,7 +65,7 @@ async def test_a_healthy_endpoint() -> None:
             balance={"policy": "round-robin", "queue_size": 9, "retry_budget": {"reserve": 5}},
         ) as router,
     ):
-        await eventually(lambda: upstream.probes)
+        await until(lambda: upstream.probes)
         for _ in range(20):
             await router.ask(stream=True)
         with router.occupied("one"):
@@ -104,7 +105,7 @@ async def test_before_anything_is_known() -> None:
     ):
         router.deployment().endpoint.probed.clear()
         asking = asyncio.create_task(router.ask())
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         found = await reported(router)
         assert found["state"] == "unknown"
         [m] = found["models"]
@@ -157,7 +158,7 @@ async def test_time_changes_a_grade() -> None:
     ):
         await router.ask()
         deployment = router.deployment()
-        await eventually(lambda: time.monotonic() > deployment.cool_until)
+        await until(lambda: time.monotonic() > deployment.cool_until)
         m = await model(router)
         assert (m["grade"], m["cooling_for"], m["rate_limited"]) == ("ready", None, False)
 
@@ -209,7 +210,7 @@ async def test_what_is_in_memory() -> None:
         routing({**ollama, "aliases": {"first": "a"}}, admin=ADMIN) as router,
     ):
         [endpoint] = router.fleet.registry.endpoints
-        await eventually(lambda: endpoint.catalogue.in_memory("a") is not None)
+        await until(lambda: endpoint.catalogue.in_memory("a") is not None)
         unloaded = [{"model": "a", "loaded": False}, {"model": "b", "loaded": False}]
         assert (await reported(router, "ollama"))["unasked"] == unloaded
         reply = await call_admin(router, "POST", "/endpoints/ollama/load", {"model": "first"})
@@ -239,13 +240,13 @@ async def test_while_a_model_is_loaded() -> None:
         deployment.in_memory(time.monotonic(), False)
         load = call_admin(router, "POST", "/endpoints/one/load", {"model": "m"})
         asking = asyncio.create_task(load)
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         m = await model(router)
         assert (m["grade"], m["loaded"]) == ("cold", False)
         assert 0 <= m["loading_for"] < 10
         asking.cancel()
         answering = asyncio.create_task(router.ask())
-        await eventually(lambda: router.taken)
+        await until(lambda: router.taken)
         ready.set()
         assert (await answering).status == 200
         load_request, _ = upstream.requests

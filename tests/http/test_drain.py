@@ -6,10 +6,11 @@ import asyncio
 
 from router.app import DISPATCHER
 from tests.support.client import Client
-from tests.support.router import endpoint, eventually, routing
+from tests.support.router import endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import parse_events
 from tests.support.upstream import Upstream, Wire, silent, streamed, whole
+from tests.support.waiting import until
 
 CHAT = SPEECH["chat"]
 
@@ -31,13 +32,13 @@ async def test_what_was_admitted_before_gets_its_time() -> None:
         routing(endpoint(upstream, "chat")) as router,
     ):
         first = asyncio.create_task(router.ask())
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         second = await Client.open(router.url)
         body = b'{"model": "m", "input": "hi"}'
         second.send(
             b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 29\r\n\r\n{"
         )
-        await eventually(lambda: router.app[DISPATCHER]._open == 2)
+        await until(lambda: router.app[DISPATCHER]._open == 2)
         draining = asyncio.create_task(router.app[DISPATCHER].drain(60))
         await asyncio.sleep(0)
         second.send(body[1:])
@@ -63,7 +64,7 @@ async def test_running_ones_are_ended_when_the_time_is_over() -> None:
             while b"Hello" not in begun:
                 begun += await response.content.readany()
             asking = asyncio.create_task(router.ask())
-            await eventually(lambda: len(upstream.requests) == 2)
+            await until(lambda: len(upstream.requests) == 2)
             await router.app[DISPATCHER].drain(0.05)
             events = parse_events(begun + await response.read())
         whole_reply = await asking

@@ -16,9 +16,10 @@ from router.telemetry import tasks
 from router.telemetry.tasks import Worker
 from router.upstream.chat import ChatAdapter
 from tests.support.fetch import fetch
-from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream, whole
+from tests.support.waiting import until
 
 LIMIT = 5_000
 
@@ -176,7 +177,7 @@ async def test_each_application_has_a_thread_of_its_own_which_ends_with_it() -> 
             assert (await post(other, "/v1/responses", large)).status == 200
             assert threads() == before + 2
         assert (await post(one, "/v1/responses", large)).status == 200
-    await eventually(lambda: threads() == before)
+    await until(lambda: threads() == before)
 
 
 async def test_mistakes_in_large_requests_are_told_as_in_others(router: Router) -> None:

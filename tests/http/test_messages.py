@@ -25,10 +25,11 @@ from tests.support.anthropic import (
 from tests.support.dialects import dialect, speech
 from tests.support.fetch import fetch
 from tests.support.reading import native
-from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH, Speech
 from tests.support.sse import parse_events
 from tests.support.upstream import Upstream, refused_port, silent, streamed, whole
+from tests.support.waiting import until
 
 __all__ = ["dialect", "speech"]
 
@@ -86,7 +87,7 @@ async def test_an_answer_is_booked(
         assert reply.headers["X-Pointsman-Endpoint"] == "one"
         assert reply.headers["X-Pointsman-Attempts"] == "1"
         assert DROPPED_PARAMETERS not in reply.headers
-        await eventually(lambda: router.rows)
+        await until(lambda: router.rows)
         (row,) = router.rows
         assert (row.key, row.operation, row.kind, row.request) == (
             "ann", "messages", Kind.FIRST, "mine",

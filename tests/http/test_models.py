@@ -8,8 +8,9 @@ import pytest
 
 from tests.support.anthropic import VERSION
 from tests.support.fetch import fetch
-from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.upstream import Upstream, refused_port
+from tests.support.waiting import until
 
 
 async def get(router: Router, path: str, **headers: str) -> Reply:
@@ -38,7 +39,7 @@ async def test_every_model_is_listed_once_in_the_order_of_the_configuration() ->
             endpoint(second, "chat", "second", models=None),
         ) as router,
     ):
-        await eventually(lambda: first.probes and second.probes)
+        await until(lambda: first.probes and second.probes)
         assert await listed(router) == ["b", "a", "gpt-5", "small", "org/z:1"]
         for name in ("a", "b", "gpt-5", "small", "org/z:1", "gpt-unlisted"):
             reply = await get(router, f"/v1/models/{name}")

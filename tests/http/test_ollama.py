@@ -18,9 +18,10 @@ from router.simulate import listening as backend_listening
 from tests.support.admin import ADMIN, ADMIN_KEY
 from tests.support.dialects import dialect, speech
 from tests.support.fetch import fetch
-from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH, Speech
 from tests.support.upstream import Upstream, refused_port, streamed, whole
+from tests.support.waiting import until
 
 __all__ = ["dialect", "speech"]
 
@@ -223,7 +224,7 @@ async def test_keys() -> None:
             assert "API key" in error(await call(router, method, path, {}), 401)
             if path not in ("/chat", "/generate"):
                 assert "API key" in error(await call(router, method, path, {}, key=ADMIN_KEY), 401)
-        await eventually(lambda: len(router.fleet.registry.public_models()) == 5)
+        await until(lambda: len(router.fleet.registry.public_models()) == 5)
         names = [m["name"] for m in (await call(router, "GET", "/tags", key=KEY)).json["models"]]
         assert names == ["of-a:latest", "shared:latest", "m"]
         assert "not exist" in error(
@@ -238,7 +239,7 @@ async def test_keys() -> None:
 async def test_endpoints_that_a_key_may_not_reach_are_not_told() -> None:
     auth = {"keys": [{"name": "team", "key": KEY, "endpoints": ["b"]}]}
     async with ollamas("a", "b") as endpoints, routing(*endpoints, auth=auth) as router:
-        await eventually(lambda: len(router.fleet.registry.public_models()) == 3)
+        await until(lambda: len(router.fleet.registry.public_models()) == 3)
         names = [m["name"] for m in (await call(router, "GET", "/tags", key=KEY)).json["models"]]
         assert names == ["of-b:latest", "shared:latest"]
         reply = await call(router, "POST", "/show", {"model": "of-a"}, key=KEY)
@@ -251,7 +252,7 @@ async def test_lists_are_merged() -> None:
         Upstream() as upstream,
         routing(*endpoints, endpoint(upstream, "chat", "c"), admin=ADMIN) as router,
     ):
-        await eventually(lambda: len(router.fleet.registry.public_models()) == 4)
+        await until(lambda: len(router.fleet.registry.public_models()) == 4)
         models = {m["name"]: m for m in (await call(router, "GET", "/tags")).json["models"]}
         assert sorted(models) == ["m", "of-a:latest", "of-b:latest", "shared:latest"]
         assert models["of-b:latest"]["size"] == 4_000_000_000
@@ -285,7 +286,7 @@ async def test_an_endpoint_is_asked_once_however_many_ask() -> None:
         Upstream(models=("m",)) as upstream,
         routing(endpoint(upstream, "ollama", models=None)) as router,
     ):
-        await eventually(lambda: router.fleet.registry.find("m"))
+        await until(lambda: router.fleet.registry.find("m"))
         before = len(upstream.probes)
         replies = await asyncio.gather(*(call(router, "GET", "/tags") for _ in range(8)))
         assert [reply.json["models"][0]["name"] for reply in replies] == ["m"] * 8
@@ -298,7 +299,7 @@ async def test_what_an_endpoint_tells_may_be_anything() -> None:
         "expires_at": [], "context_length": "x",
     }  # fmt: skip
     async with ollamas("a") as endpoints, routing(*endpoints) as router:
-        await eventually(lambda: router.fleet.registry.find("of-a"))
+        await until(lambda: router.fleet.registry.find("of-a"))
         one = router.fleet.registry.named("a")
         assert one is not None
         body = orjson.dumps({"models": [1, {}, {"name": 5}, {"name": "of-a:latest", **odd}]})
@@ -332,7 +333,7 @@ async def test_an_endpoint_that_is_away_tells_nothing_and_holds_nobody_up() -> N
     async with ollamas("a") as endpoints, Upstream() as upstream:
         gone = endpoint("http://127.0.0.1:9", "ollama", "gone", models=["lost"])
         async with routing(*endpoints, gone, endpoint(upstream, "chat", "c")) as router:
-            await eventually(lambda: len(router.fleet.registry.public_models()) == 4)
+            await until(lambda: len(router.fleet.registry.public_models()) == 4)
             models = {m["name"]: m for m in (await call(router, "GET", "/tags")).json["models"]}
             assert models["lost"]["size"] == 0
             assert models["of-a:latest"]["size"] > 0
@@ -363,7 +364,7 @@ async def test_loading_is_the_routers_own() -> None:
         ollamas("a", load_seconds=0.3) as endpoints,
         routing(*endpoints, admin=ADMIN) as router,
     ):
-        await eventually(lambda: router.fleet.registry.find("of-a"))
+        await until(lambda: router.fleet.registry.find("of-a"))
         reply = await call(router, "POST", "/generate", {"model": "of-a", "keep_alive": "10m"})
         assert reply.json["done_reason"] == "load"
         assert reply.json["response"] == ""

@@ -14,8 +14,9 @@ from router.settings.schema import Dialect
 from tests.http.test_ollama import call, error, lines, ollamas
 from tests.support.admin import ADMIN, ADMIN_KEY
 from tests.support.fetch import fetch
-from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.upstream import Upstream, Wire, silent, streamed, whole
+from tests.support.waiting import until
 
 CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("POST", "/pull", {"model": "tiny"}),
@@ -58,14 +59,14 @@ async def test_everywhere() -> None:
             of_one = [line["status"] for line in told[:-1] if line["endpoint"] == name]
             assert of_one[0] == "pulling manifest"
             assert of_one[-1] == f"success at {name}"
-        await eventually(lambda: "tiny:latest" in served(router, "a") & served(router, "b"))
+        await until(lambda: "tiny:latest" in served(router, "a") & served(router, "b"))
         body = {"model": "tiny", "stream": False}
         reply = await manage(router, "POST", "/pull", body)
         assert reply.json == {"status": "success", "endpoints": {"a": "success", "b": "success"}}
         assert reply.headers["Cache-Control"] == "no-store"
         reply = await manage(router, "DELETE", "/delete", {"model": "tiny"})
         assert reply.json["status"] == "success"
-        await eventually(lambda: "tiny:latest" not in served(router, "a") | served(router, "b"))
+        await until(lambda: "tiny:latest" not in served(router, "a") | served(router, "b"))
         [line] = [line for line in router.log if line.get("route") == "/api/delete"]
         assert (line["endpoints"], line["failed"]) == (["a", "b"], {})
 
@@ -75,7 +76,7 @@ async def test_at_one_endpoint() -> None:
         told = lines(await manage(router, "POST", "/pull", {"model": "tiny"}, at="b"))
         assert {line["endpoint"] for line in told[:-1]} == {"b"}
         assert told[-1] == {"status": "success"}
-        await eventually(lambda: "tiny:latest" in served(router, "b"))
+        await until(lambda: "tiny:latest" in served(router, "b"))
         assert "tiny:latest" not in served(router, "a")
         body = {"source": "of-a", "destination": "mine"}
         assert "'of-a' not found" in error(await manage(router, "POST", "/copy", body, at="b"), 404)
@@ -104,7 +105,7 @@ async def test_a_failure_at_one_is_told_in_the_end() -> None:
             assert told[-1] == {"error": "1 of 2 endpoints failed (b: the disk is full)"}
             reply = await manage(router, "POST", "/pull", {**body, "stream": False})
             assert "the disk is full" in error(reply, 502)
-            await eventually(lambda: "tiny:latest" in served(router, "a"))
+            await until(lambda: "tiny:latest" in served(router, "a"))
 
 
 @pytest.mark.parametrize(
@@ -242,8 +243,8 @@ async def test_a_client_that_leaves_ends_a_copy() -> None:
         upstream.default = silent
         body = {"source": "a", "destination": "b"}
         waiting = asyncio.ensure_future(manage(router, "POST", "/copy", body))
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         assert router.running == 1
         waiting.cancel()
-        await eventually(lambda: not router.running)
-        await eventually(upstream.wires[-1].gone.is_set)
+        await until(lambda: not router.running)
+        await until(upstream.wires[-1].gone.is_set)

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, routed, simulated
-from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import (
     Script,
@@ -23,6 +23,7 @@ from tests.support.upstream import (
     refused_port,
     whole,
 )
+from tests.support.waiting import until
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
@@ -184,7 +185,7 @@ async def test_what_is_left_alone_is_counted(reason: str, answer: Script) -> Non
         Upstream(answer) as upstream,
         routing(endpoint(upstream, "chat"), balance={"breaker": breaker}) as router,
     ):
-        await eventually(router.deployment().endpoint.probed.is_set)
+        await until(router.deployment().endpoint.probed.is_set)
         name = "pointsman_models_left_alone"
         assert (await scrape(router)).sum(name, endpoint="one") == 0
         await router.ask()
@@ -215,7 +216,7 @@ async def test_what_is_in_flight(upstream: Upstream) -> None:
     one = endpoint(upstream, "chat", max_in_flight=2, timeouts={"first_byte": 8})
     async with routing(one, balance={"queue_size": 5}) as router:
         asked = [asyncio.create_task(router.ask()) for _ in range(5)]
-        await eventually(lambda: len(upstream.requests) == 2)
+        await until(lambda: len(upstream.requests) == 2)
         await eventually_metric(router, "pointsman_queue_depth", 3)
         found = await scrape(router)
         assert found.sum("pointsman_requests_in_flight", endpoint="one", model="m") == 2

@@ -10,10 +10,11 @@ import pytest
 from aiohttp import web
 
 from tests.support.client import Client
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream, parse_events, text_of
 from tests.support.upstream import Script, Upstream, Wire, paced, silent, streamed, whole
+from tests.support.waiting import until
 
 CHAT = SPEECH["chat"]
 WORD = "word " * 400
@@ -63,7 +64,7 @@ def unchunked(data: bytes) -> bytes:
 
 async def blocked(upstream: Upstream) -> None:
     """Wait until the router takes nothing more from the upstream, and all buffers are full."""
-    await eventually(lambda: not all(wire.writable.is_set() for wire in upstream.wires))
+    await until(lambda: not all(wire.writable.is_set() for wire in upstream.wires))
     before, now = -1, 0
     while before != now:
         before = now
@@ -134,7 +135,7 @@ async def test_a_client_that_never_reads_is_given_up(monkeypatch: pytest.MonkeyP
     ):
         client = await Client.open(router.url, receive_buffer=SMALL)
         client.ask(stream=True)
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         await upstream.requests[0].wire.gone.wait()
         await router.idle()
         assert await router.metric("pointsman_requests_total", outcome="cancelled") == [1.0]
@@ -150,9 +151,9 @@ async def test_a_client_that_never_reads_the_end_is_given_up(
         client = await Client.open(router.url, receive_buffer=SMALL)
         client.ask(stream=True)
         client.pause()
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         await router.idle()
-        await eventually(lambda: not connections(router))
+        await until(lambda: not connections(router))
         client.leave()
 
 
@@ -303,7 +304,7 @@ async def test_no_comment_for_a_client_that_does_not_read() -> None:
             client.ask(stream=True)
             await client.until(b"response.created")
             client.pause()
-            await eventually(lambda: router.held)
+            await until(lambda: router.held)
             held = router.held
             await asyncio.sleep(0.1)
             assert router.held == held

@@ -13,10 +13,11 @@ from router.settings.schema import Dialect
 from tests.support.calling import call, finished
 from tests.support.client import Client
 from tests.support.race import NAMES, Gated, Scene, scene
-from tests.support.router import Reply, eventually
+from tests.support.router import Reply
 from tests.support.speech import DIALECTS, SPEECH, Speech
 from tests.support.sse import check_responses_stream, parse_events, text_of
 from tests.support.upstream import Script, Wire, paced, reset_now, silent, streamed, whole
+from tests.support.waiting import until
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 CUSTOM = {"type": "custom", "name": "c"}
@@ -261,7 +262,7 @@ async def test_what_the_other_cannot_carry() -> None:
     late = Gated(SPEECH["chat"])
     async with scene(late, silent, dialects=("chat", "ollama")) as here:
         reply = ask(here, input=[{"role": "user", "content": [audio]}])
-        await eventually(lambda: here.asked[0])
+        await until(lambda: here.asked[0])
         late.let()
         check(await reply)
         assert here.asked == [1, 0]

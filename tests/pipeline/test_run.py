@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.router import API_KEY, Reply, Router, endpoint, eventually, routing
+from tests.support.router import API_KEY, Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Script, Upstream, refused_port, streamed, whole
+from tests.support.waiting import until
 
 AUDIO = [
     {
@@ -87,7 +88,7 @@ async def test_who_answers_that_it_is_busy_is_there() -> None:
         routing(endpoint(upstream, "chat")) as router,
     ):
         one = router.deployment().endpoint
-        await eventually(one.probed.is_set)
+        await until(one.probed.is_set)
         assert (await router.ask()).status == 503
         assert await readiness(router) == 200
 
@@ -95,7 +96,7 @@ async def test_who_answers_that_it_is_busy_is_there() -> None:
 async def test_who_cannot_be_reached_is_not() -> None:
     async with refused_port() as nobody, routing(endpoint(nobody, "chat")) as router:
         one = router.deployment().endpoint
-        await eventually(one.probed.is_set)
+        await until(one.probed.is_set)
         one.host.reachable(0.0)  # as if it had only just gone
         assert (await router.ask()).status == 503
         assert await readiness(router) == 503

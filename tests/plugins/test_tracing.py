@@ -15,10 +15,11 @@ from plugins.tracing import names, plugin
 from router.core.upstream import UpstreamRequest
 from router.settings.schema import EndpointSettings
 from router.upstream.http1 import HttpTransport
-from tests.support.router import API_KEY, endpoint, eventually
+from tests.support.router import API_KEY, endpoint
 from tests.support.speech import SPEECH
 from tests.support.traced import PROMPT, ask, traced
 from tests.support.upstream import Upstream, refused_port, streamed, whole
+from tests.support.waiting import until
 
 CHAT = SPEECH["chat"]
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -249,7 +250,7 @@ async def test_a_run_is_a_trace_of_its_own(exporter: InMemorySpanExporter) -> No
         traced(endpoint(up, "chat")) as router,
     ):
         assert await ask(router, SAMPLED, background=True) == 200
-        await eventually(lambda: up.requests)
+        await until(lambda: up.requests)
         await router.idle()
     [submitted, run], [attempt] = split(exporter)
     assert ids(submitted)[0] == TRACE

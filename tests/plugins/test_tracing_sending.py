@@ -19,10 +19,11 @@ from structlog.testing import capture_logs
 
 from plugins.tracing import plugin
 from plugins.tracing.sending import LoggedExporter, at_collector
-from tests.support.router import endpoint, eventually
+from tests.support.router import endpoint
 from tests.support.speech import SPEECH
 from tests.support.traced import ask, traced
 from tests.support.upstream import Upstream, by_path, refused_port, whole
+from tests.support.waiting import until
 
 CHAT = SPEECH["chat"]
 _LATE = "the collector did not take all spans in time"
@@ -118,7 +119,7 @@ async def test_a_collector_that_is_away_is_not_felt(
                     assert await ask(router) == 200
             said = [line["event"] for line in router.log if line["log_level"] == "warning"]
             assert (_LATE if silent else _LOST) in said
-    await eventually(lambda: not [thread for thread in threading.enumerate() if _ours(thread)])
+    await until(lambda: not [thread for thread in threading.enumerate() if _ours(thread)])
 
 
 def _ours(thread: threading.Thread) -> bool:

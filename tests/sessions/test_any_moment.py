@@ -12,10 +12,11 @@ import pytest
 from router.state.database import Database
 from router.state.statement import Statement
 from tests.support.calling import call
-from tests.support.router import PATIENCE, Router, endpoint, eventually, routing
+from tests.support.router import PATIENCE, Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.state import opened
 from tests.support.upstream import Upstream, Wire
+from tests.support.waiting import until
 
 KINDS: dict[str, dict[str, Any]] = {
     "whole": {},
@@ -136,7 +137,7 @@ async def test_nothing_is_left_half_done(database_url: str, seed: int) -> None:
             conversations = [reply.json["id"] for reply in created]
             client = Client(router, draw, conversations)
             await asyncio.gather(*[client.ask() for _ in range(120)])
-            await eventually(lambda: not router.running)
+            await until(lambda: not router.running)
             async with opened(database_url) as database:
                 await check_runs(database)
                 await check_conversations(database)

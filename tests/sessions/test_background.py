@@ -9,10 +9,11 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.support.calling import answering, call, finished
-from tests.support.router import PATIENCE, Reply, Router, endpoint, eventually, routing
+from tests.support.router import PATIENCE, Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream, parse_events
 from tests.support.upstream import Upstream, paced, silent, streamed, whole
+from tests.support.waiting import until
 
 DURABLE = {"stream": True, "stream_options": {"durable": True}}
 
@@ -85,12 +86,12 @@ async def test_cancel_stops_the_endpoint_and_is_final(database_url: str, dialect
         async with routing(one, state=state) as router:
             ident = (await router.ask(background=True)).json["id"]
             following = asyncio.ensure_future(resumed(router, ident))
-            await eventually(lambda: upstream.requests)
+            await until(lambda: upstream.requests)
             await asyncio.sleep(0.2)
             for _ in range(2):
                 reply = await call(router, "POST", f"/responses/{ident}/cancel")
                 assert (reply.status, reply.json["status"]) == (200, "cancelled")
-            await eventually(lambda: not upstream.open_wires)
+            await until(lambda: not upstream.open_wires)
             events = (await following).events
             assert [event.json["sequence_number"] for event in events] == list(range(len(events)))
             assert events[-1].type == "response.output_text.delta"
@@ -159,9 +160,9 @@ async def test_deleting_a_run_that_goes_on(database_url: str, dialect: Dialect) 
         one = endpoint(upstream, dialect, timeouts={"idle": 8.0, "total": 9.0})
         async with routing(one, state=state) as router:
             ident = (await router.ask(background=True)).json["id"]
-            await eventually(lambda: upstream.requests)
+            await until(lambda: upstream.requests)
             assert (await call(router, "DELETE", f"/responses/{ident}")).json["deleted"] is True
-            await eventually(lambda: not upstream.open_wires)
+            await until(lambda: not upstream.open_wires)
             assert (await call(router, "GET", f"/responses/{ident}")).status == 404
 
 
@@ -175,10 +176,10 @@ async def test_a_drain_ends_runs_or_hands_them_on(tmp_path: Any) -> None:
         server = {"drain_timeout": 0.2}
         async with routing(slow, state=state, server=server, idle=False) as router:
             first = (await router.ask(background=True)).json["id"]
-            await eventually(lambda: len(upstream.requests) == 1)
+            await until(lambda: len(upstream.requests) == 1)
             await asyncio.sleep(0.2)
             second = (await router.ask(background=True)).json["id"]
-            await eventually(lambda: len(upstream.requests) == 2)
+            await until(lambda: len(upstream.requests) == 2)
         async with routing(slow, state=state, server=server) as router:
             failed = await finished(router, first)
             assert failed["status"] == "failed"

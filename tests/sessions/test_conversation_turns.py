@@ -9,9 +9,10 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.support.calling import answering, call, finished, said, texts
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream, paced, silent, streamed, whole
+from tests.support.waiting import until
 
 HELLO = "Hello, wörld!"
 
@@ -126,7 +127,7 @@ async def test_a_turn_that_does_not_complete_leaves_no_trace(
                     response.close()
                 else:
                     await response.read()
-            await eventually(lambda: not router.running)
+            await until(lambda: not router.running)
             assert await heard(router, ident) == ["before"]
             assert (await router.ask(input="after", conversation=ident)).status == 200
             assert await heard(router, ident) == ["before", "after", HELLO]
@@ -142,9 +143,9 @@ async def test_who_leaves_while_waiting_for_a_turn_holds_up_nobody(
         async with routing(endpoint(upstream, dialect), state=state) as router:
             ident = await created(router)
             first = asyncio.ensure_future(router.ask(input="one", conversation=ident))
-            await eventually(lambda: upstream.requests)
+            await until(lambda: upstream.requests)
             waiting = asyncio.ensure_future(router.ask(input="two", conversation=ident))
-            await eventually(lambda: router.running == 2)
+            await until(lambda: router.running == 2)
             waiting.cancel()
             third = await router.ask(input="three", conversation=ident)
             assert third.status == (await first).status == 200

@@ -17,10 +17,11 @@ from router.state.runs import RunStore
 from router.state.sqlite import SqliteDatabase
 from router.state.statement import Statement
 from tests.support.calling import answering, call, finished
-from tests.support.router import PATIENCE, endpoint, eventually, routing
+from tests.support.router import PATIENCE, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream, parse_events
 from tests.support.upstream import Upstream, Wire, silent, streamed
+from tests.support.waiting import until
 
 SPEECH_OF_IT = SPEECH["chat"]
 PATIENT = {"first_byte": 60, "idle": 60, "total": 60}
@@ -95,7 +96,7 @@ async def test_who_leaves_has_cancelled_all_the_same(monkeypatch: pytest.MonkeyP
         one = endpoint(upstream, "chat", timeouts={"idle": 8.0, "total": 9.0})
         async with routing(one) as router:
             ident = (await router.ask(background=True)).json["id"]
-            await eventually(lambda: upstream.requests)
+            await until(lambda: upstream.requests)
             cancelling = asyncio.ensure_future(call(router, "POST", f"/responses/{ident}/cancel"))
             await reached(gate)
             cancelling.cancel()
@@ -156,7 +157,7 @@ async def test_a_tail_that_breaks_off_can_be_resumed(monkeypatch: pytest.MonkeyP
         one = endpoint(upstream, "chat", timeouts={"idle": 8.0, "total": 9.0})
         async with routing(one) as router:
             ident = (await router.ask(background=True)).json["id"]
-            await eventually(lambda: upstream.requests)
+            await until(lambda: upstream.requests)
             away = True
             query = {"stream": "true"}
             broken = await call(router, "GET", f"/responses/{ident}", params=query)
@@ -200,7 +201,7 @@ async def test_a_drain_says_how_to_resume_the_stream_of_a_run_that_is_queued_aga
         one = endpoint(upstream, "chat", timeouts=PATIENT)
         async with routing(one, state=state) as router, router.request(**fields) as response:
             start = await begun(response, b"\n\nevent")  # the second event
-            await eventually(lambda: upstream.requests)
+            await until(lambda: upstream.requests)
             await router.app[DISPATCHER].drain(0)
             start += await response.read()
             events = parse_events(start)

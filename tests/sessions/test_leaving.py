@@ -12,9 +12,10 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.support.calling import call
-from tests.support.router import PATIENCE, Router, endpoint, eventually, routing
+from tests.support.router import PATIENCE, Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream, silent, streamed
+from tests.support.waiting import until
 
 
 def rows(path: Path) -> list[tuple[str, str, bytes]]:
@@ -35,7 +36,7 @@ async def left_after(router: Router, upstream: Upstream, pieces: int) -> None:
                 while seen.count(b"output_text.delta") < pieces:
                     seen += await response.content.readany()
         response.close()
-    await eventually(lambda: not upstream.open_wires)
+    await until(lambda: not upstream.open_wires)
 
 
 @pytest.mark.parametrize("store", [True, False])
@@ -52,12 +53,12 @@ async def test_after_some_output(tmp_path: Path, dialect: Dialect, store: bool) 
                     while seen.count(b"output_text.delta") < 2:
                         seen += await response.content.readany()
                 response.close()
-            await eventually(lambda: not upstream.open_wires)
+            await until(lambda: not upstream.open_wires)
             if not store:
                 await router.idle()
                 assert rows(path) == []
                 return
-            await eventually(lambda: rows(path))
+            await until(lambda: rows(path))
             ident = rows(path)[0][0]
             kept = (await call(router, "GET", f"/responses/{ident}")).json
     first = orjson.loads(seen.split(b"data: ", 2)[1].split(b"\n")[0])
@@ -79,11 +80,11 @@ async def test_before_any_output(tmp_path: Path, dialect: Dialect, stream: bool)
         one = endpoint(upstream, dialect, timeouts={"first_byte": 8.0, "total": 9.0})
         async with routing(one, state=state) as router:
             asking = asyncio.ensure_future(router.ask(stream=stream))
-            await eventually(lambda: upstream.requests)
+            await until(lambda: upstream.requests)
             asking.cancel()
             await asyncio.wait({asking})
-            await eventually(lambda: not upstream.open_wires)
-            await eventually(lambda: rows(path))
+            await until(lambda: not upstream.open_wires)
+            await until(lambda: rows(path))
             (ident, status, output), *others = rows(path)
             assert (status, output, others) == ("cancelled", b"[]", [])
             again = await router.http.get(f"{router.url}/v1/responses/{ident}")
@@ -98,7 +99,7 @@ async def test_a_cancelled_answer_can_be_gone_on_from(tmp_path: Path) -> None:
         state = {"url": f"sqlite:///{path}"}
         async with routing(endpoint(upstream, "chat"), state=state) as router:
             await left_after(router, upstream, 2)
-            await eventually(lambda: rows(path))
+            await until(lambda: rows(path))
             reply = await router.ask(stream=True, previous_response_id=rows(path)[0][0])
             assert reply.events[-1].type == "response.completed"
     texts = [message["content"] for message in upstream.requests[-1].json["messages"]]

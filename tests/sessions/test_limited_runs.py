@@ -14,9 +14,10 @@ from router.app import ACCOUNTING
 from router.state.statement import Statement
 from tests.support.calling import answering, call, finished
 from tests.support.redis import redis_server
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream, paced, silent, streamed
+from tests.support.waiting import until
 
 KEY = "sk-limited"
 DURABLE: dict[str, Any] = {"stream": True, "stream_options": {"durable": True}}
@@ -76,7 +77,7 @@ async def test_past_a_rate_it_is_refused_at_once(
         assert await stored(router) == kept
         refused = await router.metric("pointsman_limits_hit_total", limit="requests")
         assert refused == [1]
-        await eventually(lambda: len(upstream.requests) == 2)
+        await until(lambda: len(upstream.requests) == 2)
 
 
 async def test_past_a_budget_it_is_refused_at_once(upstream: Upstream, store: str) -> None:

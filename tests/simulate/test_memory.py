@@ -15,7 +15,7 @@ from router.simulate import create_backend, listening
 from router.simulate.backend import BACKEND
 from router.simulate.memory import Memory
 from tests.support.fleet import listening as listening_with_cancellation
-from tests.support.router import eventually
+from tests.support.waiting import until
 
 NEVER = 3600.0
 CHAT = "/api/chat"
@@ -87,7 +87,7 @@ async def test_those_who_ask_for_the_same_wait_for_one_load(http: aiohttp.Client
 async def test_what_is_being_loaded_is_listed_already(http: aiohttp.ClientSession) -> None:
     async with ollama(http, load_seconds=NEVER) as one:
         client = asyncio.create_task(one.chat())
-        await eventually(lambda: one.memory.loads)
+        await until(lambda: one.memory.loads)
         assert await one.loaded() == ["m"]
         one.memory.load_seconds = 0.0
         await client
@@ -101,15 +101,15 @@ async def test_a_client_that_leaves_takes_its_load_along(
     async with serve(app) as url:
         one = Ollama(url, app, http)
         first = asyncio.create_task(one.chat())
-        await eventually(lambda: one.memory.loads == {"m": 1})
+        await until(lambda: one.memory.loads == {"m": 1})
         first.cancel()
-        await eventually(lambda: not one.memory.listed())
+        await until(lambda: not one.memory.listed())
         # Who waits for the same model begins anew.
         second = asyncio.create_task(one.chat())
-        await eventually(lambda: one.memory.loads == {"m": 2})
+        await until(lambda: one.memory.loads == {"m": 2})
         third = asyncio.create_task(one.chat())
         second.cancel()
-        await eventually(lambda: one.memory.loads == {"m": 3})
+        await until(lambda: one.memory.loads == {"m": 3})
         one.memory.load_seconds = 0.0
         await third
 

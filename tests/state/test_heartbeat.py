@@ -8,7 +8,8 @@ from router.state.database import Database
 from router.state.heartbeat import Heartbeat
 from router.state.schema import ALIVE
 from router.state.statement import Statement, StatementStep
-from tests.support.runs import Unsteady, until
+from tests.support.runs import Unsteady
+from tests.support.waiting import until
 
 _ALIVE = Statement(f"SELECT me.id FROM routers AS me WHERE {ALIVE.replace('{holder}', 'me.id')}")
 _ALL = Statement("SELECT id FROM routers")

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from router.settings.schema import Dialect
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import Speech
 from tests.support.upstream import Script, Upstream, Wire
+from tests.support.waiting import until
 
 __all__ = ["NAMES", "Gated", "Scene", "scene"]
 
@@ -71,7 +72,7 @@ class Scene:
 
     async def both(self) -> None:
         """Wait until two have been asked."""
-        await eventually(lambda: sum(self.asked) == 2)
+        await until(lambda: sum(self.asked) == 2)
 
     async def gone(self, number: int) -> None:
         """Wait until an endpoint's connection is cut."""
@@ -80,7 +81,7 @@ class Scene:
 
     async def free(self, number: int) -> None:
         """Wait until an endpoint has its slot back."""
-        await eventually(lambda: not self.router.deployment(NAMES[number]).in_flight)
+        await until(lambda: not self.router.deployment(NAMES[number]).in_flight)
 
     async def counted(self) -> dict[str, float]:
         """How the hedges ended, as the metrics have it."""

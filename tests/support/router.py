@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from router.settings.schema import Dialect, Settings
 from tests.support.speech import SPEECH
 from tests.support.sse import Event, parse_events
 from tests.support.upstream import Upstream
+from tests.support.waiting import until
 
 __all__ = [
     "API_KEY",
@@ -33,7 +34,6 @@ __all__ = [
     "Reply",
     "Router",
     "endpoint",
-    "eventually",
     "routing",
     "settings_for",
 ]
@@ -229,17 +229,10 @@ class Router:
 
     async def idle(self) -> None:
         """Wait until no exchange runs; then nothing may be in flight, but for the end of a run."""
-        await eventually(lambda: not self.running)
-        await eventually(lambda: not self.taken)
+        await until(lambda: not self.running)
+        await until(lambda: not self.taken)
         assert not self.waiting
         assert await self.in_flight() == 0
-
-
-async def eventually(condition: Callable[[], object]) -> None:
-    """Wait until ``condition()`` is true; fail when it never is."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 (what is waited for has no event)
-            await asyncio.sleep(0.005)
 
 
 @contextlib.asynccontextmanager

@@ -33,12 +33,10 @@ __all__ = [
     "over",
     "router",
     "submit",
-    "until",
 ]
 
 OPENING = ("response.created", "response.queued")
 WORDS = ("one", "two", "three")
-PATIENCE_SECONDS = 20.0
 
 _FORGET = Statement("DELETE FROM routers WHERE id = :id")
 
@@ -220,18 +218,6 @@ async def router(
             if not one.dead:
                 await runs.stop()
                 await heartbeat.stop()
-
-
-async def until(condition: Callable[..., Any], *arguments: Any) -> None:
-    """Wait for something that is bound to happen."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            found = condition(*arguments)
-            if asyncio.iscoroutine(found):
-                found = await found
-            if found:
-                return
-            await asyncio.sleep(0.005)
 
 
 async def over(db: Database, id: str) -> bool:

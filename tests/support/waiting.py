@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable
+from typing import Any, Final
 
 __all__ = ["until"]
 
+_PAUSE: Final = 0.005
 
-async def until(condition: Callable[[], bool], timeout: float = 30.0) -> None:
-    """Returns when ``condition`` holds; raises TimeoutError after ``timeout`` seconds."""
-    async with asyncio.timeout(timeout):
-        while not condition():  # noqa: ASYNC110 - there is nothing to wait on
-            await asyncio.sleep(0.01)
+
+async def until(
+    condition: Callable[..., Any], *arguments: Any, what: str = "", timeout: float = 60.0
+) -> Any:
+    """What ``condition(*arguments)``, which may be awaitable, returns once that is true.
+
+    Raises AssertionError, which names ``what``, where it is not within ``timeout`` seconds.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                found = condition(*arguments)
+                if inspect.isawaitable(found):
+                    found = await found
+                if found:
+                    return found
+                await asyncio.sleep(_PAUSE)
+    except TimeoutError as error:
+        raise AssertionError(f"never came: {what or condition}") from error

@@ -21,7 +21,7 @@ from router.simulate.memory import Memory
 from router.upstream.adapters import make_adapter
 from router.upstream.http1 import HttpTransport
 from tests.support.fleet import listening
-from tests.support.router import eventually
+from tests.support.waiting import until
 
 __all__ = [
     "LATEST",
@@ -79,7 +79,7 @@ class Watched:
     async def more(self) -> None:
         """Wait for a few more probes."""
         seen = len(self.told)
-        await eventually(lambda: len(self.told) >= seen + 3)
+        await until(lambda: len(self.told) >= seen + 3)
 
 
 @asynccontextmanager
@@ -108,7 +108,7 @@ def state(deployment: Deployment) -> tuple[bool, str]:
 
 async def told(deployment: Deployment, *, loaded: bool) -> None:
     """Wait until a probe has told that the model is in memory, or is not."""
-    await eventually(lambda: deployment.loaded is loaded)
+    await until(lambda: deployment.loaded is loaded)
 
 
 @asynccontextmanager
@@ -119,7 +119,7 @@ async def cold_ollama(
     models = models or (LATEST,)
     app = create_backend("ollama", models, pace=0, load_seconds=load_seconds, max_loaded=max_loaded)
     async with listening(app) as url, watched(one(url, "ollama", **fields)) as fleet:
-        await eventually(lambda: fleet["one"].ready)
+        await until(lambda: fleet["one"].ready)
         for model in models:
             await told(fleet.deployment(model), loaded=False)
         yield fleet, app[BACKEND].memory

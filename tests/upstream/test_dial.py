@@ -17,8 +17,8 @@ from router.upstream import dial as dial_module
 from router.upstream.dial import Dialer
 from router.upstream.http1 import HttpTransport
 from tests.support.http1 import KEY, endpoint_at, everything, post, transport_to
-from tests.support.router import eventually
 from tests.support.upstream import Upstream, Wire, refused_port, reset_now, streamed, whole
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ async def test_closed_while_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
         await http.close()
         with pytest.raises(Exception, match="Endpoint 'box' closed the connection"):
             await task
-        await eventually(lambda: not upstream.open_wires)
+        await until(lambda: not upstream.open_wires)
 
 
 async def test_tls(authority: trustme.CA, ca_file: Path) -> None:
@@ -174,7 +174,7 @@ async def test_an_answer_that_ends_with_its_connection(
         assert await everything(await http.send(post())) == b"all of it"
         with pytest.raises(UpstreamFailure, match="broke off its answer"):
             await everything(await http.send(post()))
-        await eventually(lambda: not upstream.open_wires)
+        await until(lambda: not upstream.open_wires)
 
 
 @pytest.mark.asyncio(loop_factories=["uvloop"])

@@ -15,8 +15,8 @@ from router.upstream import http1 as pool_module
 from router.upstream.answer import HIGH_WATER
 from router.upstream.http1 import HttpTransport
 from tests.support.http1 import bytes_of, everything, post, soon, transport_to
-from tests.support.router import eventually
 from tests.support.upstream import Upstream, Wire, reset_now, silent, streamed, whole
+from tests.support.waiting import until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -295,7 +295,7 @@ async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         answers = await asyncio.gather(*(http.send(post()) for _ in range(5)))
         for answer in answers:
             answer.close()
-        await eventually(lambda: len(upstream.open_wires) == 2)
+        await until(lambda: len(upstream.open_wires) == 2)
 
 
 async def test_a_connection_that_was_held_back_is_kept_readable() -> None:
@@ -303,7 +303,7 @@ async def test_a_connection_that_was_held_back_is_kept_readable() -> None:
     large = whole(bytes(HIGH_WATER + 1))
     async with Upstream(large, whole(b"ok")) as upstream, transport_to(upstream) as http:
         answer = await http.send(post())
-        await eventually(lambda: answer.complete)
+        await until(lambda: answer.complete)
         answer.close()
         assert await ask(http) == b"ok"
         assert len(upstream.wires) == 1
@@ -316,7 +316,7 @@ async def test_close_cuts_everything_off() -> None:
     async with Upstream(stream, silent, whole(b"ok")) as upstream, transport_to(upstream) as http:
         answer = await http.send(post())
         waiting = asyncio.create_task(http.send(post()))
-        await eventually(lambda: len(upstream.requests) == 2)
+        await until(lambda: len(upstream.requests) == 2)
         assert await ask(http) == b"ok"
         await http.close()
         for wire in upstream.wires:
@@ -353,6 +353,6 @@ async def test_a_connection_is_freed_without_the_garbage_collector() -> None:
                 assert await everything(answer) == b"ok"
                 del answer, link
                 await soon(upstream.wires[-1])
-            await eventually(lambda: not any(ref() for ref in alive))
+            await until(lambda: not any(ref() for ref in alive))
         finally:
             gc.enable()

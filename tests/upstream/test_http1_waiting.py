@@ -15,8 +15,8 @@ from router.errors import UpstreamFailure, UpstreamTimeout
 from router.upstream.answer import HIGH_WATER, HttpAnswer
 from router.upstream.http1 import HttpTransport
 from tests.support.http1 import bytes_of, everything, post, soon, transport_to
-from tests.support.router import eventually
 from tests.support.upstream import Upstream, Wire, paced, reset_now, silent, streamed, whole
+from tests.support.waiting import until
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LONG = 30.0
@@ -153,7 +153,7 @@ async def test_total_of_a_stream_that_is_read_too_slowly() -> None:
 
         async def read_slowly() -> None:
             while await answer.read():
-                await eventually(lambda: bool(answer.pieces))
+                await until(lambda: bool(answer.pieces))
 
         with pytest.raises(UpstreamTimeout, match="the whole answer"):
             await read_slowly()
@@ -258,7 +258,7 @@ async def test_backpressure_of_many_small_chunks() -> None:
 
     async with Upstream(script) as upstream, transport_to(upstream) as http:
         answer = await http.send(post())
-        await eventually(lambda: answer.size > HIGH_WATER)
+        await until(lambda: answer.size > HIGH_WATER)
         assert await everything(answer) == b"".join(b"%06d" % n for n in range(60_000))
 
 
@@ -270,7 +270,7 @@ async def test_a_break_while_held_back() -> None:
 
     async with Upstream(script) as upstream, transport_to(upstream) as http:
         answer = await http.send(post())
-        await eventually(lambda: answer.size > HIGH_WATER)
+        await until(lambda: answer.size > HIGH_WATER)
         size = 0
 
         async def read_all() -> None:
@@ -373,6 +373,6 @@ async def test_cancelled_in_the_turn_in_which_something_arrives(
             tasks.append(asyncio.create_task(http.send(post())))
             with pytest.raises(asyncio.CancelledError):
                 await tasks[-1]
-            await eventually(partial(only_idle, http))
+            await until(partial(only_idle, http))
     gc.collect()
     assert complaints == []

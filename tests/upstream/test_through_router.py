@@ -15,10 +15,11 @@ import trustme
 from router.settings.schema import Dialect
 from router.upstream.http1 import HttpTransport
 from tests.support.client import Client
-from tests.support.router import endpoint, eventually, routing
+from tests.support.router import endpoint, routing
 from tests.support.speech import DIALECTS, SPEECH
 from tests.support.sse import check_responses_stream
 from tests.support.upstream import Script, Upstream, Wire, silent, streamed, whole
+from tests.support.waiting import until
 
 
 def packed(coding: str, pieces: tuple[bytes, ...]) -> list[bytes]:
@@ -229,7 +230,7 @@ async def test_an_answer_that_goes_on_after_its_end_is_cut_off(dialect: Dialect)
     ):
         reply = await router.ask(stream=True)
         assert check_responses_stream(reply.events)["output_text"] == speech.text
-        await eventually(upstream.requests[0].wire.gone.is_set)
+        await until(upstream.requests[0].wire.gone.is_set)
         await router.idle()
 
 
@@ -250,5 +251,5 @@ async def test_clients_that_leave_while_a_connection_is_made() -> None:
         assert isinstance(transport, HttpTransport)
         pool = transport._pool
         assert pool is not None
-        await eventually(lambda: not pool._open)
-        await eventually(lambda: not upstream.open_wires)
+        await until(lambda: not pool._open)
+        await until(lambda: not upstream.open_wires)

@@ -13,9 +13,10 @@ from router.core.usage_record import NANO, NO_TOKENS, Kind, Provenance, Tokens, 
 from router.response.tokens import estimated_prompt
 from router.settings.schema import Dialect
 from tests.support.race import Gated, scene
-from tests.support.router import endpoint, eventually, routing
+from tests.support.router import endpoint, routing
 from tests.support.speech import DIALECTS, SPEECH, Speech
 from tests.support.upstream import Script, Upstream, refused_port, reset_now, streamed, whole
+from tests.support.waiting import until
 
 USED = Tokens(input=7, output=4)
 """What every answer of ``SPEECH`` reports."""
@@ -150,7 +151,7 @@ async def test_a_client_that_leaves(dialect: Dialect, speech: Speech, *, chat: b
         async with router.request(chat=chat, stream=True) as response:
             while b"rld" not in await response.content.readany():
                 pass
-        await eventually(lambda: router.rows)
+        await until(lambda: router.rows)
         go.set()
         (row,) = router.rows
     assert told(row)[2:] == ("cancelled", Tokens(9, 0, 3, 0), Provenance.ESTIMATED)
@@ -286,7 +287,7 @@ async def test_an_answer_from_the_cache(dialect: Dialect, speech: Speech) -> Non
         routing(endpoint(upstream, dialect), **CACHE, **PRICES) as router,
     ):
         await router.ask()
-        await eventually(lambda: len(router.rows) == 1)
+        await until(lambda: len(router.rows) == 1)
         again = await router.ask()
         first, second = router.rows
     assert again.headers["X-Cache"] == "HIT"
@@ -306,7 +307,7 @@ async def test_a_call_that_is_shared_is_booked_once(dialect: Dialect, speech: Sp
         routing(endpoint(upstream, dialect), **CACHE) as router,
     ):
         await asyncio.gather(*(router.ask() for _ in range(5)))
-        await eventually(lambda: len(router.rows) == 5)
+        await until(lambda: len(router.rows) == 5)
         kinds = sorted(row.provenance.value for row in router.rows)
     assert kinds == ["cached"] * 4 + ["reported"]
 
@@ -318,7 +319,7 @@ async def test_both_of_two_that_were_asked(dialect: Dialect, speech: Speech) -> 
         await here.both()
         soon.let()
         await reply
-        await eventually(lambda: len(here.router.rows) == 2)
+        await until(lambda: len(here.router.rows) == 2)
         given_up, good = sorted(here.router.rows, key=lambda row: row.endpoint)
     assert told(given_up)[:3] == (Kind.FIRST, "one", "cancelled")
     assert told(given_up)[4] is Provenance.ESTIMATED

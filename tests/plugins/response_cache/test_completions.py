@@ -13,8 +13,9 @@ from tests.plugins.response_cache.conftest import caching
 from tests.support.admin import ADMIN, call_admin
 from tests.support.dialects import dialect, speech
 from tests.support.plain import post
-from tests.support.router import Reply, eventually
+from tests.support.router import Reply
 from tests.support.upstream import Upstream, Wire, streamed, whole, whole_or_streamed
+from tests.support.waiting import until
 
 __all__ = ["dialect", "speech"]
 
@@ -114,7 +115,7 @@ async def test_the_same_at_the_same_time_is_one_call() -> None:
         upstream.default = held
         forms = [n % 2 == 1 for n in range(20)]
         tasks = [asyncio.create_task(post(router, PATH, stream=stream)) for stream in forms]
-        await eventually(lambda: router.running == len(tasks) and upstream.requests)
+        await until(lambda: router.running == len(tasks) and upstream.requests)
         go.set()
         replies = await asyncio.gather(*tasks)
         assert len(upstream.requests) == 1

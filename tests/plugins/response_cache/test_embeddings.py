@@ -13,8 +13,9 @@ from router.settings.schema import Dialect
 from tests.plugins.response_cache.conftest import ALWAYS, caching
 from tests.support.admin import ADMIN, call_admin
 from tests.support.plain import EMBEDDING, embedding, post
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.upstream import Script, Upstream, Wire, whole
+from tests.support.waiting import until
 
 
 def tier(reply: Any) -> tuple[str, str | None]:
@@ -127,7 +128,7 @@ async def test_those_who_ask_at_once_share_a_call() -> None:
             first = asyncio.create_task(post(router, EMBEDDING))
             await asyncio.wait_for(asked.wait(), 60)
             others = [asyncio.create_task(post(router, EMBEDDING, user=str(i))) for i in range(5)]
-            await eventually(lambda: router.running == 6)
+            await until(lambda: router.running == 6)
             await asyncio.sleep(0.05)
             go.set()
             replies = [await first, *[await other for other in others]]

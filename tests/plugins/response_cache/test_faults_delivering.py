@@ -13,10 +13,11 @@ from router.app import DISPATCHER
 from tests.plugins.response_cache.conftest import ALWAYS, caching, streams, wholes
 from tests.support.redis import redis_server
 from tests.support.reloading import plugin_sets, reload
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
 from tests.support.upstream import Upstream, paced, streamed, whole, whole_or_streamed
+from tests.support.waiting import until
 
 SPEECH_OF_IT = SPEECH["responses"]
 
@@ -36,7 +37,7 @@ async def test_incomplete_answers_are_not_asked_for_by_each(leader: bool) -> Non
         routing(endpoint(upstream, "chat", timeouts=timeouts), cache=ALWAYS) as router,
     ):
         tasks = [asyncio.create_task(router.ask(stream=leader))]
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         tasks += [
             asyncio.create_task(router.ask(stream=stream, chat=chat))
             for stream in (False, True)
@@ -67,7 +68,7 @@ async def test_a_paced_replay_ends_as_a_stream_when_the_router_stops() -> None:
     async with streams(SPEECH_OF_IT) as upstream, caching(upstream, cache=cache) as router:
         await router.ask(stream=True)
         hit = asyncio.create_task(router.ask(stream=True))
-        await eventually(lambda: router.running == 1)
+        await until(lambda: router.running == 1)
         await asyncio.sleep(0.2)
         await router.app[DISPATCHER].drain(0.05)
         check_responses_stream((await hit).events)
@@ -76,7 +77,7 @@ async def test_a_paced_replay_ends_as_a_stream_when_the_router_stops() -> None:
 async def _off_and_on(router: Router, upstream: Upstream, store: str) -> None:
     one = endpoint(upstream, "responses")
     await reload(router, one, cache={"mode": "off", "store": store})
-    await eventually(lambda: len(plugin_sets(router)) == 1)
+    await until(lambda: len(plugin_sets(router)) == 1)
     assert "X-Cache" not in (await router.ask(store=False)).headers
     await reload(router, one, cache={"mode": "always", "store": store})
 

@@ -16,10 +16,11 @@ from tests.plugins.response_cache.conftest import ALWAYS
 from tests.plugins.response_cache.test_sharing import NO_CACHE, held, said
 from tests.support.admin import ADMIN, call_admin
 from tests.support.reloading import plugin_sets
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
 from tests.support.upstream import Script, Upstream, Wire, paced, streamed, whole
+from tests.support.waiting import until
 
 SPEECH_OF_IT = SPEECH["responses"]
 STREAM = streamed(*SPEECH_OF_IT.pieces, kind=SPEECH_OF_IT.kind)
@@ -38,7 +39,7 @@ def plugin_of(router: Router) -> ResponseCachePlugin:
     raise AssertionError("the cache is off")
 
 
-async def until(response: Any, text: bytes) -> bytes:
+async def read_until(response: Any, text: bytes) -> bytes:
     """What a stream has sent, once this is in it."""
     read = b""
     async with asyncio.timeout(60):
@@ -54,14 +55,14 @@ async def test_one_that_shares_nothing_ends_no_sharing() -> None:
         routing(patient(upstream), cache=ALWAYS) as router,
         router.request(stream=True) as first,
     ):
-        await until(first, b"ello")
+        await read_until(first, b"ello")
         body = {"model": "m", "input": "hi", "stream": True}
         url = f"{router.url}/v1/responses"
         async with router.http.post(url, json=body, headers=NO_CACHE) as alone:
-            await until(alone, b"ello")
+            await read_until(alone, b"ello")
             alone.close()
-        await eventually(lambda: router.running == 1)
-        await eventually(lambda: len(plugin_of(router)._tasks) == 1)
+        await until(lambda: router.running == 1)
+        await until(lambda: len(plugin_of(router)._tasks) == 1)
         async with router.request(stream=True) as third:
             assert third.headers["X-Cache-Tier"] == "shared"
             go.set()
@@ -134,12 +135,12 @@ async def test_an_answer_of_before_an_invalidation_is_not_shared_after_it() -> N
         routing(patient(upstream), cache=ALWAYS, admin=ADMIN) as router,
         router.request(stream=True) as first,
     ):
-        await until(first, b"ello")
+        await read_until(first, b"ello")
         assert (await call_admin(router, "POST", "/cache/invalidate", {"all": True})).status == 200
         assert (await router.ask()).json["output_text"].startswith("Fresh")
         go.set()
         await first.read()
-        await eventually(lambda: not len(plugin_of(router)._tasks))
+        await until(lambda: not len(plugin_of(router)._tasks))
         assert (await router.ask()).json["output_text"].startswith("Fresh")
 
 
@@ -158,9 +159,9 @@ async def test_who_tried_again_is_not_told_of_as_failed() -> None:
         routing(patient(upstream), cache=ALWAYS) as router,
     ):
         async with router.request(stream=True) as first:
-            await until(first, b"ello")
+            await read_until(first, b"ello")
             second = asyncio.create_task(router.ask())
-            await eventually(lambda: router.running == 2)
+            await until(lambda: router.running == 2)
             go.set()
             await first.read()
         assert said(await second, chat=False, stream=False) == SPEECH_OF_IT.text
@@ -177,7 +178,7 @@ async def test_a_stream_opened_early_that_fails_counts_as_failed() -> None:
         routing(patient(upstream), cache=ALWAYS, server=server) as router,
     ):
         first = asyncio.create_task(router.ask())
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         second = await router.ask(stream=True)
         assert check_responses_stream(second.events)["status"] == "failed"
         assert (await first).status == 502
@@ -194,7 +195,7 @@ async def test_what_the_router_ends_counts_as_failed() -> None:
         router.request(stream=True) as second,
     ):
         for one in (first, second):
-            await until(one, b"ello")
+            await read_until(one, b"ello")
         await router.app[DISPATCHER].drain(0.05)
         for one in (first, second):
             assert b"event: response.failed" in await one.read()
@@ -221,9 +222,9 @@ async def test_what_was_reported_is_booked_when_the_last_one_leaves() -> None:
     ):
         async with router.request(stream=True) as first, router.request(stream=True) as second:
             for one in (first, second):
-                await until(one, b"rld")
+                await read_until(one, b"rld")
             first.close()
-            await eventually(lambda: router.running == 1)
+            await until(lambda: router.running == 1)
             second.close()
         await router.idle()
         assert sum(await router.metric("pointsman_tokens_total", kind="input")) == 7
@@ -253,13 +254,13 @@ async def test_what_came_of_a_giant_answer_is_kept_when_the_client_leaves() -> N
         routing(patient(upstream), cache=ALWAYS) as router,
     ):
         async with router.request(stream=True) as response:
-            start = await until(response, b'"id":"')
+            start = await read_until(response, b'"id":"')
             ident = start.split(b'"id":"')[1].split(b'"')[0].decode()
             got = len(start)
             while got < size:
                 got += len(await response.content.readany())
             response.close()
-        await eventually(lambda: not router.running)
+        await until(lambda: not router.running)
         kept: dict[str, Any] = {}
         for _ in range(200):
             async with router.http.get(f"{router.url}/v1/responses/{ident}") as stored:

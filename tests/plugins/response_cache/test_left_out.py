@@ -14,10 +14,11 @@ from tests.plugins.response_cache.conftest import ALWAYS, caching
 from tests.support.anthropic import VERSION, asked
 from tests.support.calling import answering
 from tests.support.fetch import fetch
-from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
 from tests.support.upstream import Upstream, refused_port, silent, whole
+from tests.support.waiting import until
 
 UNSENT = "X-Pointsman-Dropped-Parameters"
 DROPPED = "X-Pointsman-Reasoning-Dropped"
@@ -71,8 +72,8 @@ async def test_each_of_those_who_share_an_answer_is_told_what_was_left_out_for_i
         tasks = []
         for body in bodies:
             tasks.append(asyncio.create_task(post(router, "/api/chat", body, stream=False)))
-            await eventually(lambda: router.running == len(tasks))
-            await eventually(lambda: upstream.requests)
+            await until(lambda: router.running == len(tasks))
+            await until(lambda: upstream.requests)
         go.set()
         first, second = await asyncio.gather(*tasks)
         assert len(upstream.requests) == 1

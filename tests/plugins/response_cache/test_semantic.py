@@ -16,9 +16,10 @@ from router.app import ACCOUNTING
 from router.core.usage_record import Kind, UsageRecord
 from tests.plugins.response_cache.conftest import ALWAYS
 from tests.support.admin import ADMIN, call_admin
-from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Received, Upstream, Wire, whole
+from tests.support.waiting import until
 
 pytest.importorskip("numpy", reason="the extra 'semantic' is not installed")
 
@@ -203,7 +204,7 @@ async def test_hits_are_compared_with_the_truth() -> None:
         model.answers[ALIKE] = QUESTION
         for _ in range(2):
             assert (await ask(router, ALIKE)).headers["X-Cache-Tier"] == "semantic"
-        await eventually(lambda: model.asked == [QUESTION, ALIKE, ALIKE])
+        await until(lambda: model.asked == [QUESTION, ALIKE, ALIKE])
         await asyncio.sleep(0.1)
         name = "pointsman_cache_comparisons_total"
         assert await router.metric(name, result="agreed") == [2]
@@ -222,7 +223,7 @@ async def test_what_a_comparison_uses_is_in_the_budget_as_in_the_ledger() -> Non
             accounts = router.app[ACCOUNTING]
             found = await accounts.named("a")
             assert found is not None
-            await eventually(lambda: len(_paid(router)) == 2)  # a miss, and what a hit is held to
+            await until(lambda: len(_paid(router)) == 2)  # a miss, and what a hit is held to
             used = sum(row.tokens.total for row in _paid(router))
             async with asyncio.timeout(60):
                 while (await accounts.rate_limiter.standing(found))[0].spent != used:  # noqa: ASYNC110
@@ -243,7 +244,7 @@ async def test_too_many_wrong_hits_switch_it_off() -> None:
             if reply.headers["X-Cache"] == "MISS":
                 off = number
                 break
-            await eventually(partial(_reached, model, number + 2))
+            await until(partial(_reached, model, number + 2))
             await asyncio.sleep(0.01)
         assert off is not None
         assert off >= 20

@@ -10,7 +10,8 @@ import pytest
 
 from router.app import CACHE
 from tests.plugins.response_cache.test_semantic import ALIKE, FAR, QUESTION, Model, ask, matching
-from tests.support.router import Reply, Router, eventually
+from tests.support.router import Reply, Router
+from tests.support.waiting import until
 
 np = pytest.importorskip("numpy", reason="the extra 'semantic' is not installed")
 
@@ -65,8 +66,8 @@ async def all_at_once(router: Router, narrow: Narrow, question: str) -> list[Rep
     """The answers to this question, asked while the embedder is at it."""
     tasks = [asyncio.create_task(ask(router, question)) for _ in range(MANY)]
     # Those who are turned away have had their answer by the time the embedder goes on.
-    await eventually(lambda: router.running == sum(not t.done() for t in tasks) == MANY)
-    await eventually(lambda: narrow.waiting)
+    await until(lambda: router.running == sum(not t.done() for t in tasks) == MANY)
+    await until(lambda: narrow.waiting)
     narrow.go.set()
     return await asyncio.gather(*tasks)
 
@@ -92,10 +93,10 @@ async def test_what_was_kept_while_the_embedder_was_at_it_is_found() -> None:
     async with Model() as model, matching(model) as router:
         narrow = narrowed(router)
         slow = asyncio.create_task(ask(router, FAR))
-        await eventually(lambda: narrow.waiting)
+        await until(lambda: narrow.waiting)
         quick = await ask(router, FAR, cache={"semantic": False})
         assert quick.headers["X-Cache"] == "MISS"
-        await eventually(lambda: router.app[CACHE].store is not None and router.running == 1)
+        await until(lambda: router.app[CACHE].store is not None and router.running == 1)
         narrow.go.set()
         reply = await slow
         assert reply.headers["X-Cache-Tier"] in ("exact", "shared")
@@ -106,10 +107,10 @@ async def test_who_leaves_does_not_end_it_for_the_others() -> None:
     async with Model() as model, matching(model) as router:
         narrow = narrowed(router)
         first = asyncio.create_task(ask(router, ALIKE))
-        await eventually(lambda: narrow.waiting)
+        await until(lambda: narrow.waiting)
         second = asyncio.create_task(ask(router, ALIKE))
-        await eventually(lambda: router.running == 2)
+        await until(lambda: router.running == 2)
         first.cancel()
-        await eventually(lambda: router.running == 1)
+        await until(lambda: router.running == 1)
         narrow.go.set()
         assert (await second).headers["X-Cache-Tier"] == "semantic"

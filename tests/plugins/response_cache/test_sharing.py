@@ -9,10 +9,11 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.plugins.response_cache.conftest import caching
-from tests.support.router import Reply, Router, endpoint, eventually, routing
+from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH, Speech
 from tests.support.sse import check_responses_stream, text_of
 from tests.support.upstream import Script, Upstream, Wire, paced, streamed, whole
+from tests.support.waiting import until
 
 NO_CACHE = {"Cache-Control": "no-cache"}
 
@@ -66,7 +67,7 @@ async def test_a_hundred_at_once_are_one_call(
             asked = router.ask(chat=chat, stream=stream, user=str(number))
             tasks.append(asyncio.create_task(asked))
             if not number:
-                await eventually(lambda: upstream.requests)
+                await until(lambda: upstream.requests)
         replies = await asyncio.gather(*tasks)
         assert len(upstream.requests) == 1
         await router.metric_becomes(7, "pointsman_tokens_total", kind="input")
@@ -114,12 +115,12 @@ async def test_the_first_may_leave(dialect: Dialect, speech: Speech) -> None:
         async with router.request(stream=True) as first:
             await _until(first, "ello")
             second = asyncio.create_task(router.ask(stream=True))
-            await eventually(lambda: router.running == 2)
+            await until(lambda: router.running == 2)
             third = asyncio.create_task(router.ask())
-            await eventually(lambda: router.running == 3)
+            await until(lambda: router.running == 3)
             created = first.headers["X-Request-Id"]
             first.close()
-        await eventually(lambda: router.running == 2)
+        await until(lambda: router.running == 2)
         go.set()
         assert said(await second, chat=False, stream=True) == speech.text
         assert said(await third, chat=False, stream=False) == speech.text
@@ -144,7 +145,7 @@ async def test_the_last_that_leaves_ends_the_call(dialect: Dialect, speech: Spee
             second.close()
         async with asyncio.timeout(60):
             await request.wire.gone.wait()
-        await eventually(lambda: not router.taken)
+        await until(lambda: not router.taken)
         go.set()
 
 
@@ -160,7 +161,7 @@ async def test_what_the_first_left_is_stored_as_cancelled() -> None:
             text = await _until(first, "ello")
             ident = text.decode().split('"id":"')[1].split('"')[0]
             first.close()
-        await eventually(lambda: router.running == 1)
+        await until(lambda: router.running == 1)
         url = f"{router.url}/v1/responses/{ident}"
         kept: dict[str, Any] = {}
         for _ in range(200):
@@ -183,7 +184,7 @@ async def test_a_failure_is_the_firsts_and_another_tries(
     bad = paced(whole(b'{"error":{"message":"no"}}', 500), 0.2)
     async with Upstream(bad, well) as upstream, caching(upstream, dialect) as router:
         first = asyncio.create_task(router.ask(stream=stream))
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         others = [asyncio.create_task(router.ask(stream=stream)) for _ in range(20)]
         assert (await first).status == 502
         replies = await asyncio.gather(*others)
@@ -195,7 +196,7 @@ async def test_a_second_failure_is_everybodys(dialect: Dialect) -> None:
     bad = paced(whole(b'{"error":{"message":"no"}}', 500), 0.2)
     async with Upstream(default=bad) as upstream, caching(upstream, dialect) as router:
         first = asyncio.create_task(router.ask())
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         others = [asyncio.create_task(router.ask()) for _ in range(20)]
         replies = await asyncio.gather(first, *others)
         assert {reply.status for reply in replies} == {502}
@@ -221,7 +222,7 @@ async def test_a_stream_that_breaks_ends_for_everybody_who_saw_it(speech: Speech
     ):
         early = [await _until(one, "ello") for one in (first, second)]
         third = asyncio.create_task(router.ask())
-        await eventually(lambda: router.running == 3)
+        await until(lambda: router.running == 3)
         go.set()
         for one, begun in zip((first, second), early, strict=True):
             reply = Reply(200, one.headers, begun + await one.read())
@@ -234,7 +235,7 @@ async def test_who_wants_a_fresh_answer_shares_none(dialect: Dialect, speech: Sp
     slow = paced(whole(speech.whole), 0.2)
     async with Upstream(default=slow) as upstream, caching(upstream, dialect) as router:
         first = asyncio.create_task(router.ask())
-        await eventually(lambda: upstream.requests)
+        await until(lambda: upstream.requests)
         async with router.http.post(
             f"{router.url}/v1/responses", json={"model": "m", "input": "hi"}, headers=NO_CACHE
         ) as response:

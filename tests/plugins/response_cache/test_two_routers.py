@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 from tests.plugins.response_cache.conftest import caching, wholes
 from tests.support.admin import ADMIN, call_admin
 from tests.support.redis import RedisServer, redis_server
-from tests.support.router import Router, endpoint, eventually, routing
+from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream, paced, whole
+from tests.support.waiting import until
 
 SPEECH_OF_BOTH = SPEECH["responses"]
 
@@ -83,7 +84,7 @@ async def test_a_slow_answer_brings_nothing_back() -> None:
             two(upstream, server) as (first, second),
         ):
             asked = asyncio.create_task(told(first))
-            await eventually(lambda: upstream.requests)
+            await until(lambda: upstream.requests)
             await call_admin(second, "POST", "/cache/invalidate", {"model": "m"})
             assert await asked == "MISS"
             await asyncio.sleep(0.1)

@@ -14,7 +14,8 @@ from router.sessions.event_log import RunLog, RunLost
 from router.state.database import Database, WriteRefused
 from router.state.runs import RunStore
 from router.state.statement import Statement, StatementStep
-from tests.support.runs import Unsteady, event, held_run, logged, until
+from tests.support.runs import Unsteady, event, held_run, logged
+from tests.support.waiting import until
 
 ID = "resp_1"
 KILO = "x" * 1024

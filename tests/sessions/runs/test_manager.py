@@ -13,16 +13,8 @@ from router.sessions.event_log import RunLog
 from router.sessions.runs import Claimed
 from router.state.responses import ResponseStore
 from router.state.runs import RunStore
-from tests.support.runs import (
-    Router,
-    Stage,
-    event,
-    logged,
-    over,
-    router,
-    submit,
-    until,
-)
+from tests.support.runs import Router, Stage, event, logged, over, router, submit
+from tests.support.waiting import until
 
 
 async def status_of(one: Router, id: str, owner: str = "ada") -> str:

@@ -17,8 +17,9 @@ from router.state.responses import ResponseStore
 from router.state.runs import RunStore
 from router.state.statement import Statement, StatementStep
 from router.telemetry.tasks import Tasks
-from tests.support.runs import Heard, Router, Stage, Unsteady, logged, over, router, submit, until
+from tests.support.runs import Heard, Router, Stage, Unsteady, logged, over, router, submit
 from tests.support.state import opened
+from tests.support.waiting import until
 
 WORDS = ("one", "two", "three", "four")
 TERMINAL = ("response.completed", "response.failed")

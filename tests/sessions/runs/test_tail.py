@@ -14,18 +14,8 @@ from router.sessions.runs import Runs
 from router.state.responses import ResponseStore
 from router.state.runs import RunStore
 from router.telemetry.tasks import Tasks
-from tests.support.runs import (
-    Heard,
-    Router,
-    Stage,
-    Unsteady,
-    logged,
-    numbers,
-    over,
-    router,
-    submit,
-    until,
-)
+from tests.support.runs import Heard, Router, Stage, Unsteady, logged, numbers, over, router, submit
+from tests.support.waiting import until
 
 WORDS = ("one", "two", "three", "four", "five")
 BIG = "x" * 20_000
