@@ -22,7 +22,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from router.core.exchange import ClientGone, Exchange, Outcome, PassingSink, Sink
+from router.core.exchange import ClientGone, Exchange, PassingSink, Sink
 from router.errors import InternalError, RouterError
 from router.response.frame import Frame
 from router.telemetry.log import get_logger
@@ -236,8 +236,7 @@ class PluginChain:
             _log.exception("interceptor broke", plugin=interceptor.name, request_id=exchange.id)
             if watched.complete:
                 # The client has its answer: nothing can be added to it or taken back.
-                exchange.outcome = Outcome.FAILED
-                exchange.error_code = InternalError.default_code
+                exchange.mark_failed(InternalError.default_code)
             elif watched.touched:
                 raise InternalError(f"The plugin '{interceptor.name}' failed.") from exc
             else:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from cache.request import CachedAnswer
 from plugins.response_cache.shared_call import CapturedOutput, SharedCall
 from plugins.response_cache.surfaces import Rendering
-from router.core.exchange import ClientGone, Exchange, Outcome, Sink, internal_error
+from router.core.exchange import ClientGone, Exchange, Sink, internal_error
 from router.core.plugin_set import first_output
 from router.core.response_lifecycle import client_headers, persist, persist_whole
 from router.errors import Overloaded, RouterError
@@ -247,8 +247,7 @@ class Subscriber:
 
     async def _fail(self, error: RouterError) -> None:
         """End a stream that has begun with the events that say why."""
-        self.exchange.outcome = Outcome.FAILED
-        self.exchange.error_code = error.code
+        self.exchange.mark_failed(error.code)
         frames = self._rendering.fail(error, self._so_far())
         builder, final = self._rendering.builder, self._rendering.final
         if frames and builder is not None and final is not None:

@@ -176,9 +176,8 @@ class _ResponseRendering:
 
     def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
         if self._follower is None:
-            failed = self._builder.finished("failed", output, None, error=error.response_error())
-            frames = [*self._builder.open(), self._builder.end(failed)]
-            self.final = failed
+            frames = self._builder.fail(error, output)
+            self.final = self._builder.final
             return frames
         frames = self._follower.fail(error)
         self.final = self._follower.final

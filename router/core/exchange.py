@@ -266,7 +266,7 @@ class Exchange:
     attempts came to. ``plugin_set`` are the plugins that it began with and ends with; whoever lets
     it in sets that. ``served_model`` is the model of ``fallbacks`` that answers in the place of
     ``model``. ``cache`` says what the response cache had to do with it (``hit`` …). ``trace`` is
-    told of its attempts. ``waited`` are the seconds that it waited for slots, and for models to be
+    told of its attempts. ``queue_seconds`` are those that it waited for slots, and for models to be
     loaded. ``api_format`` is that of its API's answers. ``limit`` is which limit or budget refused
     it. ``dropped`` are the fields of a foreign API's request that a Responses request cannot carry.
     ``partial`` says that the endpoint which answers was not sent everything that was asked.
@@ -351,6 +351,11 @@ class Exchange:
         if self.operation is Operation.CHAT:
             return self.truncates_chat
         return self.body.get("truncation") == "auto"
+
+    def mark_failed(self, code: str | None) -> None:
+        """Its answer, which has begun or is complete, ends with this error's code in the log."""
+        self.outcome = Outcome.FAILED
+        self.error_code = code
 
     @property
     def shown_model(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from router.core.exchange import ClientGone, Exchange, Outcome, internal_error
+from router.core.exchange import ClientGone, Exchange, internal_error
 from router.core.upstream import REASONING_DROPPED
 from router.dialects.parameters import DROPPED_PARAMETERS, dropped_header
 from router.dialects.responses.echo import echo_fields
@@ -49,8 +49,7 @@ async def persist(
         raise
     except Exception as exc:
         error = exc if isinstance(exc, RouterError) else _bug(exchange)
-        exchange.outcome = Outcome.FAILED
-        exchange.error_code = error.code
+        exchange.mark_failed(error.code)
         _log.warning("response not stored", request_id=exchange.id, error=error.message)
         failed = {"status": "failed", "completed_at": None, "error": error.response_error()}
         return builder.end_otherwise({**final, **failed})

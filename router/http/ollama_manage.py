@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from router.core.exchange import ClientGone, Exchange, Operation, Outcome, Sink
+from router.core.exchange import ClientGone, Exchange, Operation, Sink
 from router.dialects.ollama.decode_request import model_of, wants_stream
 from router.dialects.ollama.schema import line
 from router.dialects.parameters import missing, string
@@ -244,8 +244,7 @@ def _conclude(
     error.headers.update(_NO_STORE)
     if not sink.opened:
         raise error
-    exchange.outcome = Outcome.FAILED
-    exchange.error_code = error.code
+    exchange.mark_failed(error.code)
     sink.feed([exchange.api_format.failed(error)])
     sink.end()
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.core.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
+from router.core.exchange import ClientGone, Exchange, Operation, Sink, internal_error
 from router.core.response_lifecycle import new_builder, persist, persist_whole
 from router.core.upstream import DIRECT, REASONING_DROPPED, Adapter, UpstreamCall, cannot_compact
 from router.core.usage_record import Kind
@@ -98,8 +98,7 @@ def _response_job(exchange: Exchange) -> DeliveryJob:
 
 def _failed_response(error: RouterError, builder: ResponseBuilder | None) -> list[Frame]:
     assert builder is not None
-    failed = builder.finished("failed", [], None, error=error.response_error())
-    return [*builder.open(), builder.end(failed)]
+    return builder.fail(error, [])
 
 
 def _direct_job(exchange: Exchange) -> DeliveryJob:
@@ -169,8 +168,7 @@ class _Run:
             raise error
         decoder = self._decoder
         if decoder is None or not decoder.ended:
-            self._exchange.outcome = Outcome.FAILED
-            self._exchange.error_code = error.code
+            self._exchange.mark_failed(error.code)
         frames = decoder.fail(error) if decoder else self._job.fail(error, self._job.builder)
         if len(frames) > 1:
             self._sink.feed(frames[:-1])
@@ -261,8 +259,7 @@ class _Run:
                 exchange.usage = decoder.usage
         result = "ok"
         if decoder is not None and decoder.failure is not None:
-            exchange.outcome = Outcome.FAILED
-            exchange.error_code = decoder.failure
+            exchange.mark_failed(decoder.failure)
             if decoder.failure in ENDPOINT_ERRORS:
                 result = "upstream_error"
                 if reservation.good:  # its output was well until then

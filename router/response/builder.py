@@ -33,6 +33,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.errors import RouterError
 from router.response.frame import Frame
 
 __all__ = [
@@ -214,6 +215,30 @@ class ResponseBuilder:
         self.advance(StreamState.ENDED)
         self.final = response
         return self.event(_TERMINAL[response["status"]], {"response": response})
+
+    def fail(
+        self,
+        error: RouterError,
+        output: list[dict[str, Any]],
+        usage: dict[str, Any] | None = None,
+        base: Mapping[str, Any] | None = None,
+    ) -> list[Frame]:
+        """The events that end the response as failed, with its output so far; none where it has
+        ended. ``final`` is the Response object then.
+
+        ``base`` is what the client was shown of it, where that is not ``snapshot()``.
+        """
+        if self.state is StreamState.ENDED:
+            return []
+        frames = self.open()
+        failed = {
+            **(base or self.snapshot("failed", usage=usage)),
+            "status": "failed",
+            "error": error.response_error(),
+            "output": output,
+            "output_text": output_text(output),
+        }
+        return [*frames, self.end(failed)]
 
     def end_otherwise(self, response: dict[str, Any]) -> Frame:
         """Another terminal event instead of the one that was made and has not been delivered."""

@@ -268,11 +268,10 @@ class ResponseMachine:
         """See ``StreamDecoder.fail``: ``response.failed`` with the output so far."""
         if self.builder.state is StreamState.ENDED:
             return []
-        frames = [*self.take(), *self.builder.open()]
-        self.final = self.builder.finished(
-            "failed", self._output.partial(), self.usage, error=error.response_error()
-        )
-        return [*frames, self.builder.end(self.final)]
+        frames = self.take()
+        frames += self.builder.fail(error, self._output.partial(), self.usage)
+        self.final = self.builder.final
+        return frames
 
     def take(self) -> list[Frame]:
         """The frames made since the last call."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from router.errors import RouterError
-from router.response.builder import ResponseBuilder, StreamState, output_text
+from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
 from router.response.partial import DELTAS, PartialOutput
 from router.response.retold import OUTCOME, retold
@@ -86,21 +86,12 @@ class ResponseFollower:
 
         None where it has ended.
         """
-        builder = self.builder
-        if builder.state is StreamState.ENDED:
+        if self.builder.state is StreamState.ENDED:
             return []
-        frames = builder.open()
-        output = self._output()
-        self.final = builder.snapshot(
-            **{
-                **self._opening,
-                "status": "failed",
-                "error": error.response_error(),
-                "output": output,
-                "output_text": output_text(output),
-            }
-        )
-        return [*frames, builder.end(self.final)]
+        base = self.builder.snapshot(**{"status": "failed", **self._opening})
+        frames = self.builder.fail(error, self._output(), base=base)
+        self.final = self.builder.final
+        return frames
 
     def _begin(self, frame: Frame, mine: list[Frame]) -> None:
         if self._told:

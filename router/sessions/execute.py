@@ -15,7 +15,6 @@ from router.core.plugin_set import PluginSet, PluginSets, proceed
 from router.core.response_lifecycle import new_builder
 from router.dialects.responses.echo import ids_of
 from router.errors import RouterError, StateUnavailable
-from router.response.builder import StreamState
 from router.sessions.event_log import RunLog
 from router.sessions.resolve import HistoryResolver, RequestItems, with_history
 from router.sessions.runs import Claimed
@@ -118,14 +117,14 @@ class Executor:
 
 async def _fail(exchange: Exchange, error: RouterError, log: RunLog) -> None:
     """End a run that failed outside of the pipeline, which ends its own."""
-    exchange.error_code = error.code
+    exchange.mark_failed(error.code)
     builder, record = exchange.builder, exchange.record
-    if builder is None or record is None or builder.state is StreamState.ENDED:
+    if builder is None or record is None or not (frames := builder.fail(error, [])):
         return
-    log.feed(builder.open())
-    failed = builder.finished("failed", [], None, error=error.response_error())
-    last = builder.end(failed)
-    await record.finish(failed, {}, last)
+    assert builder.final is not None
+    *opening, last = frames
+    log.feed(opening)
+    await record.finish(builder.final, {}, last)
     log.feed([last])
     log.end()
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.core.exchange import Exchange, Outcome, Sink
+from router.core.exchange import Exchange, Sink
 from router.core.plugin_set import proceed
 from router.core.response_lifecycle import new_builder
 from router.dialects.responses.echo import ids_of
@@ -181,8 +181,7 @@ class Turns:
         except StateUnavailable as error:
             if not sink.opened:
                 raise
-            exchange.outcome = Outcome.FAILED
-            exchange.error_code = error.code
+            exchange.mark_failed(error.code)
 
 
 def is_durable(body: dict[str, Any]) -> bool:
@@ -358,8 +357,7 @@ class RunRecord(_StoredRecord):
 
     async def _complete_as_failed(self, response: dict[str, Any], error: RouterError) -> None:
         exchange = self._exchange
-        exchange.outcome = Outcome.FAILED
-        exchange.error_code = error.code
+        exchange.mark_failed(error.code)
         failed = {
             **response,
             "status": "failed",

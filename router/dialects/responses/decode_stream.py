@@ -195,19 +195,12 @@ class ResponsesDecoder:
 
     def fail(self, error: RouterError) -> list[Frame]:
         """See ``StreamDecoder.fail``: ``response.failed`` with the output so far."""
-        builder = self.builder
-        if builder.state is StreamState.ENDED:
+        if self.builder.state is StreamState.ENDED:
             return []
-        frames = builder.open()
-        output = self._output.so_far()
-        self.final = {
-            **(orjson.loads(self._snapshot) if self._snapshot else builder.snapshot("failed")),
-            "status": "failed",
-            "error": error.response_error(),
-            "output": output,
-            "output_text": output_text(output),
-        }
-        return [*frames, builder.end(self.final)]
+        base = orjson.loads(self._snapshot) if self._snapshot else None
+        frames = self.builder.fail(error, self._output.so_far(), base=base)
+        self.final = self.builder.final
+        return frames
 
     def _event(self, data: bytes, frames: list[Frame]) -> None:
         event = load_object(data, "a stream event")
