@@ -6,7 +6,9 @@ from itertools import product
 
 import pytest
 
+from router.errors import UpstreamFailure
 from router.response.builder import LEGAL, IllegalTransition, StreamState, advance
+from router.response.tokens import response_usage
 from tests.support.order import check_order
 from tests.support.reading import NOW, decoded, make_draft
 
@@ -48,6 +50,37 @@ def test_only_a_completed_response_has_its_time() -> None:
     assert builder.finished("completed", [], None)["completed_at"] == NOW
     assert builder.finished("incomplete", [], None)["completed_at"] is None
     assert builder.finished("failed", [], None)["completed_at"] is None
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_response_fails_from_any_state_once(*, opened: bool) -> None:
+    builder = make_draft()
+    frames = builder.open() if opened else []
+    output = [{"type": "message", "content": [{"type": "output_text", "text": "half"}]}]
+    usage = response_usage(3, 1)
+    ending = builder.fail(UpstreamFailure("gone"), output, usage)
+    frames += ending
+    assert [frame.type for frame in frames] == [
+        "response.created",
+        "response.in_progress",
+        "response.failed",
+    ]
+    assert [frame.json()["sequence_number"] for frame in frames] == [0, 1, 2]
+    final = builder.final
+    assert final is not None
+    assert final == frames[-1].json()["response"]
+    assert (final["status"], final["error"]) == ("failed", UpstreamFailure("gone").response_error())
+    assert (final["output"], final["output_text"], final["usage"]) == (output, "half", usage)
+    assert final["completed_at"] is None
+    assert builder.fail(UpstreamFailure("again"), []) == []
+    assert builder.final is final
+
+
+def test_what_a_client_was_shown_is_in_the_failure() -> None:
+    builder = make_draft()
+    shown = {**builder.snapshot("in_progress"), "model": "as-shown", "extra": 1}
+    last = builder.fail(UpstreamFailure("gone"), [], base=shown)[-1].json()["response"]
+    assert (last["model"], last["extra"], last["status"]) == ("as-shown", 1, "failed")
 
 
 def test_a_muted_draft_lives_without_events() -> None:
