@@ -18,7 +18,7 @@ __all__ = ["ApiKeys", "KeyScope", "Named"]
 
 
 class ApiKeys(Guard):
-    """Admits requests that carry one of the ring's keys, until it expires."""
+    """Admits requests that carry one of the configured keys, until it expires."""
 
     name = "api_keys"
 

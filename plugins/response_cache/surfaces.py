@@ -195,7 +195,7 @@ class _ResponseRendering:
 
 
 class _LeadingResponse(_ResponseRendering):
-    """The call is made with this client's own draft, so that what comes is its own already."""
+    """The call is made with this client's own response builder: what comes is its own already."""
 
     def __init__(self, exchange: Exchange, carrier: Exchange) -> None:
         super().__init__(exchange)

@@ -1,7 +1,7 @@
 """The load and the health of one model at one endpoint: what policies choose among.
 
     Host    an endpoint: can it be reached, is it drained
-    └── Lane    one of its models: slots, breaker, cool-down, what is in memory, averages
+    └── DeploymentState    one of its models: slots, breaker, cool-down, what is in memory, averages
 
 Everything that a choice depends on is kept ready in ``grade`` and ``load``, so that choosing among
 hundreds of deployments reads two attributes of each. Time changes a grade too: ``due`` says when it

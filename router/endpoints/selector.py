@@ -82,9 +82,9 @@ class Timers:
             self._alarm.cancel()
         self._alarm_at = due
         pause = max(due - self._clock(), _LEAST_PAUSE)
-        self._alarm = asyncio.get_running_loop().call_later(pause, self._ring)
+        self._alarm = asyncio.get_running_loop().call_later(pause, self._on_alarm)
 
-    def _ring(self) -> None:
+    def _on_alarm(self) -> None:
         self._alarm = None
         if self._awaited():
             self.catch_up(self._clock())

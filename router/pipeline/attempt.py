@@ -60,11 +60,11 @@ class Attempt:
     __slots__ = (
         "_answer",
         "_assembles",
-        "_booked",
         "_decoder",
         "_exchange",
         "_job",
         "_received",
+        "_recorded",
         "_recorder",
         "answered",
         "builder",
@@ -98,7 +98,7 @@ class Attempt:
         self._received = 0
         self._assembles = False
         self._recorder = recorder
-        self._booked = False
+        self._recorded = False
         self.kind = kind
         self.error: UpstreamError | None = None
         self.answered = False
@@ -258,8 +258,8 @@ class Attempt:
         self._record()
 
     def _record(self) -> None:
-        if self.sent and not self._booked:
-            self._booked = True
+        if self.sent and not self._recorded:
+            self._recorded = True
             self._recorder.over(self._exchange, self)
 
     def _under_way(self) -> tuple[UpstreamResponse, StreamDecoder]:

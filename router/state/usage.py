@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
-from router.core.usage_record import UsageRecord as Booked
+from router.core.usage_record import UsageRecord
 from router.state.database import Database
 from router.state.statement import Row, Statement, StatementStep, Value
 
@@ -71,7 +71,7 @@ class UsageRows:
             ident, at = rows[-1][:2]
 
 
-def values_of(row: Booked) -> tuple[Value, ...]:
+def values_of(row: UsageRecord) -> tuple[Value, ...]:
     """The values of a row, in the order of ``COLUMNS``."""
     return (
         row.id,

@@ -150,7 +150,7 @@ class Writer:
         self._bytes += job.size
         self._wake.set()
         if self._alarm is None:
-            self._alarm = self._loop.call_at(job.deadline, self._ring)
+            self._alarm = self._loop.call_at(job.deadline, self._on_alarm)
 
     async def _run(self) -> None:
         while True:
@@ -232,7 +232,7 @@ class Writer:
             if isinstance(answer, _Submitted):
                 answer.exception()  # so that asyncio does not complain as well
 
-    def _ring(self) -> None:
+    def _on_alarm(self) -> None:
         """The first deadline has passed: end what is overdue, set the alarm for the next."""
         now = self._loop.time()
         if self._locked:
@@ -244,7 +244,7 @@ class Writer:
             self._fail(self._take(), unavailable())
         left = [job.deadline for job in (*self._running, *self._waiting) if not job.over]
         at = max(min(left), now + _ALARM_SECONDS) if left else None
-        self._alarm = self._loop.call_at(at, self._ring) if at is not None else None
+        self._alarm = self._loop.call_at(at, self._on_alarm) if at is not None else None
 
 
 class WrittenDatabase:

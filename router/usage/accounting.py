@@ -94,7 +94,7 @@ class AccountKeyResolver:
             self._names[key.name] = key
 
     def __repr__(self) -> str:
-        return f"Ring({len(self._keys)} configured keys)"
+        return f"KeyResolver({len(self._keys)} configured keys)"
 
     def warn(self) -> None:
         """Say so where virtual keys do not count: they are displaced by configured ones, or nobody
@@ -181,7 +181,7 @@ class Accounting:
         )
         self.keys = KeyStore(database)
         self._virtual = VirtualKeys(self.keys)
-        self._ring = self.key_resolver(settings)
+        self._key_resolver = self.key_resolver(settings)
         self.rate_limiter = self._make_rate_limiter(settings.accounts)
         self._watched: dict[str, Key] = {}
         self._tasks = Tasks()
@@ -210,7 +210,7 @@ class Accounting:
 
     async def named(self, name: str) -> Key | None:
         """The key of this name, for what goes on without the request that it came with."""
-        return await self._ring.named(name)
+        return await self._key_resolver.named(name)
 
     async def at_once(self, name: str) -> int | None:
         """How many requests of this key may be under way at once; None is any number."""
@@ -222,15 +222,15 @@ class Accounting:
         self.prices.configure(settings.accounts)
         self._metrics.price_expected = _sellers(settings).__contains__
         self.rate_limiter.tags = tag_budgets(settings.accounts.tags)
-        self._ring = self.key_resolver(settings)
-        self._ring.warn()
+        self._key_resolver = self.key_resolver(settings)
+        self._key_resolver.warn()
 
     async def start(self) -> None:
         """Begin; the database has been started."""
         await self.ledger.start()
         await self._virtual.start()
         await self.rate_limiter.start()
-        self._ring.warn()
+        self._key_resolver.warn()
         self._tasks.spawn(self._watch(), "look at budgets")
 
     async def stop(self) -> None:

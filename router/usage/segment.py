@@ -13,7 +13,7 @@ from typing import Final
 
 import orjson
 
-from router.core.usage_record import UsageRecord as Booked
+from router.core.usage_record import UsageRecord
 from router.state.statement import Row
 from router.state.usage import as_row, values_of
 
@@ -84,7 +84,7 @@ class Batch:
     torn: bool = False
 
 
-def encoded(record: Booked) -> bytes:
+def encoded(record: UsageRecord) -> bytes:
     """A row as a line; raises TypeError for what no JSON can hold."""
     line = orjson.dumps((_FORMAT, *values_of(record)))
     if len(line) > _LONG:

@@ -28,10 +28,10 @@ from tests.support.deployments import (
     abandon_probe,
     begin_probe,
     cool,
+    deployment_of,
     drain,
     find,
     give_back,
-    lane_of,
     load,
     lose,
     probe_fails,
@@ -108,7 +108,7 @@ BACK = (lose, find)
 )
 def test_grades(steps: Sequence[Step], grade: int, due: float) -> None:
     """``due`` is in seconds from the start."""
-    deployment, now = lane_of(), NOW
+    deployment, now = deployment_of(), NOW
     for step in steps:
         passed = step(deployment, now)
         if isinstance(passed, float):
@@ -119,7 +119,7 @@ def test_grades(steps: Sequence[Step], grade: int, due: float) -> None:
 
 
 def test_without_a_slow_start_what_recovers_is_ready() -> None:
-    deployment = lane_of(slow_start=0.0)
+    deployment = deployment_of(slow_start=0.0)
     lose(deployment, NOW)
     find(deployment, NOW)
     assert deployment.grade == READY
@@ -127,14 +127,14 @@ def test_without_a_slow_start_what_recovers_is_ready() -> None:
 
 
 def test_warmth_grows_from_a_little_to_everything() -> None:
-    deployment = lane_of()
+    deployment = deployment_of()
     deployment.warm(NOW)
     shares = [deployment.warmth(NOW + seconds) for seconds in (0.0, 0.5, 1.0, 2.5, 5.0, 10.0)]
     assert shares == [0.1, 0.1, 0.1, 0.25, 0.5, 1.0]
 
 
 def test_there_is_one_probe_at_a_time() -> None:
-    deployment = lane_of()
+    deployment = deployment_of()
     trip(deployment, NOW)
     assert not deployment.begin_probe(NOW)
     deployment.refresh(NOW + 4.0)
@@ -146,7 +146,7 @@ def test_there_is_one_probe_at_a_time() -> None:
 
 @pytest.mark.parametrize("probe", [False, True])
 def test_only_a_probe_closes_a_breaker(probe: bool) -> None:
-    deployment = lane_of()
+    deployment = deployment_of()
     trip(deployment, NOW)
     deployment.refresh(NOW + 4.0)
     assert deployment.begin_probe(NOW + 4.0)
@@ -155,7 +155,7 @@ def test_only_a_probe_closes_a_breaker(probe: bool) -> None:
 
 
 def test_a_host_is_away_until_it_answers() -> None:
-    host = lane_of().host
+    host = deployment_of().host
     ups = [host.up]
     assert not host.reachable(NOW)
     host.unreachable(NOW)
@@ -172,7 +172,7 @@ def test_a_host_is_away_until_it_answers() -> None:
 
 
 def test_a_host_grades_all_its_lanes() -> None:
-    one = lane_of()
+    one = deployment_of()
     other = DeploymentState(one.host, Share(2, 1.0, 1), RULES, lambda: 0.5)
     one.host.unreachable(NOW)
     assert [one.grade, other.grade] == [OPEN, OPEN]
@@ -181,7 +181,7 @@ def test_a_host_grades_all_its_lanes() -> None:
 
 
 def test_what_answers_is_in_memory_whatever_an_older_list_says() -> None:
-    deployment = lane_of()
+    deployment = deployment_of()
     loaded = []
     deployment.take()
     deployment.in_memory(NOW, False)
@@ -196,7 +196,7 @@ def test_what_answers_is_in_memory_whatever_an_older_list_says() -> None:
 
 
 def test_who_waits_for_a_load_does_not_keep_a_model_in_memory() -> None:
-    deployment = lane_of()
+    deployment = deployment_of()
     deployment.take()
     deployment.load_began = NOW
     deployment.in_memory(NOW, False)
@@ -204,7 +204,7 @@ def test_who_waits_for_a_load_does_not_keep_a_model_in_memory() -> None:
 
 
 def test_answers_are_measured() -> None:
-    deployment = lane_of()
+    deployment = deployment_of()
     for _ in range(20):
         deployment.answered(NOW, 0.25)
     deployment.answered(NOW, None)
@@ -213,7 +213,7 @@ def test_answers_are_measured() -> None:
 
 
 def test_what_a_model_cannot_do_is_kept_as_a_number() -> None:
-    deployment = lane_of()
+    deployment = deployment_of()
     deployment.able(Abilities(Feature.TOOLS | Feature.VISION, 4096))
     assert type(deployment.lacks) is int
     assert Feature(deployment.lacks) == Feature.TOOLS | Feature.VISION
@@ -234,7 +234,7 @@ def test_what_a_model_cannot_do_is_kept_as_a_number() -> None:
 )
 def test_predicted_load(seen: float | None, began: float | None, expected: float) -> None:
     """``began`` is in seconds before now."""
-    deployment = lane_of()
+    deployment = deployment_of()
     assert deployment.predicted_load(NOW) == 0.0
     deployment.in_memory(NOW, False)
     if seen is not None:
@@ -259,7 +259,7 @@ def test_predicted_load(seen: float | None, began: float | None, expected: float
 def test_predicted_wait(
     steps: Sequence[Step], held: float | None, waiting: int, expected: float
 ) -> None:
-    deployment = lane_of()
+    deployment = deployment_of()
     for step in steps:
         step(deployment, NOW)
     if held is not None:
@@ -268,7 +268,7 @@ def test_predicted_wait(
 
 
 def test_other_limits_are_taken_over_with_what_is_in_flight() -> None:
-    deployment = lane_of(4)
+    deployment = deployment_of(4)
     for _ in range(3):
         deployment.take()
     deployment.configure(Share(2, 3.0, 2))
@@ -287,7 +287,7 @@ def test_other_limits_are_taken_over_with_what_is_in_flight() -> None:
 
 def test_who_cares_is_told_of_grades_but_not_of_every_slot() -> None:
     told: list[int] = []
-    deployment = lane_of(1)
+    deployment = deployment_of(1)
     deployment.changed = lambda changed: told.append(changed.grade)
     deployment.take()
     deployment.give_back(NOW)

@@ -17,7 +17,7 @@ from router.response.decoder import StreamDecoder
 from router.response.machine import MachineOptions
 from tests.support import chat as chats
 from tests.support.native import ACCOUNT, USAGE, answer, begun, call, message, reasoning, refusal
-from tests.support.reading import NOW, in_bytes, make_draft, ollama, sse
+from tests.support.reading import NOW, in_bytes, make_builder, ollama, sse
 
 NATIVE: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "text": ([message("A", "B")], {}),
@@ -35,7 +35,7 @@ NATIVE: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
 
 
 def native() -> ResponsesDecoder:
-    return ResponsesDecoder(make_draft(muted=True), ACCOUNT, hide=True)
+    return ResponsesDecoder(make_builder(muted=True), ACCOUNT, hide=True)
 
 
 def told() -> ChatEncoder:
@@ -85,7 +85,7 @@ def test_a_response_that_the_endpoint_failed_is_none(make: Callable[[], StreamDe
 
 
 def chat_reader() -> ChatDecoder:
-    return ChatDecoder(make_draft(muted=True), MachineOptions(logprobs=True))
+    return ChatDecoder(make_builder(muted=True), MachineOptions(logprobs=True))
 
 
 @pytest.mark.parametrize("finish", ["stop", "length", "content_filter"])
@@ -112,7 +112,7 @@ def test_a_chat_of_ollamas() -> None:
         *({"content": piece} for piece in "Hé"),
         {"content": "", **calls},
     ]
-    expected = orjson.loads(OllamaDecoder(make_draft(muted=True)).whole(whole))
+    expected = orjson.loads(OllamaDecoder(make_builder(muted=True)).whole(whole))
     assert expected["output_text"] == "Hé"
     stream = ollama(*messages, reason="length", **counts)
-    assert orjson.loads(assembled(OllamaDecoder(make_draft(muted=True)), stream)) == expected
+    assert orjson.loads(assembled(OllamaDecoder(make_builder(muted=True)), stream)) == expected

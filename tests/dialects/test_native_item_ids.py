@@ -15,7 +15,7 @@ from tests.support.reading import (
     checked,
     decoded,
     in_bytes,
-    make_draft,
+    make_builder,
     native,
     read_all,
 )
@@ -122,7 +122,7 @@ def test_an_id_of_the_history_is_not_given_again() -> None:
     taken = message("A")
     made = {}
     for history in ((), {taken["id"]}):
-        subject = ResponsesDecoder(make_draft(), ACCOUNT, taken=history)
+        subject = ResponsesDecoder(make_builder(), ACCOUNT, taken=history)
         told = decoded(read_all(subject, answer(taken)))
         made[bool(history)] = check_one_id_each(told)
     assert made[False] == [taken["id"]]

@@ -32,7 +32,7 @@ from tests.support.reading import (
     BROKEN,
     FUZZ,
     in_bytes,
-    make_draft,
+    make_builder,
     native,
     read_all,
     sse,
@@ -73,17 +73,17 @@ COUNTS = {"prompt_eval_count": 3, "eval_count": 2}
 
 DIALECTS = {
     "chat": Dialect(
-        lambda: ChatDecoder(make_draft(), OPTIONS),
+        lambda: ChatDecoder(make_builder(), OPTIONS),
         lambda chunks: sse(*chunks, b"[DONE]"),
         {"choices": [CHOICE], "usage": chats.USAGE},
     ),
     "forced": Dialect(
-        lambda: ChatDecoder(make_draft(), MachineOptions(forced_call=True)),
+        lambda: ChatDecoder(make_builder(), MachineOptions(forced_call=True)),
         lambda chunks: sse(*chunks, b"[DONE]"),
         {"choices": [{**CHOICE, "message": {"content": '{"name":"f","arguments":{"a":1}}'}}]},
     ),
     "ollama": Dialect(
-        lambda: OllamaDecoder(make_draft(), OPTIONS),
+        lambda: OllamaDecoder(make_builder(), OPTIONS),
         lambda lines: b"".join(orjson.dumps(line) + b"\n" for line in lines),
         {
             "message": {"content": "Hi", "thinking": "hm", "tool_calls": CALLS},
@@ -105,7 +105,7 @@ DIALECTS = {
         ordered=False,
     ),
     "told of ollama": Dialect(
-        lambda: ChatEncoder(OllamaDecoder(make_draft(), OPTIONS), wants_usage=False),
+        lambda: ChatEncoder(OllamaDecoder(make_builder(), OPTIONS), wants_usage=False),
         lambda lines: b"".join(orjson.dumps(line) + b"\n" for line in lines),
         {"message": {"content": "Hi", "tool_calls": CALLS}, "done": True, **COUNTS},
         ordered=False,

@@ -1,4 +1,4 @@
-"""Embeddings, completions and rerankings: what breaks, who is asked next, and what is booked."""
+"""Embeddings, completions and rerankings: what breaks, who is asked next, and what is recorded."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_what_is_large_is_read_beside_the_event_loop(
     assert on_loop == [count == 1] * count
 
 
-async def test_what_is_sent_and_booked(dialect: Dialect) -> None:
+async def test_what_is_sent_and_recorded(dialect: Dialect) -> None:
     async with Upstream(default=embedding(dialect, [0.5, 1.0], [0.25, 2.0])) as upstream:
         fields: dict[str, Any] = {"keep_alive": "9m", "num_ctx": 512} if dialect == "ollama" else {}
         async with routing(endpoint(upstream, dialect, **fields)) as router:

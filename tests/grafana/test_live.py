@@ -27,7 +27,7 @@ _DASHBOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
 _RULES = sorted((ROOT / "grafana" / "rules").glob("*.yml"))
 _BUILT_IN = {"$__rate_interval": "5m", "$__range": "5m"}
 
-_BOOKED = Statement(
+_RECORDED = Statement(
     "SELECT sum(input), sum(cached), sum(output), sum(reasoning), sum(cost), count(*) "
     "FROM usage WHERE kind <> 'cache'"
 )
@@ -117,12 +117,12 @@ async def _agrees_with_the_ledger(clients: Traffic, prom: Prometheus) -> None:
     """To the token, and to a billionth of a dollar."""
     accounts = clients.router.app[ACCOUNTING]
     await accounts.ledger.flush()
-    [booked] = await accounts._database.read(_BOOKED)
+    [recorded] = await accounts._database.read(_RECORDED)
     kinds = [f'pointsman_tokens_total{{kind="{kind}"}}' for kind in Tokens._fields]
     told = [sum(await prom.query(expr)) for expr in kinds]
     told += [NANO * sum(await prom.query("pointsman_cost_usd_total"))]
     told += [sum(await prom.query("pointsman_attempts_total"))]
-    assert [round(number) for number in told] == list(booked)
+    assert [round(number) for number in told] == list(recorded)
 
 
 async def _rules_are_well(rules: list[dict[str, Any]]) -> None:

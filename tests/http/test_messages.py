@@ -64,7 +64,7 @@ def events_of(reply: Reply) -> list[dict[str, Any]]:
 
 @STREAM
 @pytest.mark.parametrize("prefix", ["/v1", "/api/v1"])
-async def test_an_answer_is_booked(
+async def test_an_answer_is_recorded(
     dialect: Dialect, speech: Speech, prefix: str, *, stream: bool
 ) -> None:
     script = streamed(*speech.pieces, kind=speech.kind) if stream else whole(speech.whole)

@@ -34,7 +34,7 @@ async def nothing(owner: str, since: float) -> tuple[int, int]:
 
 
 class Listening(MemoryRateLimiter):
-    """Keeps what it was asked; like a meter that is elsewhere it may take its time."""
+    """Keeps what it was asked; like a rate limiter that is elsewhere it may take its time."""
 
     instant = False
 
@@ -229,11 +229,11 @@ def _fail(*_: object) -> Any:
     raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("part", ["meter", "price", "context", "tags", "limit_hit"])
+@pytest.mark.parametrize("part", ["rate_limiter", "price", "context", "tags", "limit_hit"])
 async def test_whatever_breaks_before_it_does_not_pass(part: str) -> None:
     rate_limiter, core, exchange = Listening(), Core(), asked()
     options: dict[str, Any] = {}
-    if part == "meter":
+    if part == "rate_limiter":
         rate_limiter.breaks = ZeroDivisionError()
     elif part == "tags":
         exchange.key = Key("alice", tags=(["unhashable"],))  # type: ignore[arg-type]

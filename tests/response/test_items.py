@@ -19,7 +19,7 @@ from router.response.items import (
     TextItem,
 )
 from tests.support.order import Event, OrderError, check_order
-from tests.support.reading import decoded, make_draft
+from tests.support.reading import decoded, make_builder
 
 Make = Callable[[ResponseBuilder, int, list[Frame]], ItemWriter]
 LOGPROB = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}
@@ -35,7 +35,7 @@ def custom(builder: ResponseBuilder, index: int, out: list[Frame]) -> ItemWriter
 
 def stream(make: Make, pieces: list[str], status: str = "completed") -> list[Event]:
     """The whole stream of an answer with one item."""
-    builder = make_draft()
+    builder = make_builder()
     out = builder.open()
     builder.advance(StreamState.ITEM)
     item = make(builder, 0, out)
@@ -162,7 +162,7 @@ def test_the_input_of_a_custom_call(arguments: str, written: str) -> None:
 
 
 def test_log_probabilities_are_gathered() -> None:
-    builder = make_draft()
+    builder = make_builder()
     out = builder.open()
     builder.advance(StreamState.ITEM)
     item = TextItem(builder, 0, out)
@@ -178,7 +178,7 @@ def test_log_probabilities_are_gathered() -> None:
 
 def test_an_open_item_can_be_shown_without_writing() -> None:
     for make, pieces, _, item in CASES.values():
-        builder = make_draft()
+        builder = make_builder()
         out: list[Frame] = []
         writer = make(builder, 0, out)
         writer.open()

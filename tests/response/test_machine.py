@@ -20,7 +20,7 @@ from tests.support.reading import (
     decoded,
     events_of,
     in_bytes,
-    make_draft,
+    make_builder,
     read_all,
     read_to_the_end,
     said,
@@ -305,7 +305,7 @@ def test_salvage_of_what_cannot_be_completed() -> None:
     "first", [b"", chat({"role": "assistant"}, tool("{"), finish=None, done=False)]
 )
 def test_another_endpoint_takes_over(first: bytes, delivered: bool) -> None:
-    builder = make_draft()
+    builder = make_builder()
     shown = builder.open() if delivered else []
     builder.delivered = delivered
     failing = ChatDecoder(builder)
@@ -320,7 +320,7 @@ def test_another_endpoint_takes_over(first: bytes, delivered: bool) -> None:
 
 
 def test_another_endpoint_takes_over_from_a_broken_whole_answer() -> None:
-    builder = make_draft()
+    builder = make_builder()
     shown = builder.open()
     builder.delivered = True
     body = completion({"content": "A", "tool_calls": [{"function": {"arguments": "{}"}}]})
@@ -342,10 +342,10 @@ def test_every_event_fits_the_published_schema() -> None:
     tools = [{"type": "function", "name": "f"}, {"type": "custom", "name": "c"}]
     for finish in ("stop", "length"):
         options = MachineOptions(custom_tools=frozenset({"c"}), logprobs=True)
-        subject = ChatDecoder(make_draft(tools=tools), options)
+        subject = ChatDecoder(make_builder(tools=tools), options)
         events = events_of(subject, sse(*chunks, chat_chunk(finish), b"[DONE]"))
         assert len({event["type"] for event in events}) > 15
         assert [fault for event in events for fault in faults_of_event(event)] == []
-    broken = ChatDecoder(make_draft())
+    broken = ChatDecoder(make_builder())
     events = decoded(read_to_the_end(broken, sse(*chunks[:2])))
     assert [fault for event in events for fault in faults_of_event(event)] == []

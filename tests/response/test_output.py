@@ -13,16 +13,16 @@ from router.errors import UpstreamFailure
 from router.response import output
 from router.response.output import OutputBuilder
 from tests.support.order import check_order
-from tests.support.reading import FUZZ, decoded, make_draft, said
+from tests.support.reading import FUZZ, decoded, make_builder, said
 
 Said = list[tuple[str, str]]
 
 
 class Speaker:
-    """An output builder on an open draft, and the stream it writes."""
+    """An output builder on an open builder, and the stream it writes."""
 
     def __init__(self, *custom: str) -> None:
-        self.builder = make_draft()
+        self.builder = make_builder()
         self.out = OutputBuilder(self.builder, frozenset(custom))
         self.out.out.extend(self.builder.open())
 

@@ -24,7 +24,7 @@ from tests.support.answers import (
     without_ids,
 )
 from tests.support.order import check_order
-from tests.support.reading import NOW, decoded, make_draft
+from tests.support.reading import NOW, decoded, make_builder
 from tests.support.rebuilding import rebuilt
 
 
@@ -45,12 +45,12 @@ def inside(played: Replay) -> list[dict[str, Any]]:
 
 
 def test_a_message_is_told_as_the_contract_says() -> None:
-    played = told(make_draft(), message(text("Hello, big world", annotations=[CITATION])))
+    played = told(make_builder(), message(text("Hello, big world", annotations=[CITATION])))
     part = text("Hello, big world", annotations=[CITATION])
     done = message(part, id="msg_0002")
     at = {"item_id": "msg_0002", "output_index": 0, "content_index": 0}
     kind = "response.output_text"
-    opening = make_draft(model="m").snapshot("in_progress", model="m-2026")
+    opening = make_builder(model="m").snapshot("in_progress", model="m-2026")
     created, going, *events = decoded(played.frames)
     assert created == {"type": "response.created", "sequence_number": 0, "response": opening}
     assert going == {"type": "response.in_progress", "sequence_number": 1, "response": opening}
@@ -88,7 +88,7 @@ def test_a_message_is_told_as_the_contract_says() -> None:
 
 
 def test_log_probabilities_come_with_their_tokens() -> None:
-    played = told(make_draft(), message(text("Hi you", logprobs=LOGPROBS)))
+    played = told(make_builder(), message(text("Hi you", logprobs=LOGPROBS)))
     deltas = [event for event in inside(played) if "delta" in event]
     assert [(event["delta"], event["logprobs"]) for event in deltas] == [
         ("Hi", LOGPROBS[:1]),
@@ -104,13 +104,13 @@ def test_log_probabilities_of_another_text_come_at_its_end() -> None:
         [{"logprob": 1}],
         [{"token": "x", "bytes": [900]}],
     ):
-        played = told(make_draft(), message(text("Hi there, you", logprobs=logprobs)))
+        played = told(make_builder(), message(text("Hi there, you", logprobs=logprobs)))
         deltas = [event["logprobs"] for event in inside(played) if "delta" in event]
         assert deltas == [[], [], logprobs]
 
 
 def test_a_refusal_and_several_parts() -> None:
-    played = told(make_draft(), message(text("One."), refusal("No, no."), text("Two"), phase="x"))
+    played = told(make_builder(), message(text("One."), refusal("No, no."), text("Two"), phase="x"))
     kinds = [event["type"].removeprefix("response.") for event in inside(played)]
     assert kinds == [
         "output_item.added",
@@ -128,7 +128,7 @@ def test_a_refusal_and_several_parts() -> None:
 
 def test_reasoning() -> None:
     item = reasoning(("Why so", "b"), ("raw text",), encrypted_content="blob", status="completed")
-    played = told(make_draft(), item, message(text("x")))
+    played = told(make_builder(), item, message(text("x")))
     kinds = [event["type"].removeprefix("response.") for event in inside(played)[:16]]
     summary = ["part.added", "text.delta", "text.done", "part.done"]
     assert kinds == [
@@ -150,14 +150,14 @@ def test_reasoning() -> None:
 
 def test_silent_reasoning_just_comes_and_is_done() -> None:
     for item in (reasoning(), reasoning(encrypted_content="blob", content=None)):
-        played = told(make_draft(), item)
+        played = told(make_builder(), item)
         assert len(inside(played)) == 2
         assert "encrypted_content" not in inside(played)[0]["item"]
 
 
 def test_calls() -> None:
     minified = '{"city":"Paris","unit":"celsius","days":7,"more":[1,2,3]}'
-    played = told(make_draft(), call(), custom(), call(minified, call_id="call_3"))
+    played = told(make_builder(), call(), custom(), call(minified, call_id="call_3"))
     assert [e["type"].removeprefix("response.") for e in inside(played)[:5]] == [
         "output_item.added",
         *("function_call_arguments.delta", "function_call_arguments.delta"),
@@ -173,12 +173,12 @@ def test_calls() -> None:
 
 @pytest.mark.parametrize("arguments", ["", "  ", None])
 def test_no_arguments_are_an_empty_object(arguments: Any) -> None:
-    played = told(make_draft(), call(arguments))
+    played = told(make_builder(), call(arguments))
     assert played.final["output"][0]["arguments"] == "{}"
 
 
 def test_an_empty_text_has_a_delta() -> None:
-    played = told(make_draft(), message(text(""), refusal("")), custom(""))
+    played = told(make_builder(), message(text(""), refusal("")), custom(""))
     assert [event["delta"] for event in inside(played) if "delta" in event] == ["", "", ""]
     check_order(decoded(played.frames))
 
@@ -192,7 +192,7 @@ def test_other_items_come_and_are_done() -> None:
         {"id": "much_too_long_for_a_prefix_really_1", "type": "new_kind"},
         {"id": "averylongprefix_1", "type": "new_kind"},
     ]
-    played = told(make_draft(), *items)
+    played = told(make_builder(), *items)
     assert len(inside(played)) == 2 * len(items)
     assert inside(played)[0]["item"]["status"] == "in_progress"
     assert inside(played)[2]["item"]["encrypted_content"] == "blob"
@@ -208,7 +208,7 @@ def test_what_is_malformed_is_told_as_it_is() -> None:
         message(content=None),
         {"id": "ctc_1", "type": "custom_tool_call", "name": "c", "call_id": "call_1"},
     ]
-    events = decoded(replay(make_draft(), answer(*broken)).frames)
+    events = decoded(replay(make_builder(), answer(*broken)).frames)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert [event["part"] for event in events if "part" in event][:2] == [part, part]
     assert events[-1]["response"]["output"][0]["content"] == [
@@ -221,7 +221,7 @@ def test_what_servers_leave_out_is_there() -> None:
     bare = {"type": "output_text", "text": "x", "logprobs": None}
     item = message(bare)
     del item["status"]
-    played = told(make_draft(), item, call(status=None))
+    played = told(make_builder(), item, call(status=None))
     assert without_ids(played.final["output"]) == without_ids([message(text("x")), call()])
 
 
@@ -230,9 +230,9 @@ def test_ids_are_new_and_what_is_hidden_goes_with_them() -> None:
         reasoning(), message(text("x")), reasoning(id="rs_2"), hidden={"rs_2": "b", "gone": "c"}
     )
     before = copy.deepcopy(made)
-    builder = make_draft()
+    builder = make_builder()
     first = replay(builder, made)
-    second = replay(make_draft(), made)
+    second = replay(make_builder(), made)
     assert [item["id"] for item in first.final["output"]] == ["rs_0002", "msg_0003", "rs_0004"]
     assert first.encrypted_reasoning == second.encrypted_reasoning == {"rs_0004": "b"}
     assert made == before
@@ -279,7 +279,7 @@ ANSWERED = {
 
 @pytest.mark.parametrize("muted", [False, True])
 def test_who_asked_is_the_drafts_and_the_answer_is_the_answers(muted: bool) -> None:
-    builder = make_draft(muted=muted, **OWN)
+    builder = make_builder(muted=muted, **OWN)
     played = replay(builder, answer(message(text("x")), fields={**THEIRS, **ANSWERED}))
     final = played.final
     assert final["id"] == builder.id
@@ -295,7 +295,7 @@ def test_who_asked_is_the_drafts_and_the_answer_is_the_answers(muted: bool) -> N
 
 def test_a_conversation_of_ones_own_stays() -> None:
     played = told(
-        make_draft(conversation="conv_1", prompt={"id": "pmpt_1"}),
+        make_builder(conversation="conv_1", prompt={"id": "pmpt_1"}),
         message(text("x")),
         fields=THEIRS,
     )
@@ -304,7 +304,7 @@ def test_a_conversation_of_ones_own_stays() -> None:
 
 
 def test_what_the_client_was_told_stays() -> None:
-    builder = make_draft()
+    builder = make_builder()
     opening = builder.open()
     played = replay(builder, answer(message(text("x")), fields=ANSWERED))
     final = check_order(decoded([*opening, *played.frames]))
@@ -316,7 +316,7 @@ def test_what_the_client_was_told_stays() -> None:
 
 
 def test_a_background_run_goes_on_after_its_beginning() -> None:
-    echo = make_draft(background=True).echo
+    echo = make_builder(background=True).echo
     queued = ResponseBuilder(echo=echo, new_id=lambda prefix: f"{prefix}1", now=lambda: NOW)
     queued.queue()
     builder = ResponseBuilder(
@@ -331,8 +331,8 @@ def test_a_background_run_goes_on_after_its_beginning() -> None:
 
 def test_a_muted_draft_gets_the_object_alone() -> None:
     items = [reasoning(("a",)), message(text("b")), call()]
-    whole = replay(make_draft(muted=True), answer(*items, hidden={"rs_old": "blob"}))
-    streamed = told(make_draft(), *items, hidden={"rs_old": "blob"})
+    whole = replay(make_builder(muted=True), answer(*items, hidden={"rs_old": "blob"}))
+    streamed = told(make_builder(), *items, hidden={"rs_old": "blob"})
     assert whole.frames == []
     assert whole.final == streamed.final
     assert whole.encrypted_reasoning == streamed.encrypted_reasoning == {"rs_0002": "blob"}
@@ -340,7 +340,7 @@ def test_a_muted_draft_gets_the_object_alone() -> None:
 
 @pytest.mark.parametrize("muted", [False, True])
 def test_the_draft_has_ended_and_can_end_otherwise(muted: bool) -> None:
-    builder = make_draft(muted=muted)
+    builder = make_builder(muted=muted)
     played = replay(builder, answer(message(text("x")), call()))
     assert builder.state is StreamState.ENDED
     assert builder.final is played.final
@@ -351,14 +351,14 @@ def test_the_draft_has_ended_and_can_end_otherwise(muted: bool) -> None:
 
 
 def test_an_answer_without_output_or_usage() -> None:
-    played = told(make_draft(), usage=None)
+    played = told(make_builder(), usage=None)
     assert played.final["output"] == []
     assert played.final["usage"] is None
 
 
 def test_how_many_tokens_an_event_brings() -> None:
     played = told(
-        make_draft(),
+        make_builder(),
         reasoning(("word word ",)),
         message(text("Hi you", logprobs=LOGPROBS), text("word " * 8)),
         custom("\u4e16\u754c"),

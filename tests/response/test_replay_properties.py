@@ -21,7 +21,7 @@ from tests.support.answers import (
     text,
     without_ids,
 )
-from tests.support.reading import FUZZ, decoded, make_draft
+from tests.support.reading import FUZZ, decoded, make_builder
 from tests.support.rebuilding import rebuilt
 
 MORE = settings(FUZZ, max_examples=150)
@@ -63,9 +63,9 @@ def numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_the_deltas_add_up_to_the_answer(items: list[dict[str, Any]]) -> None:
     made = answer(*items, hidden={item["id"]: str(n) for n, item in enumerate(items)})
     before = copy.deepcopy(made)
-    played = replay(make_draft(), made)
+    played = replay(make_builder(), made)
     final = rebuilt(decoded(played.frames))
-    assert final == played.final == replay(make_draft(muted=True), made).final
+    assert final == played.final == replay(make_builder(muted=True), made).final
     assert without_ids(final["output"]) == without_ids(items)
     assert [played.encrypted_reasoning[item["id"]] for item in final["output"]] == list(
         made["hidden"].values()

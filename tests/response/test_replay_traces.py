@@ -29,7 +29,7 @@ from tests.support.answers import (
     without_ids,
 )
 from tests.support.order import parse_sse
-from tests.support.reading import DATA, decoded, make_draft, trace, traces
+from tests.support.reading import DATA, decoded, make_builder, trace, traces
 from tests.support.rebuilding import rebuilt
 from tests.support.schema import faults, faults_of_event
 
@@ -73,7 +73,7 @@ def answered(final: dict[str, Any]) -> dict[str, Any]:
 
 def check(made: dict[str, Any], directory: Path) -> dict[str, Any]:
     """Tell it as a stream; what it ends with, once everybody has looked at it."""
-    played = replay(make_draft(), made)
+    played = replay(make_builder(), made)
     events = decoded(played.frames)
     assert rebuilt(events) == played.final
     for event in events:

@@ -1,4 +1,4 @@
-"""The life of a translated stream, and the draft that lives it."""
+"""The life of a translated stream, and the builder that lives it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from router.errors import UpstreamFailure
 from router.response.builder import LEGAL, IllegalTransition, StreamState, advance
 from router.response.tokens import response_usage
 from tests.support.order import check_order
-from tests.support.reading import NOW, decoded, make_draft
+from tests.support.reading import NOW, decoded, make_builder
 
 
 @pytest.mark.parametrize(("now", "wanted"), list(product(StreamState, StreamState)))
@@ -35,7 +35,7 @@ def test_the_table_is_whole() -> None:
 
 
 def test_a_response_is_opened_once() -> None:
-    builder = make_draft()
+    builder = make_builder()
     frames = builder.open()
     assert builder.open() == []
     frames.append(builder.end(builder.finished("completed", [], None)))
@@ -46,7 +46,7 @@ def test_a_response_is_opened_once() -> None:
 
 
 def test_only_a_completed_response_has_its_time() -> None:
-    builder = make_draft()
+    builder = make_builder()
     assert builder.finished("completed", [], None)["completed_at"] == NOW
     assert builder.finished("incomplete", [], None)["completed_at"] is None
     assert builder.finished("failed", [], None)["completed_at"] is None
@@ -54,7 +54,7 @@ def test_only_a_completed_response_has_its_time() -> None:
 
 @pytest.mark.parametrize("opened", [False, True])
 def test_a_response_fails_from_any_state_once(*, opened: bool) -> None:
-    builder = make_draft()
+    builder = make_builder()
     frames = builder.open() if opened else []
     output = [{"type": "message", "content": [{"type": "output_text", "text": "half"}]}]
     usage = response_usage(3, 1)
@@ -77,14 +77,14 @@ def test_a_response_fails_from_any_state_once(*, opened: bool) -> None:
 
 
 def test_what_a_client_was_shown_is_in_the_failure() -> None:
-    builder = make_draft()
+    builder = make_builder()
     shown = {**builder.snapshot("in_progress"), "model": "as-shown", "extra": 1}
     last = builder.fail(UpstreamFailure("gone"), [], base=shown)[-1].json()["response"]
     assert (last["model"], last["extra"], last["status"]) == ("as-shown", 1, "failed")
 
 
 def test_a_muted_draft_lives_without_events() -> None:
-    builder = make_draft(muted=True)
+    builder = make_builder(muted=True)
     assert builder.open() == []
     assert builder.state is StreamState.OPENED
     assert builder.event("response.x", {}).data == b"{}"
@@ -92,7 +92,7 @@ def test_a_muted_draft_lives_without_events() -> None:
 
 
 def test_what_was_not_delivered_is_forgotten() -> None:
-    builder = make_draft()
+    builder = make_builder()
     builder.created_at = NOW - 5
     builder.open({**builder.snapshot("in_progress"), "tools": ["theirs"]})
     assert builder.snapshot("in_progress")["tools"] == ["theirs"]
@@ -105,7 +105,7 @@ def test_what_was_not_delivered_is_forgotten() -> None:
 
 
 def test_what_was_delivered_stays() -> None:
-    builder = make_draft()
+    builder = make_builder()
     builder.created_at = NOW - 5
     builder.open({**builder.snapshot("in_progress"), "tools": ["theirs"]})
     builder.delivered = True

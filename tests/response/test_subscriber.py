@@ -25,7 +25,7 @@ from tests.support import chat as chats
 from tests.support import native as natives
 from tests.support.answers import answer, call, message, reasoning, text
 from tests.support.order import check_order
-from tests.support.reading import BROKEN, FUZZ, NOW, decoded, make_draft, native, read_all, sse
+from tests.support.reading import BROKEN, FUZZ, NOW, decoded, make_builder, native, read_all, sse
 
 OWN = {
     "store": False,
@@ -44,8 +44,8 @@ LEADS: dict[str, Any] = {
 }
 
 
-def follower_draft(*, muted: bool = False, **request: Any) -> ResponseBuilder:
-    """A draft whose ids are like no leader's, made a little later."""
+def follower_builder(*, muted: bool = False, **request: Any) -> ResponseBuilder:
+    """A builder whose ids are like no leader's, made a little later."""
     count = iter(range(900, 1000))
     echo = echo_fields({"model": "m", "input": "x", **OWN, **request}, model="m")
     return ResponseBuilder(
@@ -83,9 +83,9 @@ LIFECYCLE = {"response.created", "response.in_progress", "response.completed"}
 @pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize("kind", LEADERS)
 def test_a_follower_gets_the_same_as_its_own(kind: str, size: int) -> None:
-    leader = make_draft(**LEADS)
+    leader = make_builder(**LEADS)
     theirs = LEADERS[kind](leader)
-    builder = follower_draft()
+    builder = follower_builder()
     follower = ResponseFollower(builder)
     mine: list[Frame] = []
     for at in range(0, len(theirs), size):
@@ -112,15 +112,15 @@ def test_a_follower_gets_the_same_as_its_own(kind: str, size: int) -> None:
 
 @pytest.mark.parametrize("kind", LEADERS)
 def test_nothing_in_between_is_decoded(kind: str) -> None:
-    theirs = [Frame(frame.type, frame.data) for frame in LEADERS[kind](make_draft())]
-    ResponseFollower(follower_draft()).frames(theirs)
+    theirs = [Frame(frame.type, frame.data) for frame in LEADERS[kind](make_builder())]
+    ResponseFollower(follower_builder()).frames(theirs)
     assert {frame.type for frame in theirs if frame._json is not None} == LIFECYCLE
 
 
 @pytest.mark.parametrize("kind", LEADERS)
 def test_a_follower_that_was_opened_before(kind: str) -> None:
-    theirs = LEADERS[kind](make_draft(**LEADS))
-    builder = follower_draft()
+    theirs = LEADERS[kind](make_builder(**LEADS))
+    builder = follower_builder()
     opening = builder.open()
     follower = ResponseFollower(builder)
     mine = [*opening, *follower.frames(theirs)]
@@ -132,9 +132,9 @@ def test_a_follower_that_was_opened_before(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", LEADERS)
 def test_the_end_can_be_another(kind: str) -> None:
-    builder = follower_draft()
+    builder = follower_builder()
     follower = ResponseFollower(builder)
-    mine = follower.frames(LEADERS[kind](make_draft()))
+    mine = follower.frames(LEADERS[kind](make_builder()))
     assert follower.final is not None
     mine[-1] = builder.end_otherwise({**follower.final, "metadata": {"other": "1"}})
     assert decoded(mine)[-1]["sequence_number"] == len(mine) - 1
@@ -144,10 +144,10 @@ def test_the_end_can_be_another(kind: str) -> None:
 @pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize("kind", LEADERS)
 def test_a_stream_that_fails_anywhere(kind: str, told: bool) -> None:
-    whole = LEADERS[kind](make_draft())
+    whole = LEADERS[kind](make_builder())
     error = Overloaded("Too much.")
     for cut in range(len(whole)):
-        builder = follower_draft()
+        builder = follower_builder()
         mine = builder.open() if told else []
         follower = ResponseFollower(builder)
         mine += follower.frames(whole[:cut])
@@ -170,9 +170,9 @@ def test_a_stream_that_fails_anywhere(kind: str, told: bool) -> None:
 
 
 def test_the_item_that_was_broken_off_is_in_the_output() -> None:
-    whole = of_chat(make_draft())
+    whole = of_chat(make_builder())
     cut = max(n for n, frame in enumerate(whole) if frame.type == "response.output_text.delta")
-    follower = ResponseFollower(follower_draft())
+    follower = ResponseFollower(follower_builder())
     mine = [*follower.frames(whole[: cut + 1]), *follower.fail(BROKEN)]
     final = check_order(decoded(mine))
     assert final["output"][-1]["status"] == "incomplete"
@@ -180,18 +180,18 @@ def test_the_item_that_was_broken_off_is_in_the_output() -> None:
 
 
 def test_other_ends_and_a_queue() -> None:
-    leader = make_draft()
+    leader = make_builder()
     decoder = ChatDecoder(leader)
     cut = read_all(decoder, chats.chat(chats.text("Hi"), finish="length"))
-    follower = ResponseFollower(follower_draft())
+    follower = ResponseFollower(follower_builder())
     final = check_order(decoded(follower.frames(cut)))
     assert final["status"] == "incomplete"
     assert final["incomplete_details"] == {"reason": "max_output_tokens"}
 
-    leader = make_draft()
+    leader = make_builder()
     queued = leader.queue()
     rest = [*leader.open(), leader.end(leader.finished("completed", [], None))]
-    builder = follower_draft()
+    builder = follower_builder()
     mine = ResponseFollower(builder).frames([*queued[:1], *queued[1:], *rest[1:]])
     events = decoded(mine)
     statuses = [(event["response"]["status"], event["response"]["id"]) for event in events]
@@ -201,9 +201,9 @@ def test_other_ends_and_a_queue() -> None:
         ("completed", builder.id),
     ]
 
-    failed = ChatDecoder(make_draft())
+    failed = ChatDecoder(make_builder())
     frames = [*failed.feed(chats.chat(chats.text("Hi"), finish=None, done=False))]
-    follower = ResponseFollower(follower_draft())
+    follower = ResponseFollower(follower_builder())
     final = check_order(decoded(follower.frames([*frames, *failed.fail(BROKEN)])))
     assert final["error"]["message"] == BROKEN.message
     assert follower.final == final
@@ -215,8 +215,8 @@ def test_events_that_name_the_response() -> None:
     nested = {"type": "response.new_tool.text", "of": {"response_id": "resp_theirs"}}
     events = natives.events(natives.message("Hi"))
     events[3:3] = [extra, quoted, nested]
-    theirs = read_all(ResponsesDecoder(make_draft(), "acc0"), native(*events))
-    builder = follower_draft()
+    theirs = read_all(ResponsesDecoder(make_builder(), "acc0"), native(*events))
+    builder = follower_builder()
     mine = ResponseFollower(builder).frames(theirs)
     assert mine[3].json() == {**extra, "sequence_number": 3, "response_id": builder.id}
     assert mine[4] is theirs[4]
@@ -225,16 +225,16 @@ def test_events_that_name_the_response() -> None:
 
 
 def test_another_model_than_the_one_asked_for() -> None:
-    theirs = replay(make_draft(), answer(message(text("x")))).frames
-    builder = follower_draft()
+    theirs = replay(make_builder(), answer(message(text("x")))).frames
+    builder = follower_builder()
     final = check_order(decoded(ResponseFollower(builder).frames(theirs)))
     assert final["model"] == builder.snapshot("cancelled")["model"] == "m-2026"
 
 
 @pytest.mark.parametrize("muted", [False, True])
 def test_a_whole_answer(muted: bool) -> None:
-    led = of_native(make_draft(**LEADS))[-1].json()["response"]
-    builder = follower_draft(muted=muted)
+    led = of_native(make_builder(**LEADS))[-1].json()["response"]
+    builder = follower_builder(muted=muted)
     follower = ResponseFollower(builder)
     final = follower.whole(led)
     assert final == follower.final == builder.final
@@ -355,8 +355,8 @@ def test_a_whole_completion(id: str | None, style: str) -> None:
 @FUZZ
 @given(st.sampled_from(list(LEADERS)), st.lists(st.integers(1, 6), max_size=30), st.booleans())
 def test_however_the_batches_come(kind: str, sizes: list[int], told: bool) -> None:
-    theirs: list[Frame] = LEADERS[kind](make_draft())
-    builder = follower_draft()
+    theirs: list[Frame] = LEADERS[kind](make_builder())
+    builder = follower_builder()
     mine = builder.open() if told else []
     follower = ResponseFollower(builder)
     rest = theirs

@@ -144,7 +144,7 @@ async def test_more_than_may_be_at_once_wait_for_each_other(store: str) -> None:
 
 
 async def test_it_waits_for_a_request_that_is_under_way(store: str) -> None:
-    """Which no other router sees in the database: only the meter knows."""
+    """Which no other router sees in the database: only the rate limiter knows."""
     speech = SPEECH["chat"]
     hanging = streamed(*speech.pieces[:3], kind=speech.kind, then=silent)
     answer = streamed(*speech.pieces, kind=speech.kind)

@@ -8,7 +8,7 @@ import orjson
 
 from router.dialects.chat.decode_stream import ChatDecoder
 from router.response.machine import MachineOptions
-from tests.support.reading import make_draft, sse
+from tests.support.reading import make_builder, sse
 
 __all__ = ["USAGE", "chat", "chat_chunk", "completion", "decoder", "text", "tool"]
 
@@ -22,7 +22,7 @@ USAGE = {
 
 
 def decoder(**options: Any) -> ChatDecoder:
-    return ChatDecoder(make_draft(), MachineOptions(**options))
+    return ChatDecoder(make_builder(), MachineOptions(**options))
 
 
 def chat_chunk(finish: str | None = None, *, logprobs: Any = None, **delta: Any) -> dict[str, Any]:

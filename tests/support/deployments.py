@@ -28,12 +28,12 @@ __all__ = [
     "begin_probe",
     "busy",
     "cool",
+    "deployment_of",
     "drain",
     "find",
     "give_back",
     "graded",
     "half",
-    "lane_of",
     "load",
     "lose",
     "probe_fails",
@@ -61,7 +61,9 @@ def half() -> float:
     return 0.5
 
 
-def lane_of(limit: int = 2, *, slow_start: float = SLOW_START, tier: int = 1) -> DeploymentState:
+def deployment_of(
+    limit: int = 2, *, slow_start: float = SLOW_START, tier: int = 1
+) -> DeploymentState:
     """A deployment of a host of its own; its breakers stay open for exactly their time."""
     host = Host(RULES, slow_start, half)
     return DeploymentState(host, Share(limit, 1.0, tier), RULES, half)
@@ -142,7 +144,7 @@ def wait(seconds: float) -> Step:
 
 def graded(grade: int, in_flight: int = 0, *, limit: int = 4, tier: int = 1) -> DeploymentState:
     """A deployment that has this grade at ``NOW``, by the way that leads there."""
-    deployment = lane_of(limit, tier=tier)
+    deployment = deployment_of(limit, tier=tier)
     if grade == FULL:
         take_all(deployment, NOW)
     if grade == COLD:
@@ -164,7 +166,7 @@ def graded(grade: int, in_flight: int = 0, *, limit: int = 4, tier: int = 1) -> 
 
 def unreachable(in_flight: int = 0, *, limit: int = 4) -> DeploymentState:
     """A deployment whose host is away."""
-    deployment = lane_of(limit)
+    deployment = deployment_of(limit)
     for _ in range(in_flight):
         deployment.take()
     lose(deployment, NOW)

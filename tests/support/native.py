@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from router.dialects.responses.decode_stream import ResponsesDecoder
-from tests.support.reading import make_draft, native
+from tests.support.reading import make_builder, native
 
 __all__ = [
     "ACCOUNT",
@@ -37,8 +37,8 @@ USAGE = {
 
 
 def decoder(**request: Any) -> ResponsesDecoder:
-    """A reader on a fresh draft of this request."""
-    return ResponsesDecoder(make_draft(**request), ACCOUNT)
+    """A decoder on a fresh builder of this request."""
+    return ResponsesDecoder(make_builder(**request), ACCOUNT)
 
 
 def begun(**changes: Any) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class World:
         self._prefix = prefix
 
     def make(self, on_down: OnDown = "fail_closed", tags: TagBudgets | None = None) -> Any:
-        """A meter more, not started."""
+        """Another rate limiter, not started."""
         common: dict[str, Any] = {
             "tags": tags or {}, "on_down": on_down, "clock": lambda: self.now,
         }  # fmt: skip
@@ -71,7 +71,7 @@ class World:
         )
 
     @asynccontextmanager
-    async def meters(self, **options: Any) -> AsyncIterator[list[Any]]:
+    async def rate_limiters(self, **options: Any) -> AsyncIterator[list[Any]]:
         """All that count together."""
         made = [self.make(**options) for _ in range(1 if self.kind == "memory" else 2)]
         for rate_limiter in made:

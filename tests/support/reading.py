@@ -1,4 +1,4 @@
-"""What the tests of the readers share: drafts with predictable ids, streams made of parts."""
+"""What the tests of the readers share: builders with predictable ids, streams made of parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
     "decoded",
     "events_of",
     "in_bytes",
-    "make_draft",
+    "make_builder",
     "native",
     "ollama",
     "read_all",
@@ -48,8 +48,8 @@ FUZZ = settings(derandomize=True, deadline=None, max_examples=30, database=None)
 REQUEST: dict[str, Any] = {"model": "m", "input": "12345678", "metadata": {"a": "b"}}
 
 
-def make_draft(*, muted: bool = False, **request: Any) -> ResponseBuilder:
-    """A draft whose ids count up from 1 for each draft."""
+def make_builder(*, muted: bool = False, **request: Any) -> ResponseBuilder:
+    """A builder whose ids count up from 1 for each builder."""
     count = 0
 
     def new_id(prefix: str) -> str:

@@ -121,7 +121,7 @@ class Reply:
 @dataclass
 class Router:
     """A running router. ``log`` is what it logged, ``faults`` what nobody may ever see, ``rows``
-    what was booked.
+    what was recorded.
     """
 
     url: str

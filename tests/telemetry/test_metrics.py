@@ -69,7 +69,7 @@ def test_the_time_between_tokens_is_that_of_the_whole_stream() -> None:
 
 
 def spent(*attempts: tuple[float, float]) -> Spent:
-    """What attempts came to that began and ended at these times, booked in this order."""
+    """What attempts came to that began and ended at these times, recorded in this order."""
     result = Spent()
     for began, ended in attempts:
         result.add(a_row(at=began, duration=ended - began))

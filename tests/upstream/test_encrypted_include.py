@@ -15,7 +15,7 @@ from router.settings.schema import EndpointSettings
 from router.upstream.responses import ResponsesAdapter
 from tests.support.native import REASONING_ID, begun, reasoning
 from tests.support.plugin_chain import an_exchange
-from tests.support.reading import make_draft
+from tests.support.reading import make_builder
 
 ASKED = "reasoning.encrypted_content"
 REFUSAL = "Encrypted content is not supported with this model."
@@ -31,7 +31,7 @@ def exchange(*, stored: bool = True, **body: Any) -> Exchange:
 
 
 def call(adapter: ResponsesAdapter, model: str = "m", **body: Any) -> UpstreamCall:
-    return adapter.respond(exchange(**body), model, make_draft())
+    return adapter.respond(exchange(**body), model, make_builder())
 
 
 def included(made: UpstreamCall) -> Any:
@@ -168,10 +168,10 @@ def test_compacting() -> None:
     adapter = ResponsesAdapter(SETTINGS)
     foreign = {"type": "reasoning", "summary": [], "encrypted_content": seal("x", "another")}
     own = {"type": "compaction", "encrypted_content": seal("x", account_of(SETTINGS))}
-    made = adapter.compact(exchange(input=[own]), "served", make_draft())
+    made = adapter.compact(exchange(input=[own]), "served", make_builder())
     assert (made.request.path, made.request.stream) == ("/responses/compact", False)
     assert made.response_headers == {}
     sent = {"type": "compaction", "encrypted_content": "x"}
     assert orjson.loads(made.request.body) == {"model": "served", "input": [sent]}
-    lossy = adapter.compact(exchange(input=[foreign, own]), "served", make_draft())
+    lossy = adapter.compact(exchange(input=[foreign, own]), "served", make_builder())
     assert lossy.response_headers == {"X-Pointsman-Reasoning-Dropped": "1"}

@@ -13,7 +13,7 @@ from router.errors import UpstreamRejected
 from router.settings.schema import EndpointSettings
 from router.upstream.chat import ChatAdapter
 from tests.support.plugin_chain import an_exchange
-from tests.support.reading import make_draft
+from tests.support.reading import make_builder
 from tests.support.router import endpoint, routing
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream
@@ -43,7 +43,7 @@ def exchange(*, stream: bool = True, **body: Any) -> Exchange:
 
 
 def respond(subject: ChatAdapter, model: str = "m", **fields: Any) -> UpstreamCall:
-    return subject.respond(exchange(**fields), model, make_draft())
+    return subject.respond(exchange(**fields), model, make_builder())
 
 
 def chat(subject: ChatAdapter, model: str = "m", **fields: Any) -> UpstreamCall:

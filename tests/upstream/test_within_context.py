@@ -13,7 +13,7 @@ from router.response.tokens import estimate_tokens, prompt_chars
 from router.settings.schema import Dialect, EndpointSettings
 from router.upstream.adapters import make_adapter
 from tests.support.plugin_chain import an_exchange
-from tests.support.reading import make_draft
+from tests.support.reading import make_builder
 
 HEADER = "X-Pointsman-Truncated"
 TRANSLATED: list[Dialect] = ["chat", "ollama"]
@@ -34,7 +34,7 @@ def respond(dialect: Dialect, body: dict[str, Any], context: int | None = None) 
     endpoint = EndpointSettings(name="one", url="http://localhost/v1", dialect=dialect)
     exchange = an_exchange()
     exchange.body = {"model": "m", "input": TURNS, **body}
-    return make_adapter(endpoint).respond(exchange, "m", make_draft(), context)
+    return make_adapter(endpoint).respond(exchange, "m", make_builder(), context)
 
 
 def said(call: UpstreamCall) -> list[str]:
@@ -126,4 +126,4 @@ def test_who_cannot_compact(dialect: Dialect) -> None:
     exchange = an_exchange()
     exchange.body = {"model": "m", "input": "x"}
     with pytest.raises(NotSupported, match="'truncation': 'auto'"):
-        make_adapter(endpoint).compact(exchange, "m", make_draft())
+        make_adapter(endpoint).compact(exchange, "m", make_builder())

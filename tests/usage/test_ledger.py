@@ -1,4 +1,4 @@
-"""The ledger: every row that was booked is in the database once, whatever happens in between."""
+"""The ledger: every row that was recorded is in the database once, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "journal"
 
 
-async def test_rows_come_as_they_were_booked(database: Database, directory: Path) -> None:
+async def test_rows_come_as_they_were_recorded(database: Database, directory: Path) -> None:
     rows = [
         row("a", tags=("y", "x")),
         row("b", cost=None, first_token=None, error="overloaded", response=None, stream=False),
@@ -114,7 +114,7 @@ async def test_a_row_that_is_booked_twice_counts_once(database: Database, direct
 
 
 def ids(lines: set[bytes]) -> set[str]:
-    """Those that were booked, without what was logged."""
+    """Those that were recorded, without what was logged."""
     return {line.decode() for line in lines if line.startswith(b"att_")}
 
 
@@ -133,7 +133,7 @@ async def test_killed_while_it_writes(database_url: str, directory: Path) -> Non
             there = await stored_ids(database)
         assert len(there) == len(set(there))
         assert ids(said) <= set(there)
-        assert len(there) - len(ids(said)) <= 3  # booked, and killed before it could say so
+        assert len(there) - len(ids(said)) <= 3  # recorded, and killed before it could say so
     assert os.listdir(directory) == []
 
 

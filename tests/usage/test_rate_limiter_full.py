@@ -38,7 +38,7 @@ async def nothing(owner: str, since: float) -> tuple[int, int]:
 
 
 @asynccontextmanager
-async def a_meter(server: RedisServer, **more: Any) -> AsyncIterator[RedisRateLimiter]:
+async def a_rate_limiter(server: RedisServer, **more: Any) -> AsyncIterator[RedisRateLimiter]:
     rate_limiter = RedisRateLimiter(server.url, nothing, timeout=2.0, **more)
     await rate_limiter.start()
     try:
@@ -66,7 +66,7 @@ async def stands(rate_limiter: RedisRateLimiter) -> tuple[int, int]:
 
 
 async def test_nothing_is_held_or_refused_where_nothing_can_be_settled(server: RedisServer) -> None:
-    async with a_meter(server) as rate_limiter:
+    async with a_rate_limiter(server) as rate_limiter:
         holds = [await rate_limiter.reserve(demand()) for _ in range(2)]
         with pytest.raises(RateLimitExceeded):
             await rate_limiter.reserve(demand())
@@ -101,8 +101,8 @@ async def test_what_could_not_be_settled_is_held_for_no_longer_than_its_lease(
     server: RedisServer,
 ) -> None:
     """Its router stops before there is room again."""
-    async with a_meter(server, lease=60.0) as other:
-        async with a_meter(server, lease=0.5) as stopped:
+    async with a_rate_limiter(server, lease=60.0) as other:
+        async with a_rate_limiter(server, lease=0.5) as stopped:
             holds = [await stopped.reserve(demand(50)) for _ in range(2)]
             assert await stands(other) == (0, 100)
             await fill(server)
@@ -117,7 +117,7 @@ async def test_what_could_not_be_settled_is_held_for_no_longer_than_its_lease(
 
 
 async def test_requests_pass_uncounted_and_are_told_later(server: RedisServer) -> None:
-    async with a_meter(server, on_down="fail_open") as rate_limiter:
+    async with a_rate_limiter(server, on_down="fail_open") as rate_limiter:
         first = await rate_limiter.reserve(demand())
         await fill(server)
         for _ in range(20):
@@ -135,7 +135,7 @@ async def test_requests_pass_uncounted_and_are_told_later(server: RedisServer) -
 async def test_one_that_is_full_from_the_start(server: RedisServer) -> None:
     await fill(server)
     with capture_logs() as log:
-        async with a_meter(server) as rate_limiter:
+        async with a_rate_limiter(server) as rate_limiter:
             with pytest.raises(LimitsUnavailable):
                 await rate_limiter.reserve(demand())
             await empty(server)

@@ -1,4 +1,4 @@
-"""The meters under many requests at once, and whatever is done in whatever order."""
+"""The rate limiters under many requests at once, and whatever is done in whatever order."""
 
 from __future__ import annotations
 
@@ -38,23 +38,29 @@ async def test_five_hundred_at_once_against_one_budget(world: World) -> None:
     most, held = 10_000, 50
     key = keyed(Budget("month", "usd", most), Budget("month", "tokens", 10**9), tags=("team",))
     chance = random.Random(6)
-    async with world.meters(tags={"team": (Budget("day", "usd", most),)}) as meters:
+    async with world.rate_limiters(tags={"team": (Budget("day", "usd", most),)}) as rate_limiters:
         used = [most]
         while any(used):
             used = await asyncio.gather(
                 *(
-                    spend(meters[n % len(meters)], key, held, chance.randint(1, held), 0.001)
+                    spend(
+                        rate_limiters[n % len(rate_limiters)],
+                        key,
+                        held,
+                        chance.randint(1, held),
+                        0.001,
+                    )
                     for n in range(500)
                 )
             )
-            standings = await meters[0].standing(key)
+            standings = await rate_limiters[0].standing(key)
             assert all(held == 0 for _, held in numbers(standings))
             spent = standings[0].spent
             assert spent == standings[1].spent == standings[2].spent <= most
             assert spent >= sum(used)
         assert spent > most - held
         # It is spent but for less than one request needs.
-        assert await spend(meters[-1], key, most - spent + 1, 1, 0) == 0
+        assert await spend(rate_limiters[-1], key, most - spent + 1, 1, 0) == 0
 
 
 _PLAYS = st.lists(
@@ -71,15 +77,15 @@ Crash = Callable[[Any], Awaitable[None]]
 
 
 class Play:
-    """What must be true, whatever is done to a meter in whatever order. ``crash`` has what a hold
-    holds given back without the router that has it.
+    """What must be true, whatever is done to a rate limiter in whatever order. ``crash`` has what a
+    hold holds given back without the router that has it.
     """
 
     def __init__(
-        self, meters: list[Any], key: Key, most: int, slots: int, crash: Crash | None
+        self, rate_limiters: list[Any], key: Key, most: int, slots: int, crash: Crash | None
     ) -> None:
         self._crash = crash
-        self._meters = meters
+        self._meters = rate_limiters
         self._key = key
         self._most = most
         self._slots = slots
@@ -119,11 +125,14 @@ class Play:
 
 
 async def play(
-    meters: list[Any], name: str, steps: list[tuple[str, int, int]], crash: Crash | None = None
+    rate_limiters: list[Any],
+    name: str,
+    steps: list[tuple[str, int, int]],
+    crash: Crash | None = None,
 ) -> None:
     key = Key(name, budgets=(Budget("day", "tokens", 200),), limits=KeyLimits(concurrent=5))
-    played = Play(meters, key, 200, 5, crash)
-    await meters[0].standing(key)
+    played = Play(rate_limiters, key, 200, 5, crash)
+    await rate_limiters[0].standing(key)
     for number, step in enumerate(steps):
         await played.step(number, *step)
 
@@ -134,8 +143,8 @@ def test_any_order_in_memory(steps: list[tuple[str, int, int]]) -> None:
     world = World("memory", "")
 
     async def run() -> None:
-        async with world.meters() as meters:
-            await play(meters, "alice", steps)
+        async with world.rate_limiters() as rate_limiters:
+            await play(rate_limiters, "alice", steps)
 
     asyncio.run(run())
 
@@ -145,7 +154,7 @@ async def test_any_order_in_redis() -> None:
     words = ["hold", "hold", "settle", "charge", "cancel", "crash", "again"]
     async with (
         redis_prefix() as prefix,
-        World("redis", prefix).meters() as meters,
+        World("redis", prefix).rate_limiters() as rate_limiters,
         Redis.from_url(REDIS_URL) as redis,
     ):
 
@@ -158,4 +167,4 @@ async def test_any_order_in_redis() -> None:
                 (chance.choice(words), chance.randint(0, 60), chance.randint(0, 30))
                 for _ in range(60)
             ]
-            await play(meters, f"k{number}", steps, crash)
+            await play(rate_limiters, f"k{number}", steps, crash)

@@ -1,4 +1,4 @@
-"""The meter in Redis, and what may happen to either."""
+"""The rate limiter in Redis, and what may happen to either."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Known:
 
 
 @asynccontextmanager
-async def a_meter(
+async def a_rate_limiter(
     url: str, known: Known | None = None, **more: Any
 ) -> AsyncIterator[RedisRateLimiter]:
     rate_limiter = RedisRateLimiter(url, known or Known(), **{"timeout": 2.0, **more})
@@ -89,7 +89,7 @@ def test_a_url_that_is_none() -> None:
 
 
 async def test_all_keys_are_of_one_slot_and_end_by_themselves() -> None:
-    async with redis_prefix() as prefix, a_meter(REDIS_URL, prefix=prefix) as rate_limiter:
+    async with redis_prefix() as prefix, a_rate_limiter(REDIS_URL, prefix=prefix) as rate_limiter:
         hold = await rate_limiter.reserve(demand())
         await rate_limiter.reserve(demand())
         await rate_limiter.settle(hold, Tokens(1), 0)
@@ -108,7 +108,7 @@ async def test_a_router_that_was_killed_holds_nothing_for_long() -> None:
         killed = RedisRateLimiter(REDIS_URL, Known(), timeout=2.0, **options)
         for _ in range(3):
             await killed.reserve(demand(30))
-        async with a_meter(REDIS_URL, **options) as rate_limiter:
+        async with a_rate_limiter(REDIS_URL, **options) as rate_limiter:
             await stands_at(rate_limiter, 0, 0)
             hold = await rate_limiter.reserve(demand(100))
             await rate_limiter.settle(hold, Tokens(60), 0)
@@ -119,7 +119,7 @@ async def test_a_router_that_was_killed_holds_nothing_for_long() -> None:
 async def test_what_runs_long_keeps_what_it_holds() -> None:
     async with (
         redis_prefix() as prefix,
-        a_meter(REDIS_URL, prefix=prefix, lease=1.5) as rate_limiter,
+        a_rate_limiter(REDIS_URL, prefix=prefix, lease=1.5) as rate_limiter,
         Redis.from_url(REDIS_URL) as redis,
     ):
         holds = [await rate_limiter.reserve(demand(20)) for _ in range(3)]
@@ -141,7 +141,7 @@ async def test_a_held_request_that_was_forgotten_is_counted_all_the_same() -> No
     async with redis_prefix() as prefix:
         slow = RedisRateLimiter(REDIS_URL, Known(), prefix=prefix, timeout=2.0, lease=0.2)
         hold = await slow.reserve(demand(50))
-        async with a_meter(REDIS_URL, prefix=prefix) as rate_limiter:
+        async with a_rate_limiter(REDIS_URL, prefix=prefix) as rate_limiter:
             await stands_at(rate_limiter, 0, 0)
             await slow.settle(hold, Tokens(40), 0)
             await slow.settle(hold, Tokens(40), 0)
@@ -154,7 +154,7 @@ async def test_refused_while_it_is_killed_and_refilled_when_it_is_back(
 ) -> None:
     known = Known(5)
     with capture_logs() as log:
-        async with a_meter(server.url, known) as rate_limiter:
+        async with a_rate_limiter(server.url, known) as rate_limiter:
             hold = await rate_limiter.reserve(demand(50))
             lost = await rate_limiter.reserve(demand(20))
             assert await stands(rate_limiter) == (5, 70)
@@ -185,7 +185,7 @@ async def test_refused_while_it_is_killed_and_refilled_when_it_is_back(
 
 async def test_passed_while_it_is_killed(server: RedisServer) -> None:
     known = Known()
-    async with a_meter(server.url, known, on_down="fail_open") as rate_limiter:
+    async with a_rate_limiter(server.url, known, on_down="fail_open") as rate_limiter:
         await rate_limiter.reserve(demand(50))
         await asyncio.to_thread(server.kill)
         for _ in range(100):
@@ -209,7 +209,7 @@ async def test_passed_while_it_is_killed(server: RedisServer) -> None:
 
 async def test_what_was_used_is_told_to_one_that_kept_everything(server: RedisServer) -> None:
     """It hangs for a while: what it was asked to do meanwhile, it may do later, or have done."""
-    async with a_meter(server.url, timeout=0.15, on_down="fail_open") as rate_limiter:
+    async with a_rate_limiter(server.url, timeout=0.15, on_down="fail_open") as rate_limiter:
         holds = [await rate_limiter.reserve(demand(20)) for _ in range(3)]
         assert await stands(rate_limiter) == (0, 60)
         try:
@@ -229,7 +229,7 @@ async def test_what_was_used_is_told_to_one_that_kept_everything(server: RedisSe
 
 
 async def test_what_was_refused_is_not_held_later(server: RedisServer) -> None:
-    async with a_meter(server.url, timeout=0.15) as rate_limiter:
+    async with a_rate_limiter(server.url, timeout=0.15) as rate_limiter:
         assert await stands(rate_limiter) == (0, 0)
         try:
             server.freeze(True)
@@ -243,7 +243,7 @@ async def test_what_was_refused_is_not_held_later(server: RedisServer) -> None:
 
 
 async def test_who_leaves_while_it_waits_holds_nothing(server: RedisServer) -> None:
-    async with a_meter(server.url, timeout=5.0) as rate_limiter:
+    async with a_rate_limiter(server.url, timeout=5.0) as rate_limiter:
         await stands(rate_limiter)
         for pause in (0.0, 0.001, 0.05):
             server.freeze(True)
@@ -264,7 +264,7 @@ async def test_a_busy_process_is_not_taken_for_a_dead_redis(
     server: RedisServer, on_down: OnDown
 ) -> None:
     """Its event loop is held up for longer than the deadline, over and over."""
-    async with a_meter(server.url, timeout=0.05, on_down=on_down) as rate_limiter:
+    async with a_rate_limiter(server.url, timeout=0.05, on_down=on_down) as rate_limiter:
         key = Key("alice", budgets=(Budget("total", "tokens", 500),))
         await rate_limiter.standing(key)
         holds = [asyncio.create_task(rate_limiter.reserve(demand(10, key))) for _ in range(500)]
@@ -279,7 +279,7 @@ async def test_a_busy_process_is_not_taken_for_a_dead_redis(
 
 
 async def test_all_who_wait_are_told_when_it_hangs(server: RedisServer) -> None:
-    async with a_meter(server.url, timeout=0.15) as rate_limiter:
+    async with a_rate_limiter(server.url, timeout=0.15) as rate_limiter:
         await stands(rate_limiter)
         failures = rate_limiter._link.failures
         try:
@@ -296,7 +296,7 @@ async def test_all_who_wait_are_told_when_it_hangs(server: RedisServer) -> None:
 
 
 async def test_calls_that_wait_are_bounded(server: RedisServer) -> None:
-    async with a_meter(server.url, timeout=5.0) as rate_limiter:
+    async with a_rate_limiter(server.url, timeout=5.0) as rate_limiter:
         await stands(rate_limiter)
         server.freeze(True)
         waiting = [asyncio.create_task(rate_limiter.reserve(demand())) for _ in range(10_100)]
@@ -313,7 +313,7 @@ async def test_calls_that_wait_are_bounded(server: RedisServer) -> None:
 
 
 async def test_one_that_answers_nonsense_is_away(server: RedisServer) -> None:
-    async with a_meter(server.url) as rate_limiter:
+    async with a_rate_limiter(server.url) as rate_limiter:
         await stands(rate_limiter)
         await server.command("SET", "{pointsman:limits}:sums alice total 0", "no hash")
         await refused(rate_limiter)
@@ -323,7 +323,7 @@ async def test_one_that_answers_nonsense_is_away(server: RedisServer) -> None:
 
 
 async def test_a_lost_part_of_it_keeps_nothing_held(server: RedisServer) -> None:
-    async with a_meter(server.url, Known(5)) as rate_limiter:
+    async with a_rate_limiter(server.url, Known(5)) as rate_limiter:
         hold = await rate_limiter.reserve(demand(20))
         await server.command("DEL", "{pointsman:limits}:leases alice total 0")
         assert await stands(rate_limiter) == (5, 0)

@@ -14,7 +14,7 @@ from tests.support.order import check_order
 from tests.support.reading import (
     BROKEN,
     decoded,
-    make_draft,
+    make_builder,
     said,
     trace,
     traces,
@@ -53,7 +53,7 @@ WHOLE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
 def test_a_whole_answer(case: str) -> None:
     message, expected = WHOLE[case]
     body = completion(message, usage=USAGE)
-    subject = ChatDecoder(make_draft(muted=True))
+    subject = ChatDecoder(make_builder(muted=True))
     final = orjson.loads(subject.whole(body))
     assert said(final) == expected
     assert final["usage"] == subject.usage

@@ -18,19 +18,19 @@ from router.response.frame import Frame
 from router.response.machine import MachineOptions
 from tests.support import native as natives
 from tests.support.answers import LOGPROBS, without_ids
-from tests.support.reading import BROKEN, NOW, in_bytes, make_draft, native, ollama, read_all
+from tests.support.reading import BROKEN, NOW, in_bytes, make_builder, native, ollama, read_all
 from tests.support.schema import faults
 
 Item = dict[str, Any]
 
 
 def of_native(*, stream: bool = True, wants_usage: bool = False) -> ChatEncoder:
-    decoder = ResponsesDecoder(make_draft(muted=not stream), natives.ACCOUNT, hide=True)
+    decoder = ResponsesDecoder(make_builder(muted=not stream), natives.ACCOUNT, hide=True)
     return ChatEncoder(decoder, wants_usage=wants_usage)
 
 
 def of_ollama(*, stream: bool = True, wants_usage: bool = False, **options: Any) -> ChatEncoder:
-    decoder = OllamaDecoder(make_draft(muted=not stream), MachineOptions(**options))
+    decoder = OllamaDecoder(make_builder(muted=not stream), MachineOptions(**options))
     return ChatEncoder(decoder, wants_usage=wants_usage)
 
 

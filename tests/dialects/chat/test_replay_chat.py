@@ -28,7 +28,7 @@ from tests.support.answers import (
     text,
     without_ids,
 )
-from tests.support.reading import FUZZ, make_draft, read_all, trace, traces
+from tests.support.reading import FUZZ, make_builder, read_all, trace, traces
 from tests.support.schema import faults
 
 MORE = settings(FUZZ, max_examples=100)
@@ -68,13 +68,13 @@ def datas(made: dict[str, Any]) -> list[bytes]:
 
 def of_whole(made: dict[str, Any]) -> dict[str, Any]:
     """What a reader makes of its completion."""
-    final: dict[str, Any] = orjson.loads(ChatDecoder(make_draft(), OPTIONS).whole(whole(made)))
+    final: dict[str, Any] = orjson.loads(ChatDecoder(make_builder(), OPTIONS).whole(whole(made)))
     return final
 
 
 def of_stream(made: dict[str, Any]) -> dict[str, Any]:
     """What a reader makes of its stream."""
-    decoder = ChatDecoder(make_draft(), OPTIONS)
+    decoder = ChatDecoder(make_builder(), OPTIONS)
     read_all(decoder, b"".join(frame.encode() for frame in streamed(made)))
     assert decoder.error is None
     assert decoder.final is not None

@@ -19,7 +19,7 @@ from router.response.decoder import StreamDecoder
 from tests.support import chat as chats
 from tests.support import native as natives
 from tests.support.anthropic import check_stream, events_of
-from tests.support.reading import BROKEN, FUZZ, in_bytes, make_draft, native, ollama, sse
+from tests.support.reading import BROKEN, FUZZ, in_bytes, make_builder, native, ollama, sse
 
 MORE = settings(FUZZ, max_examples=60)
 SHOWS: list[Show] = ["text", "signature", "nothing"]
@@ -67,7 +67,7 @@ ENDS = st.sampled_from(["stop", "length", "content_filter", "tool_calls", None])
 @given(CHAT, ENDS, st.sampled_from(SHOWS), st.integers(1, 40))
 def test_chat(chunks: list[Any], end: str | None, show: Show, size: int) -> None:
     last = [] if end is None else [chats.chat_chunk(end), b"[DONE]"]
-    check(lambda: ChatDecoder(make_draft()), sse(*chunks, *last), show, size)
+    check(lambda: ChatDecoder(make_builder()), sse(*chunks, *last), show, size)
 
 
 @MORE
@@ -90,7 +90,7 @@ def test_chat(chunks: list[Any], end: str | None, show: Show, size: int) -> None
     st.integers(1, 40),
 )
 def test_ollama(lines: list[Any], end: str | None, show: Show, size: int) -> None:
-    check(lambda: OllamaDecoder(make_draft()), ollama(*lines, reason=end), show, size)
+    check(lambda: OllamaDecoder(make_builder()), ollama(*lines, reason=end), show, size)
 
 
 ITEMS = st.sampled_from(
@@ -179,6 +179,6 @@ def test_one_piece_is_what_a_stream_adds_up_to(show: Show) -> None:
     ]
     streamed = check_stream(told(natives.decoder(), [natives.answer(*items)], show))
     final = natives.events(*items)[-1]["response"]
-    decoder = ResponsesDecoder(make_draft(), natives.ACCOUNT)
+    decoder = ResponsesDecoder(make_builder(), natives.ACCOUNT)
     body = MessagesEncoder(show, None).whole(decoder.whole(orjson.dumps(final)))
     assert streamed == orjson.loads(body)

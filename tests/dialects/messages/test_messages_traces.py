@@ -10,7 +10,7 @@ from router.dialects.messages.encode_stream import MessagesEncoder
 from router.response.decoder import StreamDecoder
 from tests.support import native as natives
 from tests.support.anthropic import check_message, check_stream, events_of
-from tests.support.reading import in_bytes, make_draft, trace, traces
+from tests.support.reading import in_bytes, make_builder, trace, traces
 
 NATIVE = traces("Responses/*/response.txt", "Conversations/*/*response.txt")
 CHAT = traces("ChatCompletions/*/response.txt")
@@ -38,7 +38,7 @@ def test_a_native_stream(name: str) -> None:
 
 @pytest.mark.parametrize("name", CHAT)
 def test_a_chat_stream(name: str) -> None:
-    check(ChatDecoder(make_draft()), ChatDecoder(make_draft()), trace(name))
+    check(ChatDecoder(make_builder()), ChatDecoder(make_builder()), trace(name))
 
 
 @pytest.mark.parametrize("name", WHOLE)

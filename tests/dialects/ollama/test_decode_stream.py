@@ -16,7 +16,7 @@ from tests.support.reading import (
     checked,
     decoded,
     in_bytes,
-    make_draft,
+    make_builder,
     ollama,
     read_all,
     read_to_the_end,
@@ -25,7 +25,7 @@ from tests.support.reading import (
 
 
 def decoder(**options: Any) -> OllamaDecoder:
-    return OllamaDecoder(make_draft(), MachineOptions(**options))
+    return OllamaDecoder(make_builder(), MachineOptions(**options))
 
 
 def text(content: str) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def whole(message: Any, **more: Any) -> bytes:
 def test_a_whole_answer() -> None:
     body = whole({**text("A"), "thinking": "hm", "tool_calls": [tool("f", {"a": 1})]})
     expected = [("reasoning", "hm"), ("text", "A"), ("f", '{"a":1}')]
-    subject = OllamaDecoder(make_draft(muted=True))
+    subject = OllamaDecoder(make_builder(muted=True))
     final = orjson.loads(subject.whole(body))
     assert said(final) == expected
     assert final["usage"] == subject.usage
@@ -257,7 +257,7 @@ def test_a_line_too_large_fails() -> None:
 
 @pytest.mark.parametrize("delivered", [False, True])
 def test_another_endpoint_takes_over(delivered: bool) -> None:
-    builder = make_draft()
+    builder = make_builder()
     shown = builder.open() if delivered else []
     builder.delivered = delivered
     failing = OllamaDecoder(builder)

@@ -19,7 +19,7 @@ from router.dialects.ollama.schema import OLLAMA, image_url, timestamp
 from router.errors import InvalidRequest, UpstreamError, UpstreamFailure, UpstreamRateLimited
 from router.response.frame import Frame
 from router.response.machine import MachineOptions, ResponseMachine
-from tests.support.reading import BROKEN, FUZZ, make_draft
+from tests.support.reading import BROKEN, FUZZ, make_builder
 
 STAMP = "2026-01-02T03:04:05.000000006Z"
 BASE = {"model": "m", "created_at": STAMP}
@@ -53,7 +53,7 @@ class Machine(ResponseMachine):
 
 
 def machine(**options: Any) -> Machine:
-    return Machine(make_draft(), MachineOptions(**options))
+    return Machine(make_builder(), MachineOptions(**options))
 
 
 def told(frames: list[Frame], *, chat: bool = True, sizes: tuple[int, ...] = ()) -> list[Any]:
@@ -314,7 +314,7 @@ def test_whatever_an_endpoint_sends_lines_come_out(data: bytes, cuts: list[int])
     """Ollama's own stream, damaged, read and told again: lines, the last of which ends it."""
     good = b'{"message":{"content":"Hi"}}\n{"done":true,"done_reason":"stop"}\n'
     for bytes_ in (data, good[: len(data)] + data, good):
-        decoder = OllamaDecoder(make_draft(), MachineOptions())
+        decoder = OllamaDecoder(make_builder(), MachineOptions())
         frames = []
         for cut in cuts:
             frames += decoder.feed(bytes_[:cut])

@@ -32,7 +32,7 @@ from tests.support.reading import (
     BROKEN,
     checked,
     decoded,
-    make_draft,
+    make_builder,
     native,
     read_all,
     read_to_the_end,
@@ -214,7 +214,7 @@ BEGINNINGS = {
 @pytest.mark.parametrize("delivered", [False, True])
 @pytest.mark.parametrize("second", ["native", "chat"])
 def test_another_endpoint_takes_over(case: str, delivered: bool, second: str) -> None:
-    builder = make_draft(tools=[{"type": "function", "name": "f"}])
+    builder = make_builder(tools=[{"type": "function", "name": "f"}])
     failing = ResponsesDecoder(builder, ACCOUNT)
     lost = read_all(failing, BEGINNINGS[case])
     assert failing.error is not None

@@ -15,7 +15,7 @@ from tests.support.reading import (
     decoded,
     events_of,
     in_bytes,
-    make_draft,
+    make_builder,
     native,
     read_all,
 )
@@ -26,7 +26,7 @@ COMPACTION = {"id": "cmp_1", "type": "compaction", "encrypted_content": "a-summa
 
 
 def decoder() -> ResponsesDecoder:
-    return ResponsesDecoder(make_draft(), ACCOUNT, hide=True)
+    return ResponsesDecoder(make_builder(), ACCOUNT, hide=True)
 
 
 def wire(frames: Any) -> bytes:
@@ -109,7 +109,7 @@ def test_an_item_without_an_id_gets_one_to_be_kept_by(odd: dict[str, Any]) -> No
 def test_a_compaction_is_shown_whoever_asked() -> None:
     """It stands for the history: without it there is nothing to go on from."""
     for hide in (False, True):
-        subject = ResponsesDecoder(make_draft(), ACCOUNT, hide=hide)
+        subject = ResponsesDecoder(make_builder(), ACCOUNT, hide=hide)
         made = begun(status="completed", output=[COMPACTION])
         final = orjson.loads(subject.whole(orjson.dumps(made)))
         assert final["output"][0]["encrypted_content"] == seal("a-summary", ACCOUNT)
@@ -124,7 +124,7 @@ def test_what_is_no_such_item_passes(kind: Any) -> None:
 
 
 def test_nothing_is_hidden_from_who_asked() -> None:
-    subject = ResponsesDecoder(make_draft(), ACCOUNT)
+    subject = ResponsesDecoder(make_builder(), ACCOUNT)
     final = checked(subject, answer(reasoning(BLOB), message("A")))
     assert final["output"][0]["encrypted_content"] == SEALED
     assert subject.encrypted_reasoning == {}

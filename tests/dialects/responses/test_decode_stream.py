@@ -31,7 +31,7 @@ from tests.support.reading import (
     decoded,
     events_of,
     in_bytes,
-    make_draft,
+    make_builder,
     native,
     read_all,
     trace,
@@ -114,7 +114,7 @@ def test_ids_are_the_routers_wherever_they_stand() -> None:
 @pytest.mark.parametrize("delivered", [False, True])
 def test_tools_are_the_same_in_every_snapshot(delivered: bool) -> None:
     """Whoever's wording went out first, it stays, also once the head has been sent."""
-    builder = make_draft(tools=[{"type": "function", "name": "f"}])
+    builder = make_builder(tools=[{"type": "function", "name": "f"}])
     subject = ResponsesDecoder(builder, ACCOUNT)
     tool = {"type": "function", "name": "f", "strict": False, "theirs": 1}
     theirs: dict[str, Any] = {"tools": [tool]}
