@@ -132,7 +132,7 @@ class Stage:
         for episode in episodes:
             box = self.boxes[episode.box]
             with suppress(TimeoutError):  # which the audit will see
-                await until(partial(box.asked_since, episode.well), _RETURNS_WITHIN)
+                await until(partial(box.asked_since, episode.well), timeout=_RETURNS_WITHIN)
         await self.wait(2.2 * self.evidence.limits.slow_start)
 
     # The router

@@ -17,7 +17,7 @@ async def until(
 ) -> Any:
     """What ``condition(*arguments)``, which may be awaitable, returns once that is true.
 
-    Raises AssertionError, which names ``what``, where it is not within ``timeout`` seconds.
+    Raises TimeoutError, which names ``what``, where it is not within ``timeout`` seconds.
     """
     try:
         async with asyncio.timeout(timeout):
@@ -29,4 +29,4 @@ async def until(
                     return found
                 await asyncio.sleep(_PAUSE)
     except TimeoutError as error:
-        raise AssertionError(f"never came: {what or condition}") from error
+        raise TimeoutError(f"never came: {what or condition}") from error
