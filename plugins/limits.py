@@ -92,9 +92,8 @@ class RequestLimits(Gate):
     some (``tags``).
 
     ``prompt_tokens`` estimates the prompt of an exchange: by its text alone, and as its model is
-    expected to count it. ``context`` is the context of a model in
-    tokens, by the client's name for it, where it is known: an answer is never longer than what its
-    input leaves of it.
+    expected to count it. ``context`` is the context of a model in tokens, by the client's name for
+    it, where it is known: an answer is never longer than what its input leaves of it.
     """
 
     name = "limits"
@@ -188,7 +187,7 @@ class RequestLimits(Gate):
         # Neither a guess nor what a model was seen to add is a reason to refuse what may fit.
         least = [
             Tokens(input=count, output=self._output(exchange, model, count, stated or 0))
-            for count in (inputs, text)
+            for count in {inputs, text}
         ]
         tokens = _capped(size.total, most.tokens, min(one.total for one in least))
         if cost is not None:
@@ -237,6 +236,7 @@ class RequestLimits(Gate):
 
 
 def _most_of(key: Key, model: str, tags: TagBudgets) -> _Most:
+    """The most that the key's limits, its budgets and those of its tags ever allow."""
     budgets = [*key.budgets]
     for tag in key.tags:
         budgets += tags.get(tag, ())

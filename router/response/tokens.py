@@ -150,7 +150,7 @@ def prompt_estimates(body: dict[str, Any], prompts: PromptTokens | None) -> tupl
     text = estimate_tokens(prompt_chars(body))
     if prompts is None:
         return text, text
-    return text, prompts.estimate(text + _FRAME_TOKENS * _messages(body))
+    return text, prompts.estimate(text + _frame_tokens(body))
 
 
 def estimated_usage(input_tokens: int, items: list[dict[str, Any]]) -> dict[str, Any]:
@@ -220,16 +220,16 @@ def prompt_share(body: dict[str, Any]) -> int:
 
     What a template adds to each prompt as a whole is not in it.
     """
-    return estimate_tokens(prompt_chars(body)) + _FRAME_TOKENS * _messages(body)
+    return estimate_tokens(prompt_chars(body)) + _frame_tokens(body)
 
 
-def _messages(body: dict[str, Any]) -> int:
-    """How many messages a chat template makes of a request, about."""
+def _frame_tokens(body: dict[str, Any]) -> int:
+    """What a chat template adds to the messages that it makes of a request, about."""
     count = 0
     for name in ("instructions", "input", "messages"):
         if value := body.get(name):
             count += len(value) if isinstance(value, list) else 1
-    return count
+    return _FRAME_TOKENS * count
 
 
 def is_text(body: dict[str, Any]) -> bool:

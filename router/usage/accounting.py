@@ -94,7 +94,7 @@ class AccountKeyResolver:
             self._names[key.name] = key
 
     def __repr__(self) -> str:
-        return f"KeyResolver({len(self._keys)} configured keys)"
+        return f"AccountKeyResolver({len(self._keys)} configured keys)"
 
     def warn(self) -> None:
         """Say so where virtual keys do not count: they are displaced by configured ones, or nobody

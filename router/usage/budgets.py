@@ -225,8 +225,8 @@ def _message(line: Line, sums: Sums, tokens: int, cost: int | None) -> str:
         )
     return (
         f"{budget} has {_shown(most - spent, unit)} left of {_shown(most, unit)}, and the request "
-        f"may come to {_shown(amount, unit)}{resets}. Set a lower maximum of output tokens "
-        "to use what is left."
+        f"may come to {_shown(amount, unit)}{resets}. With less input, or a lower "
+        "maximum of output tokens, it may fit into what is left."
     )
 
 

@@ -212,7 +212,7 @@ def test_token_counts_of_streams() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "lesson", "after"),
+    ("before", "learned", "after"),
     [
         (Abilities(), Abilities(TOOLS), Abilities(TOOLS)),
         (Abilities(VISION, 4096), Abilities(TOOLS), Abilities(VISION | TOOLS, 4096)),
@@ -222,9 +222,9 @@ def test_token_counts_of_streams() -> None:
         (Abilities(context=4096), Abilities(context=8192), Abilities(context=4096)),
     ],
 )
-def test_what_is_learned(before: Abilities, lesson: Abilities, after: Abilities) -> None:
-    assert before.after(lesson) == after
-    assert after.after(lesson) == after
+def test_what_is_learned(before: Abilities, learned: Abilities, after: Abilities) -> None:
+    assert before.after(learned) == after
+    assert after.after(learned) == after
 
 
 @pytest.mark.parametrize(

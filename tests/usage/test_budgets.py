@@ -142,8 +142,8 @@ def test_what_is_said() -> None:
     text, headers = refusal(month, Sums(spent_cost=USD - NANO // 40), 1, NANO // 20)
     assert text == (
         "The budget of key 'alice' for this month has 0.025 USD left of 50.00 USD, and the "
-        "request may come to 0.05 USD; it resets on 2026-12-01T00:00:00Z. Set a lower maximum of "
-        "output tokens to use what is left."
+        "request may come to 0.05 USD; it resets on 2026-12-01T00:00:00Z. With less input, or a "
+        "lower maximum of output tokens, it may fit into what is left."
     )
     assert "Retry-After" in headers
     text, headers = refusal(month, Sums(), 1, USD + 1)

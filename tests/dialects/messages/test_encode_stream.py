@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.messages import encode_stream as telling
+from router.dialects.messages import encode_stream
 from router.dialects.messages.encode_stream import MessagesEncoder, TokenCountEncoder
 from router.dialects.messages.thinking import Show, sign
 from router.errors import UpstreamFailure, UpstreamRejected
@@ -212,7 +212,7 @@ def test_calls_that_alternate_follow_one_another() -> None:
 
 
 def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "MAX_HELD", 10_000)
+    monkeypatch.setattr(encode_stream, "MAX_HELD", 10_000)
     encoder = MessagesEncoder("text", None)
     kind = "function_call_arguments"
     encoder.frames(frames([*natives.events(end=None), added(0, LOOK), added(1, LOOK)]))
