@@ -26,10 +26,9 @@ from typing import Any, Final, TypeGuard
 import orjson
 
 __all__ = [
-    "DEFAULTS",
-    "IGNORED",
     "Bypass",
     "CacheRequest",
+    "FieldRules",
     "NotCacheable",
     "extras",
     "finished",
@@ -45,34 +44,6 @@ __all__ = [
 ]
 
 JSON = dict[str, Any]
-
-IGNORED: Final = frozenset(
-    {
-        "cache",
-        "metadata",
-        "model",
-        "nomyo",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "store",
-        "stream",
-        "stream_options",
-        "user",
-    }
-)
-"""Fields that do not change what is answered; the model has a place of its own in the key."""
-
-DEFAULTS: Final[Mapping[str, Any]] = {
-    "frequency_penalty": 0,
-    "parallel_tool_calls": True,
-    "presence_penalty": 0,
-    "service_tier": "auto",
-    "temperature": 1,
-    "top_p": 1,
-    "truncation": "disabled",
-}
 
 _TEXTUAL: Final = frozenset({"text", "refusal"})
 _SHOWN: Final = frozenset({"image_generation_call", "computer_call_output"})
@@ -90,6 +61,20 @@ class NotCacheable(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRules:
+    """What the cache is told of the fields of requests and of answers.
+
+    ``ignored`` are the fields of a request that do not change what is answered, and the model,
+    which has a place of its own in the key. ``defaults`` is what a field that is left out stands
+    for. ``own`` are the fields of an answer that belong to one response or its request.
+    """
+
+    ignored: frozenset[str]
+    defaults: Mapping[str, Any]
+    own: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,22 +167,28 @@ def written(common: JSON) -> bytes:
 
 
 def settings(
-    body: Mapping[str, Any], surface: str, *, read: frozenset[str], private: frozenset[str]
+    body: Mapping[str, Any],
+    surface: str,
+    rules: FieldRules,
+    *,
+    read: frozenset[str],
+    private: frozenset[str],
 ) -> JSON:
     """A canonical request's ``settings``, and what only this surface says.
 
     ``read`` are the fields that are dealt with elsewhere, ``private`` those that mean something
     else, or nothing, on other surfaces.
     """
+    ignored, defaults = rules.ignored, rules.defaults
     shared: JSON = {}
     own: JSON = {}
     for name, value in body.items():
-        if value is None or name in read:
+        if value is None or name in read or name in ignored:
             continue
         value = plain(value)
         if name in private:
             own[name] = ordered(value)
-        elif name not in DEFAULTS or not is_default(value, DEFAULTS[name]):
+        elif name not in defaults or not is_default(value, plain(defaults[name])):
             shared[name] = ordered(value)
     canonical: JSON = {}
     if shared:

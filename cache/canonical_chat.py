@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cache.canonical import (
-    IGNORED,
     JSON,
     CacheRequest,
+    FieldRules,
     NotCacheable,
     extras,
     finished,
@@ -26,26 +26,28 @@ __all__ = ["canonical_chat"]
 
 _SURFACE: Final = "chat"
 
-_READ: Final = IGNORED | {
-    "audio",
-    "conversation",
-    "function_call",
-    "functions",
-    "logprobs",
-    "max_completion_tokens",
-    "max_tokens",
-    "messages",
-    "modalities",
-    "n",
-    "previous_response_id",
-    "reasoning_effort",
-    "response_format",
-    "tool_choice",
-    "tools",
-    "top_logprobs",
-    "verbosity",
-    "web_search_options",
-}
+_READ: Final = frozenset(
+    {
+        "audio",
+        "conversation",
+        "function_call",
+        "functions",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "messages",
+        "modalities",
+        "n",
+        "previous_response_id",
+        "reasoning_effort",
+        "response_format",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "verbosity",
+        "web_search_options",
+    }
+)
 _RESPONSES_ONLY: Final = frozenset(
     {
         "background",
@@ -71,7 +73,7 @@ _TEXT_PART: Final = frozenset({"type", "text"})
 _IMAGE_PART: Final = frozenset({"type", "image_url"})
 
 
-def canonical_chat(body: Mapping[str, Any]) -> CacheRequest:
+def canonical_chat(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest:
     """The request of a body; raises Unfit, and KeyError, TypeError or AttributeError where the
     body is not what the surface takes.
     """
@@ -82,7 +84,7 @@ def canonical_chat(body: Mapping[str, Any]) -> CacheRequest:
         raise NotCacheable("several_choices")
     if get("functions") is not None or get("function_call") is not None:
         raise NotCacheable("legacy_functions")
-    canonical = settings(body, _SURFACE, read=_READ, private=_RESPONSES_ONLY)
+    canonical = settings(body, _SURFACE, rules, read=_READ, private=_RESPONSES_ONLY)
     own: JSON = canonical.pop(_SURFACE, {})
     canonical["messages"] = _messages(body["messages"])
     tools = get("tools")

@@ -12,10 +12,9 @@ from typing import Any, Final
 import orjson
 
 from cache.canonical import (
-    DEFAULTS,
-    IGNORED,
     JSON,
     CacheRequest,
+    FieldRules,
     NotCacheable,
     is_default,
     ordered,
@@ -30,11 +29,10 @@ __all__ = ["COMPLETION", "canonical_completions"]
 COMPLETION: Final = "completion"
 """What sort of answer it has (see ``CacheEntry.kind``)."""
 
-_READ: Final = IGNORED | {"prompt"}
-_DEFAULTS: Final[Mapping[str, Any]] = {**DEFAULTS, "best_of": 1, "echo": False, "n": 1}
+_DEFAULTS: Final[Mapping[str, Any]] = {"best_of": 1, "echo": False, "n": 1}
 
 
-def canonical_completions(body: Mapping[str, Any]) -> CacheRequest:
+def canonical_completions(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest:
     """The request of a body; raises Unfit, and KeyError, TypeError or AttributeError where the
     body is not what the surface takes.
     """
@@ -46,11 +44,12 @@ def canonical_completions(body: Mapping[str, Any]) -> CacheRequest:
     if n is not None and not is_default(plain(n), 1):
         raise NotCacheable("several_choices")
     settings: JSON = {}
+    defaults = {**rules.defaults, **_DEFAULTS}
     for name, given in body.items():
-        if name in _READ or given is None:
+        if name == "prompt" or name in rules.ignored or given is None:
             continue
         value = plain(given)
-        if name not in _DEFAULTS or not is_default(value, _DEFAULTS[name]):
+        if name not in defaults or not is_default(value, plain(defaults[name])):
             settings[name] = ordered(value)
     prompts = inputs_of(body["prompt"])
     try:

@@ -11,17 +11,15 @@ from typing import Any, Final
 
 import orjson
 
-from cache.canonical import IGNORED, JSON, CacheRequest, NotCacheable, ordered, plain, written
+from cache.canonical import JSON, CacheRequest, FieldRules, NotCacheable, ordered, plain, written
 
 __all__ = ["VECTORS", "canonical_embeddings", "inputs_of"]
 
 VECTORS: Final = "vectors"
 """What sort of answer it has (see ``CacheEntry.kind``)."""
 
-_READ: Final = IGNORED | {"input"}
 
-
-def canonical_embeddings(body: Mapping[str, Any]) -> CacheRequest:
+def canonical_embeddings(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest:
     """The request of a body; raises Unfit, and KeyError, TypeError or AttributeError where the
     body is not what the surface takes.
     """
@@ -31,7 +29,7 @@ def canonical_embeddings(body: Mapping[str, Any]) -> CacheRequest:
     settings: JSON = {
         name: ordered(plain(value))
         for name, value in body.items()
-        if name not in _READ and value is not None
+        if name != "input" and name not in rules.ignored and value is not None
     }
     if settings.get("encoding_format") == "float":
         del settings["encoding_format"]

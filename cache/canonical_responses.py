@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cache.canonical import (
-    IGNORED,
     JSON,
     CacheRequest,
+    FieldRules,
     NotCacheable,
     extras,
     finished,
@@ -27,23 +27,25 @@ _SURFACE: Final = "responses"
 
 _LOGPROBS: Final = "message.output_text.logprobs"
 
-_READ: Final = IGNORED | {
-    "audio",
-    "background",
-    "conversation",
-    "include",
-    "input",
-    "instructions",
-    "modalities",
-    "previous_response_id",
-    "prompt",  # has been applied
-    "reasoning",
-    "text",
-    "tool_choice",
-    "tools",
-    "top_logprobs",
-    "web_search_options",
-}
+_READ: Final = frozenset(
+    {
+        "audio",
+        "background",
+        "conversation",
+        "include",
+        "input",
+        "instructions",
+        "modalities",
+        "previous_response_id",
+        "prompt",  # has been applied
+        "reasoning",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "web_search_options",
+    }
+)
 _CHAT_ONLY: Final = frozenset(
     {
         "function_call",
@@ -82,14 +84,14 @@ _IMAGE: Final = frozenset({"type", "image_url", "file_id", "detail"})
 _FILE: Final = ("file_data", "file_id", "file_url", "filename", "detail")
 
 
-def canonical_responses(body: Mapping[str, Any]) -> CacheRequest:
+def canonical_responses(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest:
     """The request of a validated body; raises Unfit."""
     get = body.get
     refuse_shared(body)
     options = get("stream_options")
     if get("background") or (type(options) is dict and options.get("durable")):
         raise NotCacheable("background")
-    canonical = settings(body, _SURFACE, read=_READ, private=_CHAT_ONLY)
+    canonical = settings(body, _SURFACE, rules, read=_READ, private=_CHAT_ONLY)
     own: JSON = canonical.pop(_SURFACE, {})
     messages: list[JSON] = []
     _instructions(get("instructions"), messages, own)

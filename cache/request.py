@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import orjson
 
-from cache.canonical import Bypass, CacheRequest, NotCacheable
+from cache.canonical import Bypass, CacheRequest, FieldRules, NotCacheable
 from cache.canonical_chat import canonical_chat
 from cache.canonical_completions import canonical_completions
 from cache.canonical_embeddings import canonical_embeddings
@@ -31,6 +31,7 @@ __all__ = [
     "CacheKeys",
     "CacheRequest",
     "CachedAnswer",
+    "FieldRules",
     "from_chat",
     "from_completions",
     "from_embeddings",
@@ -39,34 +40,36 @@ __all__ = [
 ]
 
 
-def from_responses(body: Mapping[str, Any]) -> CacheRequest | Bypass:
+def from_responses(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest | Bypass:
     """The request of a validated Responses body, or why it has none.
 
     What its input refers to is in it by then; that it refers to something stored is still told.
     """
-    return _attempt(canonical_responses, body)
+    return _attempt(canonical_responses, body, rules)
 
 
-def from_chat(body: Mapping[str, Any]) -> CacheRequest | Bypass:
+def from_chat(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest | Bypass:
     """The request of a Chat Completions body, or why it has none; the body may be any object."""
-    return _attempt(canonical_chat, body)
+    return _attempt(canonical_chat, body, rules)
 
 
-def from_completions(body: Mapping[str, Any]) -> CacheRequest | Bypass:
+def from_completions(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest | Bypass:
     """The request of a legacy completions body, or why it has none."""
-    return _attempt(canonical_completions, body)
+    return _attempt(canonical_completions, body, rules)
 
 
-def from_embeddings(body: Mapping[str, Any]) -> CacheRequest | Bypass:
+def from_embeddings(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest | Bypass:
     """The request of an embeddings body, or why it has none."""
-    return _attempt(canonical_embeddings, body)
+    return _attempt(canonical_embeddings, body, rules)
 
 
 def _attempt(
-    make: Callable[[Mapping[str, Any]], CacheRequest], body: Mapping[str, Any]
+    make: Callable[[Mapping[str, Any], FieldRules], CacheRequest],
+    body: Mapping[str, Any],
+    rules: FieldRules,
 ) -> CacheRequest | Bypass:
     try:
-        return make(body)
+        return make(body, rules)
     except NotCacheable as unfit:
         return Bypass(unfit.reason)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
@@ -120,32 +123,21 @@ _VERSION: Final = 1
 
 _OWN: Final = frozenset(
     {
-        "background",
         "billing",
         "completed_at",
-        "conversation",
         "created_at",
         "error",
         "id",
         "incomplete_details",
-        "metadata",
         "model",
-        "moderation",
+        "object",
         "output",
         "output_text",
-        "previous_response_id",
-        "prompt",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
         "status",
-        "store",
         "usage",
-        "user",
     }
 )
-"""Fields that belong to one response or its request, and those with a place of their own."""
+"""Fields of an answer that belong to one response, and those with a place of their own."""
 
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "function_call": ("call_id", "name", "arguments"),
@@ -172,7 +164,10 @@ class CachedAnswer:
 
     @classmethod
     def of_response(
-        cls, response: Mapping[str, Any], encrypted_reasoning: Mapping[str, str]
+        cls,
+        response: Mapping[str, Any],
+        encrypted_reasoning: Mapping[str, str],
+        rules: FieldRules,
     ) -> CachedAnswer | None:
         """The answer in a final Response object.
 
@@ -189,7 +184,11 @@ class CachedAnswer:
             return None
         if not _is_output(output):
             return None
-        fields = {name: value for name, value in response.items() if name not in _OWN}
+        fields = {
+            name: value
+            for name, value in response.items()
+            if name not in _OWN and name not in rules.own
+        }
         shown = {item.get("id") for item in output if type(item.get("id")) is str}
         kept = {ident: blob for ident, blob in encrypted_reasoning.items() if ident in shown}
         return cls(model, output, usage, fields, kept)

@@ -30,6 +30,7 @@ from router.core.exchange import AS_RESPONSES, Exchange, Operation
 from router.core.response_lifecycle import new_builder
 from router.dialects.chat.replay import answer_of_chat, chunks, completion
 from router.dialects.completions.replay import completion_chunks, finished_completion
+from router.dialects.responses.fields import CACHE_RULES
 from router.errors import RouterError
 from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
@@ -119,7 +120,7 @@ class Surface(Protocol):
 
 class _ResponsesSurface:
     def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
-        return from_responses(body)
+        return from_responses(body, CACHE_RULES)
 
     def carried(self, body: dict[str, Any]) -> dict[str, Any]:
         return body
@@ -139,7 +140,7 @@ class _ResponsesSurface:
         return (
             None
             if response is None
-            else CachedAnswer.of_response(response, told.encrypted_reasoning)
+            else CachedAnswer.of_response(response, told.encrypted_reasoning, CACHE_RULES)
         )
 
 
@@ -223,7 +224,7 @@ class _LeadingResponse(_ResponseRendering):
 
 class _ChatSurface:
     def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
-        return from_chat(body)
+        return from_chat(body, CACHE_RULES)
 
     def carried(self, body: dict[str, Any]) -> dict[str, Any]:
         if not body.get("stream"):
@@ -240,7 +241,7 @@ class _ChatSurface:
     def answer(self, told: CallResult) -> CachedAnswer | None:
         sent = told.body or [frame.data for frame in told.frames]
         response = answer_of_chat(sent, usage=told.usage)
-        return None if response is None else CachedAnswer.of_response(response, {})
+        return None if response is None else CachedAnswer.of_response(response, {}, CACHE_RULES)
 
 
 class _ChatRendering:
@@ -281,7 +282,7 @@ class _ChatRendering:
 
 class _CompletionsSurface(_ChatSurface):
     def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
-        return from_completions(body)
+        return from_completions(body, CACHE_RULES)
 
     def rendering(self, exchange: Exchange) -> Rendering:
         return _CompletionRendering(exchange)
@@ -312,7 +313,7 @@ class _CompletionRendering(_ChatRendering):
 
 class _EmbeddingsSurface:
     def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
-        return from_embeddings(body)
+        return from_embeddings(body, CACHE_RULES)
 
     def carried(self, body: dict[str, Any]) -> dict[str, Any]:
         return body

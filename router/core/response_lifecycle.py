@@ -17,8 +17,8 @@ import orjson
 
 from router.core.exchange import ClientGone, Exchange, internal_error
 from router.core.upstream import REASONING_DROPPED
-from router.dialects.parameters import DROPPED_PARAMETERS, dropped_header
-from router.dialects.responses.echo import echo_fields
+from router.dialects.dropped import DROPPED_PARAMETERS, dropped_header
+from router.dialects.responses.fields import OWN_FIELDS, echo_fields
 from router.errors import RouterError
 from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
@@ -107,6 +107,7 @@ def new_builder(
     """
     return ResponseBuilder(
         echo=echo_fields(body, model=body["model"]),
+        own_fields=OWN_FIELDS,
         new_id=new_id,
         now=_now,
         muted=muted,

@@ -15,7 +15,7 @@ from router.balance.policies import NOTHING
 from router.core.exchange import Exchange
 from router.core.response_lifecycle import new_builder
 from router.core.upstream import DIRECT, UpstreamCall
-from router.dialects.parameters import refuse_dropped
+from router.dialects.dropped import refuse_dropped
 from router.endpoints.deployment import Deployment
 from router.endpoints.plan import Plan
 from router.endpoints.selector import Selector

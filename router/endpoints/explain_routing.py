@@ -12,7 +12,7 @@ from router.balance.capability import Feature, needs
 from router.balance.deployment_state import COOLING, DRAINED, FULL, GRADES, OPEN
 from router.balance.policies import QUEUE
 from router.core.exchange import Exchange
-from router.dialects.parameters import dropped_header
+from router.dialects.dropped import dropped_header
 from router.endpoints.deployment import Deployment
 from router.endpoints.dry_run import DryRun, PlannedAttempt, simulate_attempts
 from router.endpoints.endpoint import Endpoint

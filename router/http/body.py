@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from aiohttp import HttpVersion11, hdrs, web
 
-from router.dialects.chat.encode_request import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.dialects.chat.schema import CHAT_FIELDS
 from router.dialects.embeddings.schema import PLAIN_FIELDS
+from router.dialects.responses.fields import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.errors import InvalidRequest, PayloadTooLarge
 from router.telemetry.tasks import ValueCount, most_values
 

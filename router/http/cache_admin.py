@@ -16,6 +16,7 @@ from cache.explain import explain
 from cache.request import (
     Bypass,
     CacheRequest,
+    FieldRules,
     from_chat,
     from_completions,
     from_embeddings,
@@ -25,6 +26,7 @@ from cache.request import (
 from cache.store import StoreError
 from router.core.exchange import Exchange, Operation
 from router.dialects.parameters import missing, wrong_type
+from router.dialects.responses.fields import CACHE_RULES
 from router.dialects.responses.schema import parse_object
 from router.errors import (
     InvalidRequest,
@@ -42,7 +44,9 @@ __all__ = ["CacheAdmin"]
 
 _MAX_BODY: Final = 64 * 1024
 _SHOWN: Final = 200
-_READ: Final[Mapping[Operation, Callable[[Mapping[str, Any]], CacheRequest | Bypass]]] = {
+_READ: Final[
+    Mapping[Operation, Callable[[Mapping[str, Any], FieldRules], CacheRequest | Bypass]]
+] = {
     Operation.RESPONSES: from_responses,
     Operation.CHAT: from_chat,
     Operation.COMPLETIONS: from_completions,
@@ -157,7 +161,7 @@ class CacheAdmin:
         read = _READ.get(operation)
         if read is None:
             return {"cacheable": False, "reason": "api"}
-        asked = read(given)
+        asked = read(given, CACHE_RULES)
         if isinstance(asked, Bypass):
             return {"cacheable": False, "reason": asked.reason}
         settings = self._settings().cache

@@ -22,7 +22,7 @@ from aiohttp import hdrs, web
 from router.core.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
 from router.core.plugin_set import PluginSet, PluginSets
 from router.dialects.api_format import OPENAI, ApiFormat
-from router.dialects.parameters import refuse_dropped
+from router.dialects.dropped import refuse_dropped
 from router.errors import NotCached, Overloaded, RouterError, ShuttingDown
 from router.http.body import read_counted
 from router.http.browsers import BrowserRules

@@ -9,8 +9,9 @@ from typing import Any
 from aiohttp import web
 
 from router.core.exchange import Exchange, Operation
+from router.dialects.dropped import refuse_dropped
 from router.dialects.images import remote_images
-from router.dialects.parameters import missing, refuse_dropped
+from router.dialects.parameters import missing
 from router.dialects.responses.input_items import item_type
 from router.dialects.responses.schema import parse_object
 from router.endpoints.explain_routing import Explainer

@@ -10,7 +10,11 @@ from aiohttp import web
 
 from router.core.exchange import Exchange
 from router.dialects.paging import parse_limit
-from router.dialects.parameters import integer, missing, wrong_type
+from router.dialects.parameters import (
+    integer,
+    missing,
+    wrong_type,
+)
 from router.dialects.responses.schema import parse_object
 from router.endpoints.plan import Fallbacks
 from router.errors import Conflict, InvalidRequest, NotFound

@@ -20,7 +20,7 @@ from router.core.exchange import TEMPLATED, ClientGone, Exchange, Sink
 from router.core.response_lifecycle import client_headers
 from router.core.upstream import Adapter, UpstreamCall, UpstreamRequest, UpstreamResponse
 from router.core.usage_record import Kind
-from router.dialects.parameters import dropped_header, refuse_dropped
+from router.dialects.dropped import dropped_header, refuse_dropped
 from router.endpoints.selector import SlotReservation
 from router.errors import (
     RouterError,

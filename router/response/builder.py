@@ -85,10 +85,12 @@ def _list(value: Any) -> list[Any]:
 class ResponseBuilder:
     """One response, from its first event to its last.
 
-    ``echo`` holds the fields that repeat the request (``dialects.responses.echo``), ``created_at``
-    is in unix seconds, ``now`` the clock for ``completed_at``. ``muted`` is for an answer in one
-    piece: the states are kept, but no event is written. ``created`` and ``first_sequence`` are for
-    a response that was begun before: its id and creation time, and how many events it has.
+    ``echo`` holds the fields that repeat the request, ``own_fields`` are the names of those that
+    another response with the same answer has for itself (``dialects.responses.fields``).
+    ``created_at`` is in unix seconds, ``now`` the clock for ``completed_at``. ``muted`` is for an
+    answer in one piece: the states are kept, but no event is written. ``created`` and
+    ``first_sequence`` are for a response that was begun before: its id and creation time, and how
+    many events it has.
     """
 
     __slots__ = (
@@ -104,6 +106,7 @@ class ResponseBuilder:
         "muted",
         "new_id",
         "now",
+        "own_fields",
         "sequence",
         "shown",
         "state",
@@ -113,6 +116,7 @@ class ResponseBuilder:
         self,
         *,
         echo: Mapping[str, Any],
+        own_fields: frozenset[str],
         new_id: IdFactory,
         now: Callable[[], int],
         muted: bool = False,
@@ -122,6 +126,7 @@ class ResponseBuilder:
         self.id, self._born = created or (new_id("resp_"), now())
         self.created_at = self._born
         self.echo = echo
+        self.own_fields = own_fields
         self._promised = (
             {name: echo[name] for name in _CONSTANT if name in echo} if first_sequence else {}
         )

@@ -9,28 +9,8 @@ from router.response.builder import ResponseBuilder
 
 __all__ = ["OUTCOME", "retold"]
 
-_OWN: Final = frozenset(
-    {
-        "id",
-        "object",
-        "created_at",
-        "background",
-        "billing",
-        "conversation",
-        "instructions",
-        "metadata",
-        "moderation",
-        "previous_response_id",
-        "prompt",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "store",
-        "user",
-    }
-)
-"""What each response and each request has for itself."""
+_OWN: Final = frozenset({"id", "object", "created_at", "billing"})
+"""What each response has for itself, beside the fields of its request."""
 
 OUTCOME: Final = (
     "status",
@@ -54,7 +34,10 @@ def retold(builder: ResponseBuilder, fields: Mapping[str, Any], *, told: bool) -
 
     ``told``: the client has seen what the response builder says of itself, so that it must stay.
     """
-    kept = {name: value for name, value in fields.items() if name not in _NOT_RETOLD}
+    own = builder.own_fields
+    kept = {
+        name: value for name, value in fields.items() if name not in _NOT_RETOLD and name not in own
+    }
     if told:
         for name in builder.echo:
             if name != _MAY_CHANGE:

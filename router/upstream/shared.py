@@ -20,12 +20,13 @@ import orjson
 
 from router.core.exchange import Exchange, Operation
 from router.core.upstream import REASONING_DROPPED, UpstreamCall, UpstreamRequest
-from router.dialects.chat.encode_request import PRIVATE_FIELDS, custom_tool_names, wants_logprobs
+from router.dialects.chat.encode_request import custom_tool_names, wants_logprobs
 from router.dialects.completions.decode_stream import CompletionPassthrough
 from router.dialects.embeddings.decode_response import OLLAMA_FIELDS, EmbeddingsDecoder
 from router.dialects.embeddings.rerank import RerankDecoder
 from router.dialects.history import match, match_messages
 from router.dialects.responses.encode_request import encode_native_chat_request
+from router.dialects.responses.fields import PRIVATE_FIELDS
 from router.dialects.truncation import fit
 from router.errors import NotSupported, UpstreamError, UpstreamRouteMissing
 from router.response.machine import MachineOptions

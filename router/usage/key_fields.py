@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from router.dialects.parameters import Check, array, missing, object_, string, strings, wrong_type
+from router.dialects.parameters import (
+    Check,
+    array,
+    missing,
+    object_,
+    string,
+    strings,
+    wrong_type,
+)
 from router.errors import InvalidRequest
 
 __all__ = ["check_fields", "path_of", "unknown"]

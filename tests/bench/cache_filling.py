@@ -19,11 +19,12 @@ from cache.guarded import GuardedStore
 from cache.index import VectorIndex
 from cache.listener import Listener
 from cache.offload import Offload
-from cache.request import Bypass, CachedAnswer, CacheKeys, CacheRequest, from_responses, keys
+from cache.request import Bypass, CachedAnswer, CacheKeys, CacheRequest, keys
 from cache.selfcheck import SelfCheck
 from cache.semantic import SemanticTier
 from cache.store import Store, StoreError
 from cache.stores.opening import open_store
+from tests.support.asking import from_responses
 
 from .shapes import Shape
 

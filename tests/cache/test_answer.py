@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cache.request import CachedAnswer
+from tests.support.asking import of_response
 
 JSON = dict[str, Any]
 
@@ -71,12 +72,12 @@ def made(answer: CachedAnswer | None) -> CachedAnswer:
 
 
 def test_what_is_kept() -> None:
-    answer = made(CachedAnswer.of_response(response(), {"rs_1": "secret", "rs_0": "of another"}))
+    answer = made(of_response(response(), {"rs_1": "secret", "rs_0": "of another"}))
     assert answer == CachedAnswer(
         model="m",
         output=[REASONING, MESSAGE],
         usage=USAGE,
-        fields={"object": "response", "temperature": 1.0, "max_tool_calls": None},
+        fields={"temperature": 1.0, "max_tool_calls": None},
         encrypted_reasoning={"rs_1": "secret"},
     )
     assert (answer.text, answer.calls, answer.tokens) == ("Paris", False, (7, 2))
@@ -86,23 +87,23 @@ def test_what_is_kept() -> None:
 
 def test_the_text_is_that_of_all_messages() -> None:
     again = {**MESSAGE, "content": MESSAGE["content"] * 2}
-    assert made(CachedAnswer.of_response(response(again, REFUSAL, MESSAGE), {})).text == "Paris" * 3
+    assert made(of_response(response(again, REFUSAL, MESSAGE), {})).text == "Paris" * 3
 
 
 @pytest.mark.parametrize("call", [CALL, CUSTOM], ids=["function", "custom"])
 def test_calls(call: JSON) -> None:
-    assert made(CachedAnswer.of_response(response(REASONING, call), {})).calls
+    assert made(of_response(response(REASONING, call), {})).calls
 
 
 def test_a_refusal_is_an_answer() -> None:
-    assert made(CachedAnswer.of_response(response(REFUSAL), {})).text == ""
+    assert made(of_response(response(REFUSAL), {})).text == ""
 
 
 @pytest.mark.parametrize(
     "usage", [None, {}, {"input_tokens": "7", "output_tokens": -1}, {"input_tokens": True}]
 )
 def test_tokens_nobody_counted(usage: JSON | None) -> None:
-    answer = made(CachedAnswer.of_response(response(usage=usage), {}))
+    answer = made(of_response(response(usage=usage), {}))
     assert answer.tokens == (0, 0)
 
 
@@ -151,7 +152,7 @@ NOT_KEPT: list[JSON] = [
 
 @pytest.mark.parametrize("body", NOT_KEPT, ids=range(len(NOT_KEPT)))
 def test_what_is_not_kept(body: JSON) -> None:
-    assert CachedAnswer.of_response(body, {}) is None
+    assert of_response(body, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_what_is_not_kept(body: JSON) -> None:
     ids=["huge", "surrogate"],
 )
 def test_what_json_cannot_say(body: JSON) -> None:
-    answer = CachedAnswer.of_response(body, {})
+    answer = of_response(body, {})
     assert answer is not None
     with pytest.raises(ValueError, match="JSON"):
         answer.encode()
@@ -188,7 +189,7 @@ def test_what_is_encoded_is_decoded(
     items: list[JSON], encrypted_reasoning: dict[str, str], model: str
 ) -> None:
     body = response(output=[*items, MESSAGE], model=model)
-    answer = made(CachedAnswer.of_response(body, {**encrypted_reasoning, "rs_1": "x"}))
+    answer = made(of_response(body, {**encrypted_reasoning, "rs_1": "x"}))
     assert CachedAnswer.decode(answer.encode()) == answer
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cache.request import Bypass, CacheKeys, CacheRequest, from_chat, from_responses, keys
-from tests.support.asking import JSON, cached, chat, make, responses
+from cache.request import Bypass, CacheKeys, CacheRequest, keys
+from tests.support.asking import JSON, cached, chat, from_chat, from_responses, make, responses
 from tests.support.asking_both import TEXT, bodies
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cache.request import Bypass, from_chat, from_responses, keys
+from cache.request import Bypass, keys
 from tests.support.asking import (
     CALL,
     CALL_ITEM,
@@ -16,6 +16,8 @@ from tests.support.asking import (
     SCHEMA,
     USER,
     chat,
+    from_chat,
+    from_responses,
     function,
     item,
     make,

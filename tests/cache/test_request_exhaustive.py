@@ -8,8 +8,17 @@ from typing import Any, Final
 
 import pytest
 
-from cache.request import CacheKeys, from_chat, from_responses, keys
-from tests.support.asking import CUSTOM_CALL, CUSTOM_ITEM, JSON, LARK, cached, said
+from cache.request import CacheKeys, keys
+from tests.support.asking import (
+    CUSTOM_CALL,
+    CUSTOM_ITEM,
+    JSON,
+    LARK,
+    cached,
+    from_chat,
+    from_responses,
+    said,
+)
 
 Path = tuple[str | int, ...]
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache.request import Bypass, CacheRequest, from_chat, from_responses, keys
-from tests.support.asking import JSON, chat
+from cache.request import Bypass, CacheRequest, keys
+from tests.support.asking import JSON, chat, from_chat, from_responses
 from tests.support.asking_both import ANY, TEXT
 
 MESSAGE = st.fixed_dictionaries(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cache.request import from_chat, from_responses, keys
+from cache.request import keys
 from tests.support.asking import (
     CALL,
     CALL_ITEM,
@@ -18,6 +18,8 @@ from tests.support.asking import (
     USER,
     cached,
     chat,
+    from_chat,
+    from_responses,
     function,
     item,
     make,

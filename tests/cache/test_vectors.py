@@ -9,17 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cache.request import (
-    Bypass,
-    CachedAnswer,
-    CacheKeys,
-    CacheRequest,
-    from_chat,
-    from_embeddings,
-    from_responses,
-    keys,
-)
+from cache.request import Bypass, CachedAnswer, CacheKeys, CacheRequest, keys
 from cache.vectors import VectorAnswer
+from tests.support.asking import from_chat, from_embeddings, from_responses
 
 TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=6)
 TOKENS = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4)

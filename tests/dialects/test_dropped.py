@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from router.dialects.chat.encode_request import RESPONSES_FIELDS, encode_chat_request
+from router.dialects.chat.encode_request import encode_chat_request
+from router.dialects.dropped import is_default
 from router.dialects.ollama.encode_request import encode_ollama_request
-from router.dialects.parameters import ROUTERS, is_default
 from router.dialects.responses.encode_request import encode_responses_request, known_fields
+from router.dialects.responses.fields import RESPONSES_FIELDS, ROUTERS
 from router.dialects.responses.schema import validate_create
 
 FUNCTION = {"type": "function", "name": "f"}

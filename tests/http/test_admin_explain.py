@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from router.dialects.parameters import DROPPED_PARAMETERS
+from router.dialects.dropped import DROPPED_PARAMETERS
 from router.endpoints.explain_routing import (
     ExplainedEndpoint,
     Explanation,

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.parameters import DROPPED_PARAMETERS, dropped_header, refuse_dropped
+from router.dialects.dropped import DROPPED_PARAMETERS, dropped_header, refuse_dropped
 from router.errors import InvalidRequest
 from router.http.body import misspelt
 from router.settings.schema import Dialect

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 from jsonschema import validate
 
-from router.dialects.parameters import DROPPED_PARAMETERS
+from router.dialects.dropped import DROPPED_PARAMETERS
 from tests.matrix.asking import BODIES, PATHS, PNG, SCHEMA, Ask
 from tests.matrix.said import Said, read, reported, trouble
 from tests.matrix.stand import Stand

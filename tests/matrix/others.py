@@ -7,7 +7,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from router.dialects.parameters import DROPPED_PARAMETERS
+from router.dialects.dropped import DROPPED_PARAMETERS
 from router.simulate.vectors import embed
 from tests.matrix.asking import BODIES, Ask
 from tests.matrix.cases import YES

@@ -11,7 +11,7 @@ import aiohttp
 import orjson
 from aiohttp import web
 
-from router.dialects.parameters import DROPPED_PARAMETERS
+from router.dialects.dropped import DROPPED_PARAMETERS
 from router.settings.schema import Dialect
 from router.simulate import create_backend
 from router.simulate import listening as backend_listening

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from router.dialects.responses.fields import OWN_FIELDS
 from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
 from router.response.replay import Replay, replay, tokens_of
@@ -317,10 +318,17 @@ def test_what_the_client_was_told_stays() -> None:
 
 def test_a_background_run_goes_on_after_its_beginning() -> None:
     echo = make_builder(background=True).echo
-    queued = ResponseBuilder(echo=echo, new_id=lambda prefix: f"{prefix}1", now=lambda: NOW)
+    queued = ResponseBuilder(
+        echo=echo, own_fields=OWN_FIELDS, new_id=lambda prefix: f"{prefix}1", now=lambda: NOW
+    )
     queued.queue()
     builder = ResponseBuilder(
-        echo=echo, new_id=queued.new_id, now=queued.now, created=(queued.id, NOW), first_sequence=2
+        echo=echo,
+        own_fields=OWN_FIELDS,
+        new_id=queued.new_id,
+        now=queued.now,
+        created=(queued.id, NOW),
+        first_sequence=2,
     )
     played = replay(builder, answer(message(text("x")), fields=ANSWERED))
     events = decoded(played.frames)

@@ -15,7 +15,7 @@ from router.dialects.chat.decode_stream import ChatDecoder
 from router.dialects.chat.passthrough import ChatPassthrough
 from router.dialects.chat.replay import chunks
 from router.dialects.responses.decode_stream import ResponsesDecoder
-from router.dialects.responses.echo import echo_fields
+from router.dialects.responses.fields import OWN_FIELDS, echo_fields
 from router.errors import Overloaded
 from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
@@ -49,7 +49,11 @@ def follower_builder(*, muted: bool = False, **request: Any) -> ResponseBuilder:
     count = iter(range(900, 1000))
     echo = echo_fields({"model": "m", "input": "x", **OWN, **request}, model="m")
     return ResponseBuilder(
-        echo=echo, new_id=lambda p: f"{p}{next(count)}", now=lambda: NOW + 60, muted=muted
+        echo=echo,
+        own_fields=OWN_FIELDS,
+        new_id=lambda p: f"{p}{next(count)}",
+        now=lambda: NOW + 60,
+        muted=muted,
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from cache.request import Bypass, CacheRequest, from_chat, from_responses
+from cache import request
+from cache.request import Bypass, CachedAnswer, CacheRequest
+from router.dialects.responses.fields import CACHE_RULES
 
 JSON = dict[str, Any]
 
@@ -17,6 +20,12 @@ RESULT_ITEM = {"type": "function_call_output", "call_id": "call_1", "output": "4
 CUSTOM_CALL = {"id": "call_2", "type": "custom", "custom": {"name": "g", "input": "x"}}
 CUSTOM_ITEM = {"type": "custom_tool_call", "call_id": "call_2", "name": "g", "input": "x"}
 LARK = {"syntax": "lark", "definition": "start: /x/"}
+
+
+from_chat = partial(request.from_chat, rules=CACHE_RULES)
+from_embeddings = partial(request.from_embeddings, rules=CACHE_RULES)
+from_responses = partial(request.from_responses, rules=CACHE_RULES)
+of_response = partial(CachedAnswer.of_response, rules=CACHE_RULES)
 
 
 def responses(given: Any = "Hi", **fields: Any) -> JSON:

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from hypothesis import settings
 
-from router.dialects.responses.echo import echo_fields
+from router.dialects.responses.fields import OWN_FIELDS, echo_fields
 from router.errors import RouterError, UpstreamFailure
 from router.response.builder import ResponseBuilder
 from router.response.decoder import StreamDecoder
@@ -58,7 +58,9 @@ def make_builder(*, muted: bool = False, **request: Any) -> ResponseBuilder:
         return f"{prefix}{count:04d}"
 
     echo = echo_fields({**REQUEST, **request}, model="m")
-    return ResponseBuilder(echo=echo, new_id=new_id, now=lambda: NOW, muted=muted)
+    return ResponseBuilder(
+        echo=echo, own_fields=OWN_FIELDS, new_id=new_id, now=lambda: NOW, muted=muted
+    )
 
 
 def sse(*objects: Any) -> bytes:

@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from router.dialects.chat.schema import kind_of, needed
-from router.dialects.parameters import array, bad_value, object_, string, wrong_type
+from router.dialects.parameters import (
+    array,
+    bad_value,
+    object_,
+    string,
+    wrong_type,
+)
 from router.errors import InvalidRequest
 
 __all__ = ["to_items"]

@@ -12,33 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from router.dialects.chat.decode_messages import to_items
-from router.dialects.chat.encode_request import RESPONSES_FIELDS
 from router.dialects.chat.schema import check_fields
-from router.dialects.parameters import is_default
+from router.dialects.dropped import is_default
+from router.dialects.responses.fields import IN_CHAT, RESPONSES_FIELDS
 from router.errors import InvalidRequest
 
 __all__ = ["DecodedChatRequest", "decode_chat_request"]
-
-_SHARED: Final = frozenset(
-    {
-        "metadata",
-        "model",
-        "moderation",
-        "parallel_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "service_tier",
-        "temperature",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "user",
-    }
-)
-"""Fields that both have, with the same meaning."""
 
 _READ: Final = frozenset(
     {
@@ -129,7 +108,7 @@ def decode_chat_request(
     for name, value in chat.items():
         if value is None or name in _READ or name == "model":
             continue
-        if name in RESPONSES_FIELDS and name not in _SHARED:
+        if name in RESPONSES_FIELDS and name not in IN_CHAT:
             if name != "store":
                 dropped.append(name)
         else:

@@ -12,71 +12,24 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from router.dialects.chat.messages import to_messages
-from router.dialects.parameters import dropped_fields
+from router.dialects.dropped import dropped_fields
+from router.dialects.responses.fields import (
+    CHAT_SAME,
+    CHAT_TRANSLATED,
+    PRIVATE_FIELDS,
+    RESPONSES_FIELDS,
+)
 from router.dialects.system_messages import SystemMessages
 from router.errors import InvalidRequest
 
 __all__ = [
     "NO_PARAMETERS",
-    "PRIVATE_FIELDS",
-    "RESPONSES_FIELDS",
     "ToolPlan",
     "custom_tool_names",
     "encode_chat_request",
     "plan_tools",
     "wants_logprobs",
 ]
-
-RESPONSES_FIELDS: Final = frozenset(
-    {
-        "background",
-        "client_metadata",
-        "context_management",
-        "conversation",
-        "include",
-        "input",
-        "instructions",
-        "max_output_tokens",
-        "max_tool_calls",
-        "metadata",
-        "model",
-        "moderation",
-        "parallel_tool_calls",
-        "previous_response_id",
-        "prompt",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "stream",
-        "stream_options",
-        "temperature",
-        "text",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "truncation",
-        "user",
-    }
-)
-"""The request fields of the Responses API; any other belongs to the endpoint."""
-
-PRIVATE_FIELDS: Final = frozenset({"cache", "nomyo"})
-"""Fields for the router itself, never sent on."""
-
-_SAME: Final = (
-    "temperature",
-    "top_p",
-    "user",
-    "service_tier",
-    "prompt_cache_key",
-    "safety_identifier",
-)
-"""Fields with the same name and meaning on both sides."""
 
 _NOT_SENT: Final = (
     RESPONSES_FIELDS
@@ -85,13 +38,7 @@ _NOT_SENT: Final = (
     | {"messages", "n", "functions", "function_call"}
 )
 
-_READ: Final = frozenset(
-    {"input", "instructions", "max_output_tokens", "model", "parallel_tool_calls", "reasoning"}
-    | {"text", "tool_choice", "tools", "top_logprobs"}
-)
-"""Fields that become others."""
-
-_DROPPED: Final = _NOT_SENT - _READ - frozenset(_SAME)
+_DROPPED: Final = _NOT_SENT - CHAT_TRANSLATED - frozenset(CHAT_SAME)
 
 _LIMITS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 
@@ -119,7 +66,7 @@ def encode_chat_request(
     if stream:
         chat["stream"] = True
         chat["stream_options"] = {"include_usage": True}
-    for name in _SAME:
+    for name in CHAT_SAME:
         if body.get(name) is not None:
             chat[name] = body[name]
     limit = body.get("max_output_tokens")

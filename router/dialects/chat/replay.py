@@ -174,7 +174,11 @@ def _read(whole: bytes) -> dict[str, Any] | None:
     """What a reader makes of a completion; None where it does not take it for an answer."""
     numbers = count(1)
     builder = ResponseBuilder(
-        echo={}, new_id=lambda prefix: f"{prefix}{next(numbers)}", now=lambda: 0, muted=True
+        echo={},
+        own_fields=frozenset(),
+        new_id=lambda prefix: f"{prefix}{next(numbers)}",
+        now=lambda: 0,
+        muted=True,
     )
     decoder = ChatDecoder(builder, MachineOptions(logprobs=True))
     try:

@@ -16,8 +16,6 @@ from router.dialects.parameters import (
     array,
     bad_value,
     boolean,
-    bounded_string,
-    decimal,
     integer,
     missing,
     object_,
@@ -26,7 +24,8 @@ from router.dialects.parameters import (
     strings,
     wrong_type,
 )
-from router.dialects.responses.schema import check_metadata
+from router.dialects.responses.field_types import EFFORTS
+from router.dialects.responses.fields import CHECKS, IN_CHAT
 from router.errors import InvalidRequest
 
 __all__ = ["CHAT_FIELDS", "check_chat", "check_fields", "kind_of", "needed"]
@@ -34,7 +33,6 @@ __all__ = ["CHAT_FIELDS", "check_chat", "check_fields", "kind_of", "needed"]
 _MODES: Final = ("none", "auto", "required")
 _TOOLS: Final = ("function", "custom")
 _CHOICES: Final = (*_TOOLS, "allowed_tools")
-_EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def check_chat(body: Mapping[str, Any]) -> None:
@@ -166,45 +164,38 @@ _SCHEMA: Final[Mapping[str, Check]] = {
     "strict": boolean,
 }
 _FIELDS: Final[Mapping[str, Check]] = {
-    "frequency_penalty": decimal(-2, 2),
+    **{name: check for name, check in CHECKS.items() if name in IN_CHAT},
+    "frequency_penalty": CHECKS["frequency_penalty"],
     "logprobs": boolean,
     "max_completion_tokens": integer(1),
     "max_tokens": integer(1),
-    "metadata": check_metadata,
     "modalities": strings,
     "n": integer(1, MOST_ANSWERS),
-    "parallel_tool_calls": boolean,
-    "presence_penalty": decimal(-2, 2),
-    "prompt_cache_key": string,
-    "reasoning_effort": one_of(*_EFFORTS),
+    "presence_penalty": CHECKS["presence_penalty"],
+    "reasoning_effort": one_of(*EFFORTS),
     "response_format": _check_format,
-    "safety_identifier": bounded_string(64),
     "seed": integer(-(2**63)),
-    "service_tier": string,
     "stop": _check_stop,
-    "temperature": decimal(0, 2),
     "tool_choice": _check_choice,
     "tools": _check_tools,
-    "top_logprobs": integer(0, 20),
-    "top_p": decimal(0, 1),
-    "user": string,
     "verbosity": one_of("low", "medium", "high"),
 }
+"""Those that both APIs have are declared with the Responses API's; tools look otherwise."""
 
-CHAT_FIELDS: Final = frozenset(_FIELDS) | {
-    "audio",
-    "function_call",
-    "functions",
-    "logit_bias",
-    "messages",
-    "model",
-    "moderation",
-    "prediction",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "store",
-    "stream",
-    "stream_options",
-    "web_search_options",
-}
+CHAT_FIELDS: Final = (
+    frozenset(_FIELDS)
+    | IN_CHAT
+    | {
+        "audio",
+        "function_call",
+        "functions",
+        "logit_bias",
+        "messages",
+        "prediction",
+        "store",
+        "stream",
+        "stream_options",
+        "web_search_options",
+    }
+)
 """The request fields of Chat Completions; any other belongs to the endpoint."""

@@ -14,7 +14,14 @@ from typing import Any, Final
 import orjson
 
 from router.dialects.ollama.schema import image_url
-from router.dialects.parameters import array, bad_value, missing, object_, string, wrong_type
+from router.dialects.parameters import (
+    array,
+    bad_value,
+    missing,
+    object_,
+    string,
+    wrong_type,
+)
 
 __all__ = ["input_items", "named_function", "prompt_item"]
 

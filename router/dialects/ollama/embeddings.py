@@ -10,7 +10,14 @@ import orjson
 from router.dialects.embeddings.decode_response import outline
 from router.dialects.ollama.decode_request import DecodedRequest, model_of
 from router.dialects.ollama.encode_stream import RequestTimes
-from router.dialects.parameters import boolean, integer, object_, string, strings, wrong_type
+from router.dialects.parameters import (
+    boolean,
+    integer,
+    object_,
+    string,
+    strings,
+    wrong_type,
+)
 from router.errors import UpstreamFailure
 from router.response.decoder import load_object
 from router.response.frame import Frame

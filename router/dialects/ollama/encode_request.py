@@ -9,10 +9,14 @@ from typing import Any, Final
 
 import orjson
 
-from router.dialects.chat.encode_request import ToolPlan, plan_tools, wants_logprobs
+from router.dialects.chat.encode_request import (
+    ToolPlan,
+    plan_tools,
+    wants_logprobs,
+)
 from router.dialects.chat.messages import to_messages
+from router.dialects.dropped import dropped_fields, is_default
 from router.dialects.ollama.forced_calls import forced_format
-from router.dialects.parameters import dropped_fields, is_default
 from router.dialects.parts import PartConverter, ollama_part
 from router.dialects.system_messages import SystemMessages
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from router.dialects.parameters import array, missing
+from router.dialects.responses.field_types import check_metadata
 from router.dialects.responses.input_items import check_items, item_type
-from router.dialects.responses.schema import check_metadata
 from router.errors import InvalidRequest
 
 __all__ = ["conversation_object", "parse_added", "parse_metadata", "parse_new"]

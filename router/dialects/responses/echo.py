@@ -1,4 +1,4 @@
-"""What a Response object repeats of its request: the fields, with OpenAI's defaults, and the items.
+"""What a Response object repeats of its request: values of fields, and the items.
 
 Clients write items loosely: a string for a message, no ids, no status. Everybody who reads them
 later (a list of input items, a conversation, the next turn of a history) sees them in full.
@@ -14,8 +14,11 @@ from router.dialects.responses.input_items import TEXT_PARTS, item_type
 
 __all__ = [
     "ID_PREFIXES",
-    "echo_fields",
     "ids_of",
+    "shown_conversation",
+    "shown_reasoning",
+    "shown_text",
+    "shown_tools",
     "stored_items",
     "without_credentials",
     "without_secrets",
@@ -32,65 +35,18 @@ _TOOL_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Required in a Response, but often left out of a request."""
 
-_PLAIN: Final[Mapping[str, Any]] = {
-    "background": False,
-    "frequency_penalty": 0,
-    "instructions": None,
-    "max_output_tokens": None,
-    "max_tool_calls": None,
-    "model": None,
-    "parallel_tool_calls": True,
-    "presence_penalty": 0,
-    "previous_response_id": None,
-    "prompt_cache_key": None,
-    "reasoning": None,
-    "safety_identifier": None,
-    "service_tier": "auto",
-    "store": True,
-    "temperature": 1.0,
-    "text": None,
-    "tool_choice": "auto",
-    "tools": None,
-    "top_logprobs": 0,
-    "top_p": 1.0,
-    "truncation": "disabled",
-    "user": None,
-    "metadata": None,
-}
-"""Every echoed field with its default. The penalties are required by OpenResponses."""
 
-
-def echo_fields(body: Mapping[str, Any], *, model: str) -> dict[str, Any]:
-    """What a Response repeats of a validated request body; nothing in ``body`` is changed.
-
-    ``model`` is the name to show. ``conversation`` and ``prompt`` are there only when the
-    request has them, the former always as ``{"id"}``. Values are shared with ``body``.
-    """
-    echo = dict(_PLAIN)
-    for name, value in body.items():
-        if value is not None and name in _PLAIN:
-            echo[name] = value
-    echo["model"] = model
-    echo["reasoning"] = _reasoning(body.get("reasoning") or {})
-    echo["text"] = _text(body.get("text") or {})
-    echo["tools"] = [_tool(tool) for tool in body.get("tools") or ()]
-    echo["metadata"] = body.get("metadata") or {}
-    conversation = body.get("conversation")
-    if conversation is not None:
-        known = conversation if isinstance(conversation, str) else conversation["id"]
-        echo["conversation"] = {"id": known}
-    if body.get("prompt") is not None:
-        echo["prompt"] = body["prompt"]
-    return echo
-
-
-def _reasoning(given: Mapping[str, Any]) -> dict[str, Any]:
+def shown_reasoning(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """``reasoning`` as a Response repeats it."""
+    given = given or {}
     # generate_summary is the older name of summary.
     summary = given.get("summary") or given.get("generate_summary")
     return {"effort": given.get("effort"), "summary": summary}
 
 
-def _text(given: Mapping[str, Any]) -> dict[str, Any]:
+def shown_text(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """``text`` as a Response repeats it."""
+    given = given or {}
     return {
         "format": _format(given.get("format") or _TEXT_FORMAT),
         "verbosity": given.get("verbosity") or "medium",
@@ -128,6 +84,16 @@ def _masked(tool: Any) -> Any:
         if encrypted_reasoning is None
         else {k: v for k, v in tool.items() if k not in encrypted_reasoning}
     )
+
+
+def shown_tools(given: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """``tools`` as a Response repeats them: in full, without credentials."""
+    return [_tool(tool) for tool in given or ()]
+
+
+def shown_conversation(given: str | Mapping[str, Any]) -> dict[str, Any]:
+    """``conversation`` as a Response repeats it: ``{"id"}``."""
+    return {"id": given if isinstance(given, str) else given["id"]}
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from router.dialects.chat.encode_request import PRIVATE_FIELDS, RESPONSES_FIELDS
-from router.dialects.parameters import dropped_fields
+from router.dialects.dropped import dropped_fields
 from router.dialects.responses.decode_stream import blob_of, unseal
+from router.dialects.responses.fields import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.dialects.responses.input_items import item_type
 from router.dialects.system_messages import SystemMessages, rearranged
 from router.errors import InvalidRequest

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.dialects.parameters import bad_value, missing, wrong_type
+from router.dialects.parameters import (
+    bad_value,
+    missing,
+    wrong_type,
+)
 from router.errors import InvalidRequest
 
 __all__ = ["ROLES", "TEXT_PARTS", "check_items", "check_part", "is_sound", "item_type"]

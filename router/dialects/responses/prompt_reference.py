@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from router.dialects.parameters import missing, object_, one_of, string, wrong_type
+from router.dialects.parameters import (
+    missing,
+    object_,
+    one_of,
+    string,
+    wrong_type,
+)
 from router.dialects.responses.input_items import check_part
 from router.errors import InvalidRequest
 

@@ -11,8 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.dialects.parameters import Check, bounded_string, missing
+from router.dialects.parameters import (
+    Check,
+    bounded_string,
+    missing,
+)
 from router.dialects.responses.echo import without_secrets
+from router.dialects.responses.fields import PER_REQUEST
 from router.dialects.responses.input_items import TEXT_PARTS, item_type
 from router.dialects.responses.schema import check_fields
 from router.errors import InvalidRequest
@@ -39,17 +44,7 @@ _TEXTS: Final[Mapping[str, Check]] = {
     "description": bounded_string(4096),
 }
 _REFUSED: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        (
-            "background",
-            "conversation",
-            "previous_response_id",
-            "store",
-            "stream",
-            "stream_options",
-        ),
-        "It is for each request to say.",
-    ),
+    **dict.fromkeys(PER_REQUEST, "It is for each request to say."),
     "prompt": "A prompt cannot build on another one.",
     "messages": "Send the messages as 'input'.",
 }

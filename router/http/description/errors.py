@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from router.dialects.json_schema import Schema, any_of, constant, nullable, ref, string, told
 from router.dialects.messages.schema import error_body as anthropic_body
 from router.dialects.ollama.schema import error_body as ollama_body
 from router.errors import NotFound
-from router.http.description.schema import Schema, any_of, constant, nullable, ref, string, told
 
 __all__ = ["ASKING", "ENVELOPES", "EXAMPLES", "HEADERS_OF", "KEYED", "MEANINGS", "READING"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from router.dialects.json_schema import Schema, enum, integer, number, string
 from router.http.description.parts import header
-from router.http.description.schema import Schema, enum, integer, number, string
 
 __all__ = ["CACHED", "CACHE_CONTROL", "HEADERS", "REQUEST_ID", "SERVED"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     Schema,
     any_of,
     array,

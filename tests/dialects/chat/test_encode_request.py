@@ -10,12 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.dialects.chat.encode_request import (
-    PRIVATE_FIELDS,
-    RESPONSES_FIELDS,
-    custom_tool_names,
-    encode_chat_request,
-)
+from router.dialects.chat.encode_request import custom_tool_names, encode_chat_request
+from router.dialects.responses.fields import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
 

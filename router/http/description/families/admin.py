@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.http.description.errors import ASKING
-from router.http.description.parts import DescribedBody, Family, Op, json_answer, path
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     ANYTHING,
     NULL,
     Schema,
@@ -24,6 +22,8 @@ from router.http.description.schema import (
     string,
     told,
 )
+from router.http.description.errors import ASKING
+from router.http.description.parts import DescribedBody, Family, Op, json_answer, path
 
 __all__ = ["CLOSED", "FAMILY"]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.http.description.families.admin import CLOSED
-from router.http.description.parts import DescribedBody, Family, Op, json_answer, path, query
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     Schema,
     array,
     asked,
@@ -22,6 +20,8 @@ from router.http.description.schema import (
     string,
     told,
 )
+from router.http.description.families.admin import CLOSED
+from router.http.description.parts import DescribedBody, Family, Op, json_answer, path, query
 
 __all__ = ["FAMILY"]
 

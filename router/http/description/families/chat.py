@@ -5,19 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from router.http.description.errors import ASKING
-from router.http.description.families.responses import CACHE
-from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
-from router.http.description.parts import (
-    JSON,
-    SSE,
-    DescribedBody,
-    Family,
-    Op,
-    SuccessResponse,
-    streamed,
-)
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     ANYTHING,
     Schema,
     any_of,
@@ -31,6 +19,18 @@ from router.http.description.schema import (
     string,
     told,
 )
+from router.dialects.responses.fields import SCHEMAS
+from router.http.description.errors import ASKING
+from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
+from router.http.description.parts import (
+    JSON,
+    SSE,
+    DescribedBody,
+    Family,
+    Op,
+    SuccessResponse,
+    streamed,
+)
 
 __all__ = ["FAMILY"]
 
@@ -42,7 +42,7 @@ _USAGE: Final = told(
 _SCHEMAS: Final[Mapping[str, Schema]] = {
     "CreateChatCompletion": asked(
         {"model": string(minLength=1), "messages": array(mapping(ANYTHING))},
-        {"stream": boolean(), "stream_options": mapping(ANYTHING), "cache": CACHE},
+        {"stream": boolean(), "stream_options": mapping(ANYTHING), "cache": SCHEMAS["cache"]},
         description="What any other field means is for the endpoint to judge, unless it speaks "
         "another API: then the fields are checked, and translated.",
     ),

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from router.http.description.errors import KEYED, READING
-from router.http.description.parts import (
-    INCLUDE,
-    PAGE,
-    DescribedBody,
-    Family,
-    Op,
-    json_answer,
-    path,
-)
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     Schema,
     array,
     asked,
@@ -26,6 +16,16 @@ from router.http.description.schema import (
     ref,
     string,
     told,
+)
+from router.http.description.errors import KEYED, READING
+from router.http.description.parts import (
+    INCLUDE,
+    PAGE,
+    DescribedBody,
+    Family,
+    Op,
+    json_answer,
+    path,
 )
 
 __all__ = ["FAMILY"]

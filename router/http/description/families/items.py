@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from router.dialects.responses.input_items import ROLES, TEXT_PARTS
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     ANYTHING,
     Schema,
     any_of,
@@ -23,10 +22,10 @@ from router.http.description.schema import (
     string,
     told,
 )
+from router.dialects.responses.input_items import ROLES, TEXT_PARTS
 
-__all__ = ["EFFORTS", "SCHEMAS", "URL"]
+__all__ = ["SCHEMAS", "URL"]
 
-EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 URL: Final = "https://example.com/image.png"
 
 _OTHER_ITEMS: Final = (

@@ -5,21 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from router.http.description.errors import ASKING
-from router.http.description.families.responses import CACHE
-from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
-from router.http.description.parts import (
-    JSON,
-    SSE,
-    DescribedBody,
-    Family,
-    Op,
-    SuccessResponse,
-    header,
-    json_answer,
-    streamed,
-)
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     ANYTHING,
     Schema,
     any_of,
@@ -35,6 +21,20 @@ from router.http.description.schema import (
     ref,
     string,
     told,
+)
+from router.dialects.responses.fields import SCHEMAS
+from router.http.description.errors import ASKING
+from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
+from router.http.description.parts import (
+    JSON,
+    SSE,
+    DescribedBody,
+    Family,
+    Op,
+    SuccessResponse,
+    header,
+    json_answer,
+    streamed,
 )
 
 __all__ = ["FAMILY"]
@@ -137,7 +137,7 @@ _OPTIONS: Final[Mapping[str, Schema]] = {
     "stream": boolean(),
     "service_tier": enum("auto", "standard_only"),
     "metadata": asked({}, {"user_id": string()}),
-    "cache": CACHE,
+    "cache": SCHEMAS["cache"],
 }
 
 _SCHEMAS: Final[Mapping[str, Schema]] = {

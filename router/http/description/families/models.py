@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from router.http.description.errors import KEYED
-from router.http.description.parts import Family, Op, header, json_answer, path, query
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     any_of,
     array,
     boolean,
@@ -17,6 +15,8 @@ from router.http.description.schema import (
     string,
     told,
 )
+from router.http.description.errors import KEYED
+from router.http.description.parts import Family, Op, header, json_answer, path, query
 
 __all__ = ["FAMILY"]
 

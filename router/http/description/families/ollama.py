@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from router.http.description.errors import ASKING, KEYED
-from router.http.description.families.responses import CACHE
-from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
-from router.http.description.parts import (
-    JSON,
-    NDJSON,
-    DescribedBody,
-    Family,
-    Op,
-    SuccessResponse,
-    json_answer,
-    streamed,
-)
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     ANYTHING,
     Schema,
     any_of,
@@ -33,6 +20,19 @@ from router.http.description.schema import (
     ref,
     string,
     told,
+)
+from router.dialects.responses.fields import SCHEMAS
+from router.http.description.errors import ASKING, KEYED
+from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
+from router.http.description.parts import (
+    JSON,
+    NDJSON,
+    DescribedBody,
+    Family,
+    Op,
+    SuccessResponse,
+    json_answer,
+    streamed,
 )
 
 __all__ = ["FAMILY", "MODEL", "NAMED"]
@@ -106,7 +106,7 @@ _COMMON: Final[Mapping[str, Schema]] = {
     "top_logprobs": integer(0, 20),
     "truncate": boolean(),
     "keep_alive": _KEEP_ALIVE,
-    "cache": CACHE,
+    "cache": SCHEMAS["cache"],
 }  # fmt: skip
 _EMBED: Final[Mapping[str, Schema]] = {
     **MODEL,

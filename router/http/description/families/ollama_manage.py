@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from router.dialects.json_schema import Schema, asked, boolean, mapping, ref, string, told
 from router.http.description.families.ollama import MODEL, NAMED
 from router.http.description.parts import (
     JSON,
@@ -17,7 +18,6 @@ from router.http.description.parts import (
     path,
     streamed,
 )
-from router.http.description.schema import Schema, asked, boolean, mapping, ref, string, told
 
 __all__ = ["FAMILY"]
 

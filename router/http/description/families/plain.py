@@ -6,19 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from router.dialects.embeddings.schema import MOST_ANSWERS, MOST_DOCUMENTS, MOST_INPUTS, MOST_TOKEN
-from router.http.description.errors import ASKING
-from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
-from router.http.description.parts import (
-    JSON,
-    SSE,
-    DescribedBody,
-    Family,
-    Op,
-    SuccessResponse,
-    json_answer,
-    streamed,
-)
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     ANYTHING,
     Schema,
     any_of,
@@ -33,6 +21,18 @@ from router.http.description.schema import (
     ref,
     string,
     told,
+)
+from router.http.description.errors import ASKING
+from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
+from router.http.description.parts import (
+    JSON,
+    SSE,
+    DescribedBody,
+    Family,
+    Op,
+    SuccessResponse,
+    json_answer,
+    streamed,
 )
 
 __all__ = ["ELSEWHERE", "FAMILY"]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from router.http.description.errors import KEYED, READING
-from router.http.description.families.responses import FIELDS
-from router.http.description.parts import PAGE, DescribedBody, Family, Op, json_answer, path, query
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     NULL,
     asked,
     boolean,
@@ -19,18 +16,22 @@ from router.http.description.schema import (
     string,
     told,
 )
+from router.dialects.responses.fields import PER_REQUEST, PRIVATE_FIELDS, SCHEMAS
+from router.http.description.errors import KEYED, READING
+from router.http.description.parts import PAGE, DescribedBody, Family, Op, json_answer, path, query
 
 __all__ = ["FAMILY"]
 
 _ID: Final = path("id", "The id of a prompt, or its name.", "greeting")
 _NAME: Final = string(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", maxLength=64)
 _LABELS: Final = {"display_name": string(maxLength=256), "description": string(maxLength=4096)}
-_REFUSED: Final = (
-    "background", "conversation", "previous_response_id", "store", "stream", "stream_options",
-    "prompt", "messages",
-)  # fmt: skip
-_FIELDS: Final = asked({}, {**_LABELS, **FIELDS})
-_FIELDS["properties"] |= {"name": _NAME, **dict.fromkeys(_REFUSED, NULL)}
+_SETTABLE: Final = {
+    name: schema
+    for name, schema in SCHEMAS.items()
+    if name not in PER_REQUEST and name not in PRIVATE_FIELDS
+}
+_FIELDS: Final = asked({}, {**_LABELS, **_SETTABLE})
+_FIELDS["properties"] |= {"name": _NAME, **dict.fromkeys((*sorted(PER_REQUEST), "messages"), NULL)}
 
 _SENT: Final = {
     "name": "greeting",

@@ -5,8 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from router.dialects.json_schema import (
+    ANYTHING,
+    Schema,
+    array,
+    asked,
+    boolean,
+    constant,
+    enum,
+    integer,
+    mapping,
+    nullable,
+    number,
+    page_of,
+    ref,
+    string,
+    told,
+)
+from router.dialects.responses.fields import SCHEMAS
 from router.http.description.errors import ASKING, KEYED
-from router.http.description.families.items import EFFORTS
 from router.http.description.families.items import SCHEMAS as ITEMS
 from router.http.description.headers import CACHE_CONTROL, CACHED, SERVED
 from router.http.description.parts import (
@@ -23,86 +40,8 @@ from router.http.description.parts import (
     query,
     streamed,
 )
-from router.http.description.schema import (
-    ANYTHING,
-    Schema,
-    any_of,
-    array,
-    asked,
-    boolean,
-    constant,
-    enum,
-    integer,
-    mapping,
-    nullable,
-    number,
-    page_of,
-    ref,
-    string,
-    told,
-)
 
-__all__ = ["CACHE", "FAMILY", "FIELDS"]
-
-CACHE: Final = asked(
-    {},
-    {
-        "use": boolean("Whether the cache has anything to do with the request."),
-        "store": boolean("Whether the answer may be kept."),
-        "max_age": number(0, description="How old an entry may be, in seconds."),
-        "ttl": number(0, description="How long the answer may be kept, in seconds."),
-        "threshold": number(0, 1, "The least similarity of a stored question."),
-        "semantic": boolean("Whether a similar question's answer will do."),
-        "only_if_cached": boolean("Whether no endpoint may be asked; 504 where there is no hit."),
-        "tags": array(string(), "Names by which to invalidate the answer.", maxItems=8),
-    },
-    description="What the response cache may do. It is not sent to an endpoint.",
-)
-_TEXT: Final = asked({}, {"format": ref("Format"), "verbosity": enum("low", "medium", "high")})
-_SUMMARY: Final = enum("auto", "concise", "detailed")
-_REASONING: Final = asked(
-    {},
-    {"effort": enum(*EFFORTS), "summary": _SUMMARY, "generate_summary": _SUMMARY},
-)
-_CONVERSATION_ID: Final = string(pattern="^conv_")
-_CONVERSATION: Final = any_of(_CONVERSATION_ID, asked({"id": _CONVERSATION_ID}))
-
-FIELDS: Final[Mapping[str, Schema]] = {
-    "model": string("A name from `/v1/models`. Needed, unless `prompt` has one."),
-    "input": ref("Input"),
-    "instructions": ref("Input"),
-    "tools": array(ref("Tool")),
-    "tool_choice": ref("ToolChoice"),
-    "parallel_tool_calls": boolean(),
-    "max_output_tokens": integer(1),
-    "max_tool_calls": integer(1),
-    "presence_penalty": number(-2, 2),
-    "frequency_penalty": number(-2, 2),
-    "top_logprobs": integer(0, 20),
-    "temperature": number(0, 2),
-    "top_p": number(0, 1),
-    "text": _TEXT,
-    "reasoning": _REASONING,
-    "metadata": ref("Metadata"),
-    "include": array(string()),
-    "truncation": enum("auto", "disabled"),
-    "service_tier": string(),
-    "user": string(),
-    "safety_identifier": string(maxLength=64),
-    "prompt_cache_key": string(),
-}
-"""Of a create request, those that a stored prompt may have as well."""
-
-_OF_A_REQUEST: Final[Mapping[str, Schema]] = {
-    "previous_response_id": string("Go on after this response.", minLength=1),
-    "conversation": _CONVERSATION,
-    "prompt": ref("PromptReference"),
-    "store": boolean("Whether it can be retrieved later.", default=True),
-    "background": boolean("Answer at once, and go on without the client.", default=False),
-    "stream": boolean(default=False),
-    "stream_options": asked({}, {"durable": boolean(), "include_obfuscation": boolean()}),
-    "cache": CACHE,
-}
+__all__ = ["FAMILY"]
 
 
 def _given(*names: str) -> Schema:
@@ -128,7 +67,7 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
     **ITEMS,
     "CreateResponse": asked(
         {},
-        {**FIELDS, **_OF_A_REQUEST},
+        SCHEMAS,
         allOf=[
             _given("model", "prompt"),
             _with_input("previous_response_id", "conversation", "prompt"),
@@ -138,7 +77,7 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
     "CompactResponse": asked(
         {"model": string(minLength=1)},
-        {**{n: s for n, s in {**FIELDS, **_OF_A_REQUEST}.items() if n != "model"}},
+        {name: schema for name, schema in SCHEMAS.items() if name != "model"},
         allOf=[_with_input("previous_response_id")],
     ),
     "Response": told(

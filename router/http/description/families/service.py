@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from router.dialects.json_schema import boolean, constant, mapping, ref, string, told
 from router.http.description.errors import KEYED
 from router.http.description.parts import (
     JSON,
@@ -15,7 +16,6 @@ from router.http.description.parts import (
     header,
     json_answer,
 )
-from router.http.description.schema import boolean, constant, mapping, ref, string, told
 
 __all__ = ["OPEN", "metrics"]
 

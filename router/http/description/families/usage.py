@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.http.description.errors import KEYED
-from router.http.description.families.admin import CLOSED
-from router.http.description.parts import Family, Op, Parameter, json_answer, query
-from router.http.description.schema import (
+from router.dialects.json_schema import (
     Schema,
     array,
     boolean,
@@ -22,6 +19,9 @@ from router.http.description.schema import (
     string,
     told,
 )
+from router.http.description.errors import KEYED
+from router.http.description.families.admin import CLOSED
+from router.http.description.parts import Family, Op, Parameter, json_answer, query
 from router.usage.report import BUCKETS, COLUMNS, FILTERS
 
 __all__ = ["EVERYBODY", "OWN"]
