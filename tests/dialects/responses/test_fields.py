@@ -24,7 +24,7 @@ ADDED: Final = """\
         idle=(5,),
     ),
 """
-ASKS: Final = '''
+ASKS: Final = """
 import asyncio
 
 import router
@@ -76,7 +76,7 @@ async def main():
 
 print(router.__file__)
 asyncio.run(main())
-'''
+"""
 
 
 def test_a_field_is_added_in_one_place(tmp_path: Path) -> None:
