@@ -16,7 +16,7 @@ from functools import partial
 from random import uniform
 from typing import Final, NamedTuple
 
-from router.core.exchange import COUNTED, GENERATING, Exchange, Operation
+from router.core.exchange import AnswerKind, Exchange, Operation
 from router.core.key import Key
 from router.core.usage_record import NO_TOKENS, Tokens
 from router.errors import LimitsUnavailable, QuotaExceeded, RateLimitExceeded, RouterError
@@ -50,7 +50,7 @@ LimitHit = Callable[[str, str], None]
 _log = get_logger("plugins.limits")
 
 _SAID: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
-_MANIFOLD: Final = frozenset({Operation.CHAT, Operation.COMPLETIONS})
+_MANIFOLD: Final = frozenset({AnswerKind.CHAT, AnswerKind.COMPLETIONS})
 _GUESS: Final = 4096
 """Tokens that an answer may have where nobody says."""
 
@@ -127,7 +127,7 @@ class RequestLimits(Gate):
     async def enter(self, exchange: Exchange) -> Leave | None:
         """See ``Gate.enter``."""
         key = exchange.key
-        if key is None or exchange.model is None or exchange.operation not in COUNTED:
+        if key is None or exchange.model is None or not exchange.operation.counted:
             return None
         if not is_limited(key, self._tags):
             return None
@@ -258,7 +258,7 @@ def _capped(amount: int, most: int | None, least: int) -> int:
 
 def _stated_output(exchange: Exchange) -> int | None:
     """The tokens that each answer may have; None where nobody says."""
-    if exchange.operation not in GENERATING:
+    if not exchange.operation.generates:
         return 0
     for name in _SAID:
         said = exchange.body.get(name)
@@ -269,7 +269,7 @@ def _stated_output(exchange: Exchange) -> int | None:
 
 def _answers(exchange: Exchange) -> int:
     """How many answers are asked for."""
-    return answers(exchange.body) if exchange.operation in _MANIFOLD else 1
+    return answers(exchange.body) if exchange.operation.kind in _MANIFOLD else 1
 
 
 def _which(error: RouterError) -> str:

@@ -24,7 +24,7 @@ from plugins.response_cache.shadow import Charge, Shadow, unpaid
 from plugins.response_cache.shared_call import CapturedOutput, SharedCall
 from plugins.response_cache.subscriber import Subscriber, TryAgain, tell
 from plugins.response_cache.surfaces import SURFACES, CallResult, Rendering, Surface
-from router.core.exchange import Exchange, Sink, internal_error
+from router.core.exchange import Exchange, Operation, Sink, internal_error
 from router.core.plugin_set import PluginSet
 from router.core.response_lifecycle import client_headers
 from router.core.upstream import REASONING_DROPPED
@@ -116,8 +116,8 @@ class ResponseCachePlugin(Interceptor):
 
     async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
         """See ``Interceptor.intercept``."""
-        surface = SURFACES.get(exchange.operation)
-        if surface is None:
+        surface = SURFACES.get(exchange.operation.kind)
+        if surface is None or exchange.operation is Operation.RUN:
             await proceed(exchange, sink)
             return
         asked = self._read(exchange, surface, proceed)

@@ -26,7 +26,7 @@ from cache.request import (
 )
 from cache.vectors import VectorAnswer
 from plugins.response_cache.shared_call import CapturedOutput
-from router.core.exchange import AS_RESPONSES, Exchange, Operation
+from router.core.exchange import AnswerKind, Exchange
 from router.core.response_lifecycle import new_builder
 from router.dialects.chat.replay import answer_of_chat, chunks, completion
 from router.dialects.completions.replay import completion_chunks, finished_completion
@@ -371,9 +371,9 @@ def _object(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-SURFACES: Final[Mapping[Operation, Surface]] = {
-    **dict.fromkeys(AS_RESPONSES - {Operation.RUN}, _ResponsesSurface()),
-    Operation.CHAT: _ChatSurface(),
-    Operation.COMPLETIONS: _CompletionsSurface(),
-    **dict.fromkeys((Operation.EMBEDDINGS, Operation.OLLAMA_EMBED), _EmbeddingsSurface()),
+SURFACES: Final[Mapping[AnswerKind, Surface]] = {
+    AnswerKind.RESPONSE: _ResponsesSurface(),
+    AnswerKind.CHAT: _ChatSurface(),
+    AnswerKind.COMPLETIONS: _CompletionsSurface(),
+    AnswerKind.EMBEDDINGS: _EmbeddingsSurface(),
 }

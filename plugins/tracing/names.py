@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from router.core.exchange import GENERATING, Exchange, Operation
+from router.core.exchange import AnswerKind, Exchange
 from router.core.usage_record import NANO, Provenance, UsageRecord
 from router.settings.schema import EndpointSettings
 
@@ -41,13 +41,13 @@ ERROR: Final = "error.type"
 
 CHAT: Final = "chat"
 OPERATIONS: Final = {
-    **dict.fromkeys(GENERATING, CHAT),
-    Operation.COMPACT: "compact",
-    Operation.COMPLETIONS: "text_completion",
-    Operation.EMBEDDINGS: "embeddings",
-    Operation.OLLAMA_EMBED: "embeddings",
-    Operation.RERANK: "rerank",
-    Operation.INPUT_TOKENS: "count_tokens",
+    AnswerKind.RESPONSE: CHAT,
+    AnswerKind.CHAT: CHAT,
+    AnswerKind.COMPACT: "compact",
+    AnswerKind.COMPLETIONS: "text_completion",
+    AnswerKind.EMBEDDINGS: "embeddings",
+    AnswerKind.RERANK: "rerank",
+    AnswerKind.COUNT: "count_tokens",
 }
 """What is traced, and what it is called."""
 
@@ -74,15 +74,15 @@ _SHOWN: Final = 200
 """Characters of a name that a client gave."""
 
 
-def title(operation: Operation, model: str | None) -> str:
+def title(kind: AnswerKind, model: str | None) -> str:
     """A span's name."""
-    return f"{OPERATIONS[operation]} {model[:_SHOWN]}" if model else OPERATIONS[operation]
+    return f"{OPERATIONS[kind]} {model[:_SHOWN]}" if model else OPERATIONS[kind]
 
 
 def of_request(exchange: Exchange) -> Attributes:
     """What is known of a request at its beginning."""
     found: Attributes = {
-        OPERATION: OPERATIONS[exchange.operation],
+        OPERATION: OPERATIONS[exchange.operation.kind],
         "gen_ai.request.stream": exchange.stream,
         "http.request.method": exchange.method,
         "http.route": exchange.route,
@@ -119,7 +119,7 @@ def of_attempt(exchange: Exchange, endpoint: EndpointSettings, model: str) -> At
     url = urlsplit(endpoint.url)
     host = url.hostname or ""
     return {
-        OPERATION: OPERATIONS[exchange.operation],
+        OPERATION: OPERATIONS[exchange.operation.kind],
         PROVIDER: _provider(host, endpoint.dialect),
         MODEL: model[:_SHOWN],
         "gen_ai.request.stream": exchange.stream,

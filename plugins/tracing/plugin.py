@@ -82,7 +82,7 @@ class TracingPlugin(Observer):
 
     def started(self, exchange: Exchange) -> None:
         """See ``Observer.started``."""
-        if self._tracer is not None and exchange.operation in names.OPERATIONS:
+        if self._tracer is not None and exchange.operation.kind in names.OPERATIONS:
             exchange.trace = _RequestSpan(self._tracer, exchange, self._metrics, self._settings)
 
     def ended(self, exchange: Exchange) -> None:
@@ -109,7 +109,7 @@ class _RequestSpan:
         self._propagate = settings.propagate
         ago = time.monotonic() - exchange.started
         self._span = tracer.start_span(
-            names.title(exchange.operation, exchange.model),
+            names.title(exchange.operation.kind, exchange.model),
             context=_W3C.extract(_given(exchange.headers), Context()),
             kind=SpanKind.SERVER,
             attributes=names.of_request(exchange),
@@ -122,7 +122,7 @@ class _RequestSpan:
         try:
             attributes = names.of_attempt(self._exchange, endpoint, model)
             span = self._tracer.start_span(
-                names.title(self._exchange.operation, model),
+                names.title(self._exchange.operation.kind, model),
                 context=self._context,
                 kind=SpanKind.CLIENT,
                 attributes=attributes,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 from router.core.key import Key
 from router.core.usage_record import Spent
 from router.dialects.api_format import OPENAI, ApiFormat
+from router.dialects.operation import AnswerKind, Operation
 from router.errors import InternalError, RouterError
 from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
@@ -28,10 +29,7 @@ if TYPE_CHECKING:
     from router.core.plugin_set import PluginSet
 
 __all__ = [
-    "AS_RESPONSES",
-    "COUNTED",
-    "GENERATING",
-    "TEMPLATED",
+    "AnswerKind",
     "ClientGone",
     "Exchange",
     "ExchangeRecord",
@@ -44,52 +42,6 @@ __all__ = [
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-
-class Operation(Enum):
-    """What a request asks for; the value is its name in metrics and logs."""
-
-    RESPONSES = "responses"
-    RUN = "runs"
-    INPUT_TOKENS = "input_tokens"
-    COMPACT = "compact"
-    STORED_RESPONSES = "stored_responses"
-    CONVERSATIONS = "conversations"
-    PROMPTS = "prompts"
-    CHAT = "chat_completions"
-    COMPLETIONS = "completions"
-    EMBEDDINGS = "embeddings"
-    RERANK = "rerank"
-    MESSAGES = "messages"
-    OLLAMA_CHAT = "ollama_chat"
-    OLLAMA_GENERATE = "ollama_generate"
-    OLLAMA_EMBED = "ollama_embed"
-    OLLAMA = "ollama"
-    MODELS = "models"
-    USAGE = "usage"
-    ADMIN = "admin"
-    OTHER = "other"
-
-
-AS_RESPONSES: Final = frozenset(
-    {
-        Operation.RESPONSES,
-        Operation.RUN,
-        Operation.MESSAGES,
-        Operation.OLLAMA_CHAT,
-        Operation.OLLAMA_GENERATE,
-    }
-)
-"""Operations that are answered by a response: their body is a Responses request."""
-
-GENERATING: Final = AS_RESPONSES | {Operation.COMPACT, Operation.CHAT, Operation.COMPLETIONS}
-"""Operations by which a model writes text."""
-
-TEMPLATED: Final = AS_RESPONSES | {Operation.CHAT}
-"""Operations whose prompt is made by a chat template."""
-
-COUNTED: Final = GENERATING | {Operation.EMBEDDINGS, Operation.OLLAMA_EMBED, Operation.RERANK}
-"""Operations that use tokens: they are limited, and paid for."""
 
 
 class Outcome(Enum):
@@ -348,7 +300,7 @@ class Exchange:
 
         Chat Completions has no field for that: it is a setting there.
         """
-        if self.operation is Operation.CHAT:
+        if self.operation.kind is AnswerKind.CHAT:
             return self.truncates_chat
         return self.body.get("truncation") == "auto"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from router.core.exchange import Exchange, Operation
+from router.core.exchange import AnswerKind, Exchange
 from router.errors import NotSupported, UpstreamError
 from router.response.builder import ResponseBuilder
 from router.response.decoder import StreamDecoder
@@ -312,13 +312,14 @@ class Adapter(Protocol):
         ...
 
 
-DIRECT: Final[Mapping[Operation, Callable[[Adapter, Exchange, str, int | None], UpstreamCall]]] = {
-    Operation.CHAT: lambda adapter, exchange, model, context: adapter.chat(
+DIRECT: Final[Mapping[AnswerKind, Callable[[Adapter, Exchange, str, int | None], UpstreamCall]]] = {
+    AnswerKind.CHAT: lambda adapter, exchange, model, context: adapter.chat(
         exchange, model, context
     ),
-    Operation.COMPLETIONS: lambda adapter, exchange, model, _: adapter.completions(exchange, model),
-    Operation.EMBEDDINGS: lambda adapter, exchange, model, _: adapter.embed(exchange, model),
-    Operation.OLLAMA_EMBED: lambda adapter, exchange, model, _: adapter.embed(exchange, model),
-    Operation.RERANK: lambda adapter, exchange, model, _: adapter.rerank(exchange, model),
+    AnswerKind.COMPLETIONS: lambda adapter, exchange, model, _: adapter.completions(
+        exchange, model
+    ),
+    AnswerKind.EMBEDDINGS: lambda adapter, exchange, model, _: adapter.embed(exchange, model),
+    AnswerKind.RERANK: lambda adapter, exchange, model, _: adapter.rerank(exchange, model),
 }
 """Calls whose answer is no response that could be kept: there is no response builder of one."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from router.core.exchange import TEMPLATED, ClientGone, Exchange, Sink
+from router.core.exchange import ClientGone, Exchange, Sink
 from router.core.response_lifecycle import client_headers
 from router.core.upstream import Adapter, UpstreamCall, UpstreamRequest, UpstreamResponse
 from router.core.usage_record import Kind
@@ -134,7 +134,7 @@ class Attempt:
     def _prepared(self) -> UpstreamCall:
         """The call for this endpoint. Where nothing may be left out, one that does is refused."""
         deployment = self.reservation.deployment
-        if self._exchange.operation in TEMPLATED:
+        if self._exchange.operation.templated:
             self._exchange.prompts = deployment.prompts
         call = self._job.prepare(
             deployment.endpoint.adapter, deployment.model, deployment.context, self.builder

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from router.balance.averages import RetryBudget
 from router.balance.capability import Abilities, length_param, needs
 from router.balance.inference import inferred_abilities
-from router.core.exchange import Exchange, Operation
+from router.core.exchange import AnswerKind, Exchange
 from router.endpoints.loads import Loads
 from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Fallbacks, Plan
 from router.endpoints.registry import Registry
@@ -291,7 +291,10 @@ class Failover:
             error.headers["Retry-After"] = str(ceil(pause))
         elif not _connected(error):
             endpoint.unreachable(now)
-        elif isinstance(error, UpstreamModelMissing) and exchange.operation is Operation.COMPACT:
+        elif (
+            isinstance(error, UpstreamModelMissing)
+            and exchange.operation.kind is AnswerKind.COMPACT
+        ):
             self._selector.refused(reservation)  # it lacks the route, not the model
         else:
             self._selector.failed(reservation)
@@ -355,7 +358,7 @@ def _fits_now(plan: Plan, exchange: Exchange, error: UpstreamError) -> bool:
     if error.code != LACKS_CONTEXT or not (plan.corrected and exchange.truncates):
         return False
     native = plan.tried[-1].endpoint.settings.dialect == "responses"
-    return exchange.operation is Operation.CHAT or not native
+    return exchange.operation.kind is AnswerKind.CHAT or not native
 
 
 def _connected(error: UpstreamError) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 
 from router.balance.averages import RetryBudget
 from router.balance.deployment_state import GRADES
-from router.core.exchange import GENERATING, Exchange
+from router.core.exchange import Exchange
 from router.endpoints.deployment import Slot
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.loads import Loads
@@ -105,7 +105,7 @@ class Hedging:
             return None
         if not exchange.attempts:
             self._budget.deposit(time.monotonic())
-        if exchange.operation not in GENERATING or len(reservation.plan.deployments) < 2:
+        if not exchange.operation.generates or len(reservation.plan.deployments) < 2:
             return None
         if reservation.probe:
             return None  # it has a limit already, and is to find out whether the endpoint is back

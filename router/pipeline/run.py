@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.core.exchange import ClientGone, Exchange, Operation, Sink, internal_error
+from router.core.exchange import AnswerKind, ClientGone, Exchange, Sink, internal_error
 from router.core.response_lifecycle import new_builder, persist, persist_whole
 from router.core.upstream import DIRECT, REASONING_DROPPED, Adapter, UpstreamCall, cannot_compact
 from router.core.usage_record import Kind
@@ -66,16 +66,16 @@ class Pipeline:
 
     async def answer(self, exchange: Exchange, sink: Sink) -> None:
         """Answer the exchange; raises RouterError as long as nothing has been sent."""
-        if exchange.operation is Operation.INPUT_TOKENS:
+        if exchange.operation.kind is AnswerKind.COUNT:
             await count_tokens(self._registry, self._selector, exchange, sink)
             return
-        make_job = _direct_job if exchange.operation in DIRECT else _response_job
+        make_job = _direct_job if exchange.operation.kind in DIRECT else _response_job
         try:
             job = make_job(exchange)
             job.strict = self._strict
             await _Run(self, exchange, sink, job).go()
         except UpstreamModelMissing as error:
-            if exchange.operation is not Operation.COMPACT:
+            if exchange.operation.kind is not AnswerKind.COMPACT:
                 raise
             # It serves the model, or it would not have been asked: what it lacks is the route.
             raise cannot_compact(exchange.model or "") from error
@@ -83,7 +83,7 @@ class Pipeline:
 
 def _response_job(exchange: Exchange) -> DeliveryJob:
     builder = exchange.builder or new_builder(exchange.body, muted=not exchange.stream)
-    compact = exchange.operation is Operation.COMPACT
+    compact = exchange.operation.kind is AnswerKind.COMPACT
 
     def prepare(
         adapter: Adapter, model: str, context: int | None, builder: ResponseBuilder | None
@@ -102,7 +102,7 @@ def _failed_response(error: RouterError, builder: ResponseBuilder | None) -> lis
 
 
 def _direct_job(exchange: Exchange) -> DeliveryJob:
-    make = DIRECT[exchange.operation]
+    make = DIRECT[exchange.operation.kind]
 
     def prepare(
         adapter: Adapter, model: str, context: int | None, builder: ResponseBuilder | None

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from router.core.exchange import Exchange, Operation
+from router.core.exchange import AnswerKind, Exchange
 from router.core.upstream import (
     Listed,
     LoadRequest,
@@ -80,7 +80,7 @@ class OllamaAdapter(EmbeddingsAndRerank):
         """See ``Adapter.takes_urls``: Ollama fetches nothing. What is passed on to it as it came
         is the client's to put right.
         """
-        return exchange.operation is Operation.CHAT and self._passes_chat
+        return exchange.operation.kind is AnswerKind.CHAT and self._passes_chat
 
     def _call(
         self,
@@ -112,20 +112,20 @@ class OllamaAdapter(EmbeddingsAndRerank):
 
     def embed(self, exchange: Exchange, model: str) -> UpstreamCall:
         """See ``Adapter.embed``."""
-        self._unsupported.check(Operation.EMBEDDINGS, exchange, model)
+        self._unsupported.check(AnswerKind.EMBEDDINGS, exchange, model)
         body, dropped = ollama_embed_body(exchange.body, model=model, num_ctx=self._num_ctx)
         if self._keep_alive is not None:
             body["keep_alive"] = self._keep_alive
         return UpstreamCall(
             UpstreamRequest("/api/embed", orjson.dumps(body), False),
             OllamaEmbedDecoder(exchange.body, exchange.shown_model),
-            retry=self._unsupported.retry(Operation.EMBEDDINGS, model),
+            retry=self._unsupported.retry(AnswerKind.EMBEDDINGS, model),
             dropped=dropped,
         )
 
     def rerank(self, exchange: Exchange, model: str) -> UpstreamCall:
         """See ``Adapter.rerank``: Ollama cannot."""
-        raise cannot(Operation.RERANK, exchange, model)
+        raise cannot(AnswerKind.RERANK, exchange, model)
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """See ``Adapter.count_tokens``: Ollama has no counter."""

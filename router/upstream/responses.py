@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.core.exchange import AS_RESPONSES, Exchange, Operation
+from router.core.exchange import Exchange
 from router.core.upstream import (
     REASONING_DROPPED,
     UpstreamCall,
@@ -46,9 +46,6 @@ _INCLUDE: Final = re.compile(r"\binclude\b")
 _UNSUPPORTED: Final = re.compile(r"not supported|unsupported|not available", re.IGNORECASE)
 _SUPPORTED: Final = re.compile(r"supported values", re.IGNORECASE)
 
-_FOREIGN: Final = AS_RESPONSES - {Operation.RESPONSES, Operation.RUN}
-"""Operations whose request was made of another API's."""
-
 _RESPONSES_ONLY: Final = re.compile(r"only (?:supported )?(?:in|with|by) [\w ]*v1/responses")
 """OpenAI of some of its models."""
 
@@ -72,7 +69,7 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         """See ``Adapter.respond``; ``truncation`` is the endpoint's own to heed."""
         given = exchange.body
         dropped: tuple[str, ...] = ()
-        if exchange.operation in _FOREIGN:
+        if exchange.operation.translated:
             given, dropped = known_fields(given)
         shown = asks_for_encrypted(given)
         adds = exchange.record is not None and not shown and model not in self._without_encrypted

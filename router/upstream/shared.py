@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from router.core.exchange import Exchange, Operation
+from router.core.exchange import AnswerKind, Exchange
 from router.core.upstream import REASONING_DROPPED, UpstreamCall, UpstreamRequest
 from router.dialects.chat.encode_request import custom_tool_names, wants_logprobs
 from router.dialects.completions.decode_stream import CompletionPassthrough
@@ -50,10 +50,10 @@ _MOST_LACKING: Final = 1024
 _SHOWN: Final = 200
 """Characters of a client's value that an error repeats."""
 
-_DOES: Final[Mapping[Operation, str]] = {
-    Operation.COMPLETIONS: "serve legacy completions",
-    Operation.EMBEDDINGS: "make embeddings",
-    Operation.RERANK: "rerank documents",
+_DOES: Final[Mapping[AnswerKind, str]] = {
+    AnswerKind.COMPLETIONS: "serve legacy completions",
+    AnswerKind.EMBEDDINGS: "make embeddings",
+    AnswerKind.RERANK: "rerank documents",
 }
 
 
@@ -61,23 +61,23 @@ class UnsupportedOperations:
     """What an endpoint has said that it cannot do with which of its models: for ten minutes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._until: dict[tuple[Operation, str], float] = {}
+        self._until: dict[tuple[AnswerKind, str], float] = {}
         self._clock = clock
 
-    def check(self, operation: Operation, exchange: Exchange, model: str) -> None:
+    def check(self, kind: AnswerKind, exchange: Exchange, model: str) -> None:
         """Raise NotSupported for what it has said that it cannot do."""
-        until = self._until.get((operation, model))
+        until = self._until.get((kind, model))
         if until is not None and self._clock() < until:
-            raise cannot(operation, exchange, model)
+            raise cannot(kind, exchange, model)
 
-    def retry(self, operation: Operation, model: str) -> Callable[[UpstreamError], bool]:
+    def retry(self, kind: AnswerKind, model: str) -> Callable[[UpstreamError], bool]:
         """A ``UpstreamCall.retry``, which learns from what the endpoint says."""
 
         def retry(error: UpstreamError) -> bool:
             if not isinstance(error, UpstreamRouteMissing):
                 return False
-            self._until.pop((operation, model), None)
-            self._until[operation, model] = self._clock() + _LACKING_FOR
+            self._until.pop((kind, model), None)
+            self._until[kind, model] = self._clock() + _LACKING_FOR
             if len(self._until) > _MOST_LACKING:
                 del self._until[next(iter(self._until))]
             return True
@@ -85,11 +85,11 @@ class UnsupportedOperations:
         return retry
 
 
-def cannot(operation: Operation, exchange: Exchange, model: str) -> NotSupported:
+def cannot(kind: AnswerKind, exchange: Exchange, model: str) -> NotSupported:
     """For endpoints that cannot do this with a model."""
     name = (exchange.model or model)[:_SHOWN]
     return NotSupported(
-        f"No endpoint that serves the model '{name}' can {_DOES[operation]} with it.", param="model"
+        f"No endpoint that serves the model '{name}' can {_DOES[kind]} with it.", param="model"
     )
 
 
@@ -114,7 +114,7 @@ class EmbeddingsAndRerank:
         """The call; ``usage`` is whether the model has token counts for a stream, ``assembled``
         as ``UpstreamCall.assembles``.
         """
-        self._unsupported.check(Operation.COMPLETIONS, exchange, model)
+        self._unsupported.check(AnswerKind.COMPLETIONS, exchange, model)
         stream = exchange.stream or assembled
         body = encode_native_chat_request(exchange.body, model=model, stream=stream)
         wants_usage = bool((exchange.body.get("stream_options") or {}).get("include_usage"))
@@ -130,35 +130,35 @@ class EmbeddingsAndRerank:
                 wants_usage=wants_usage,
                 assembles=assembled,
             ),
-            retry=self._unsupported.retry(Operation.COMPLETIONS, model),
+            retry=self._unsupported.retry(AnswerKind.COMPLETIONS, model),
             dropped=dropped,
             assembles=assembled,
         )
 
     def embed(self, exchange: Exchange, model: str) -> UpstreamCall:
         """See ``Adapter.embed``."""
-        self._unsupported.check(Operation.EMBEDDINGS, exchange, model)
+        self._unsupported.check(AnswerKind.EMBEDDINGS, exchange, model)
         body = _passed_on(exchange.body, model)
         dropped: list[str] = []
-        if exchange.operation is Operation.OLLAMA_EMBED:
+        if exchange.operation.translated:
             dropped = [name for name in OLLAMA_FIELDS if name != "dimensions" and name in body]
             for name in dropped:
                 del body[name]
         return UpstreamCall(
             UpstreamRequest("/embeddings", orjson.dumps(body), False),
             EmbeddingsDecoder(exchange.body, exchange.shown_model),
-            retry=self._unsupported.retry(Operation.EMBEDDINGS, model),
+            retry=self._unsupported.retry(AnswerKind.EMBEDDINGS, model),
             dropped=tuple(dropped),
         )
 
     def rerank(self, exchange: Exchange, model: str) -> UpstreamCall:
         """See ``Adapter.rerank``."""
-        self._unsupported.check(Operation.RERANK, exchange, model)
+        self._unsupported.check(AnswerKind.RERANK, exchange, model)
         body = _passed_on(exchange.body, model)
         return UpstreamCall(
             UpstreamRequest("/rerank", orjson.dumps(body), False),
             RerankDecoder(exchange.body, exchange.shown_model),
-            retry=self._unsupported.retry(Operation.RERANK, model),
+            retry=self._unsupported.retry(AnswerKind.RERANK, model),
         )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cache.data_directory import data_directory
-from router.core.exchange import TEMPLATED, Exchange
+from router.core.exchange import Exchange
 from router.core.key import Key, key_of
 from router.core.usage_record import NO_TOKENS, Tokens, UsageRecord
 from router.endpoints.deployment import best_reported
@@ -297,7 +297,7 @@ class Accounting:
         of others.
         """
         group = None
-        if exchange.operation in TEMPLATED:
+        if exchange.operation.templated:
             group = self._registry.find(exchange.model or "")
         prompts = best_reported(group.deployments) if group is not None else None
         return prompt_estimates(exchange.body, prompts)

@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Any, Final, Protocol
 
 from router.balance.averages import PromptTokens
-from router.core.exchange import TEMPLATED, Exchange, Operation
+from router.core.exchange import AnswerKind, Exchange
 from router.core.key import ANYBODY
 from router.core.usage_record import (
     NO_TOKENS,
@@ -81,7 +81,7 @@ class AttemptFacts(Protocol):
 
 _MOST_PRICED: Final = 4096
 _MOST_COUNTED: Final = 0xFFFFFF
-_MANIFOLD: Final = frozenset({Operation.CHAT, Operation.COMPLETIONS})
+_MANIFOLD: Final = frozenset({AnswerKind.CHAT, AnswerKind.COMPLETIONS})
 _LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 
 
@@ -192,11 +192,11 @@ def _used(exchange: Exchange, attempt: AttemptFacts) -> tuple[Tokens, Provenance
     deployment = attempt.reservation.deployment
     context = deployment.context
     inputs = estimated_prompt(
-        exchange.body, deployment.prompts if exchange.operation in TEMPLATED else None
+        exchange.body, deployment.prompts if exchange.operation.templated else None
     )
     output_chars = attempt.decoder.output_chars if attempt.decoder is not None else 0
     whole, each = context, _asked_for(exchange.body)
-    if exchange.operation in _MANIFOLD and (count := answers(exchange.body)) > 1:
+    if exchange.operation.kind in _MANIFOLD and (count := answers(exchange.body)) > 1:
         whole = context * count if context is not None else None
         each = each * count if each is not None else None
     output = _bounded(estimate_tokens(output_chars), each, whole)
@@ -211,7 +211,7 @@ def _learn(exchange: Exchange, prompts: PromptTokens, reported: int) -> None:
     None reported is no report: Ollama leaves out what it had in its prompt cache.
     """
     body = exchange.body
-    if not reported or exchange.operation not in TEMPLATED or not prompts.due():
+    if not reported or not exchange.operation.templated or not prompts.due():
         return
     if not exchange.partial and body.get("truncation") != "auto" and is_text(body):
         prompts.learn(prompt_share(body), reported)
