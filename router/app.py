@@ -17,6 +17,7 @@ from cache.core import ResponseCache
 from plugins import default_plugins
 from router.caching import make_cache
 from router.core.plugin_set import PluginSets, first_output
+from router.dialects.dialect import client_apis
 from router.endpoints.described import Described
 from router.errors import StateUnavailable
 from router.http.admin import AdminApi
@@ -28,7 +29,6 @@ from router.http.description.document import document
 from router.http.dispatcher import RequestDispatcher
 from router.http.embeddings import EmbeddingsApi
 from router.http.keys_admin import KeysAdmin
-from router.http.messages import MessagesApi
 from router.http.models import ModelsApi
 from router.http.ollama import OllamaApi
 from router.http.ollama_manage import OllamaManage
@@ -39,6 +39,7 @@ from router.http.responses import ResponsesApi
 from router.http.routes import Apis, add_routes
 from router.http.service import Service
 from router.http.stored import StoredApi
+from router.http.translated import TranslatedApi
 from router.http.usage import UsageApi
 from router.pipeline.hedging import Fleet
 from router.pipeline.run import Pipeline
@@ -201,7 +202,7 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         PromptsApi(dispatcher, stateful.prompts),
         ChatApi(dispatcher),
         EmbeddingsApi(dispatcher),
-        MessagesApi(dispatcher),
+        [TranslatedApi(dispatcher, api) for api in client_apis()],
         ModelsApi(registry),
         admin,
         usage,

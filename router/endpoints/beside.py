@@ -157,7 +157,8 @@ async def _takes_requests(endpoint: EndpointSettings, connect: Connect, seconds:
     _, transport = connect(endpoint)
     try:
         async with asyncio.timeout(seconds):
-            return await _takes(transport, _PATHS[endpoint.dialect])
+            path = _PATHS.get(endpoint.dialect)
+            return path is not None and await _takes(transport, path)
     except TimeoutError:
         return False
     finally:

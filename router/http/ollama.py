@@ -6,9 +6,8 @@ holds for those holds for it; its answer is told as Ollama would.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from aiohttp import web
 
@@ -22,38 +21,16 @@ from router.dialects.ollama.decode_request import (
 )
 from router.dialects.ollama.embeddings import OllamaEmbedEncoder, embed_request, embeddings_request
 from router.dialects.ollama.encode_stream import OllamaEncoder
-from router.dialects.ollama.schema import timestamp
 from router.dialects.responses.schema import parse_object, validate_create
 from router.errors import AuthenticationFailed
 from router.http.dispatcher import Admit, Handler, RequestDispatcher
-from router.http.encoding import encoded_by
 from router.http.ollama_moves import OllamaMoves
+from router.http.translated import ExchangeTimes, encoded_by
 
 __all__ = ["OllamaApi", "Route"]
 
 Route = tuple[str, str, Operation, Handler, Admit | None]
 """Method, path, operation, handler, and who lets it in where that is not the guards."""
-
-_BILLION: Final = 1_000_000_000
-
-
-class _Clock:
-    """Implements ``router.dialects.ollama.encode_stream.RequestTimes`` for an exchange."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-
-    def stamp(self) -> str:
-        return timestamp(time.time_ns())
-
-    def since(self) -> int:
-        return int((time.monotonic() - self._exchange.started) * _BILLION)
-
-    def waited(self) -> int:
-        return int(self._exchange.queue_seconds * _BILLION)
-
-    def replaced(self) -> str | None:
-        return self._exchange.served_model
 
 
 class OllamaApi:
@@ -114,7 +91,7 @@ class OllamaApi:
     ) -> web.StreamResponse:
         _take(exchange, asked)
         exchange.stream = bool(asked.body.get("stream"))
-        encoder = OllamaEncoder(asked.body["model"], _Clock(exchange), chat=chat)
+        encoder = OllamaEncoder(asked.body["model"], ExchangeTimes(exchange), chat=chat)
         return await self._dispatcher.run(request, exchange, encoded_by(encoder))
 
     async def _embed(
@@ -122,7 +99,7 @@ class OllamaApi:
     ) -> web.StreamResponse:
         _take(exchange, asked)
         given = asked.body["input"]
-        encoder = OllamaEmbedEncoder(asked.body["model"], _Clock(exchange), one=one)
+        encoder = OllamaEmbedEncoder(asked.body["model"], ExchangeTimes(exchange), one=one)
         if given in ("", []):
             return await self._dispatcher.run(
                 request, exchange, self._moves.loaded(encoder.nothing)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import hdrs, web
 
 from router.core.exchange import Exchange, Operation
-from router.dialects.messages.schema import ANTHROPIC
 from router.dialects.ollama.schema import OLLAMA
 from router.errors import MethodNotAllowed, NotFound
 from router.http.admin import AdminApi
@@ -18,7 +18,6 @@ from router.http.conversations import ConversationsApi
 from router.http.description.api import DescriptionApi
 from router.http.dispatcher import UNKNOWN, Handler, RequestDispatcher
 from router.http.embeddings import EmbeddingsApi
-from router.http.messages import MessagesApi
 from router.http.models import ModelsApi
 from router.http.ollama import OllamaApi
 from router.http.ollama import Route as OllamaRoute
@@ -28,6 +27,7 @@ from router.http.prompts import PromptsApi
 from router.http.responses import ResponsesApi
 from router.http.service import Service
 from router.http.stored import StoredApi
+from router.http.translated import TranslatedApi
 from router.http.usage import UsageApi
 
 __all__ = ["PREFIXES", "Apis", "add_routes"]
@@ -49,7 +49,7 @@ class Apis:
     prompts: PromptsApi
     chat: ChatApi
     plain: EmbeddingsApi
-    messages: MessagesApi
+    translated: Sequence[TranslatedApi]
     models: ModelsApi
     admin: AdminApi
     usage: UsageApi
@@ -73,10 +73,8 @@ def add_routes(
             template = prefix + path
             guarded = dispatcher.route(operation, template, handler)
             app.router.add_route(method, template, guarded, expect_handler=expect_later)
-        for method, path, operation, handler in api.messages.routes():
-            template = prefix + path
-            guarded = dispatcher.route(operation, template, handler, api.messages.admit, ANTHROPIC)
-            app.router.add_route(method, template, guarded, expect_handler=expect_later)
+    for translated in api.translated:
+        translated.add_routes(app)
     for method, path, operation, handler in api.plain.elsewhere():
         guarded = dispatcher.route(operation, path, handler)
         app.router.add_route(method, path, guarded, expect_handler=expect_later)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -23,7 +23,26 @@ from router.settings.values import (
 
 __all__ = ["CapabilitySettings", "Dialect", "EndpointSettings", "TimeoutSettings", "TlsSettings"]
 
-Dialect = Literal["responses", "chat", "ollama"]
+_BUILT_IN: Final = ("responses", "chat", "ollama")
+
+
+def _dialects() -> tuple[str, ...]:
+    """The dialects that endpoints may speak: a folder that can encode requests and decode streams
+    is one (see ``router.dialects.dialect``).
+    """
+    folders = Path(__file__).parent.parent / "dialects"
+    names = {
+        part.parent.name
+        for part in folders.glob("*/encode_request.py")
+        if (part.parent / "decode_stream.py").is_file()
+    }
+    return (*_BUILT_IN, *sorted(names.difference(_BUILT_IN)))
+
+
+if TYPE_CHECKING:
+    Dialect = Literal["responses", "chat", "ollama"]
+else:
+    Dialect = Literal[_dialects()]
 
 
 class TimeoutSettings(Section):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from router.core.upstream import Adapter, Transport
+from router.dialects.dialect import endpoint_dialects
 from router.settings.schema import Dialect, EndpointSettings
 from router.upstream.chat import ChatAdapter
 from router.upstream.http1 import HttpTransport
 from router.upstream.ollama import OllamaAdapter
 from router.upstream.responses import ResponsesAdapter
+from router.upstream.translated import TranslatingAdapter
 
 __all__ = ["connect", "make_adapter"]
 
@@ -24,7 +26,10 @@ _ADAPTERS: Final[
 
 def make_adapter(endpoint: EndpointSettings) -> Adapter:
     """The adapter for the endpoint's dialect."""
-    return _ADAPTERS[endpoint.dialect](endpoint)
+    make = _ADAPTERS.get(endpoint.dialect)
+    if make is not None:
+        return make(endpoint)
+    return TranslatingAdapter(endpoint, endpoint_dialects()[endpoint.dialect])
 
 
 def connect(endpoint: EndpointSettings) -> tuple[Adapter, Transport]:

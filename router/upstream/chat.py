@@ -6,13 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-import orjson
-
 from router.balance.capability import stream_usage
 from router.core.exchange import Exchange
-from router.core.upstream import UpstreamCall, UpstreamRequest, cannot_compact
-from router.dialects.chat.decode_stream import ChatDecoder
-from router.dialects.chat.encode_request import encode_chat_request
+from router.core.upstream import UpstreamCall
+from router.dialects.chat.dialect import ENDPOINT
 from router.errors import UpstreamError, UpstreamRejected
 from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
@@ -22,11 +19,9 @@ from router.upstream.shared import (
     ModelSet,
     UnsupportedOperations,
     assembles,
-    dropped_note,
     either,
-    machine_options,
-    within_context,
 )
+from router.upstream.translated import TranslatingAdapter
 
 __all__ = ["ChatAdapter"]
 
@@ -41,7 +36,7 @@ _REFUSED: Final = re.compile(
 )
 
 
-class ChatAdapter(OpenAIModels, EmbeddingsAndRerank):
+class ChatAdapter(OpenAIModels, EmbeddingsAndRerank, TranslatingAdapter):
     """Implements ``router.core.upstream.Adapter`` for the dialect ``chat``.
 
     A stream is asked for its token counts (``stream_options``), but of models that have none: some
@@ -49,8 +44,8 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank):
     """
 
     def __init__(self, endpoint: EndpointSettings) -> None:
-        super().__init__()
-        self._endpoint = endpoint
+        OpenAIModels.__init__(self)
+        TranslatingAdapter.__init__(self, endpoint, ENDPOINT)
         self._unsupported = UnsupportedOperations()
         self._capabilities = endpoint.capabilities
         self._later_system = endpoint.system_messages
@@ -60,21 +55,12 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank):
         self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None
     ) -> UpstreamCall:
         """See ``Adapter.respond``."""
-        given, response_headers = within_context(exchange, exchange.body, context)
         asks, assembled = self._streams(exchange, model)
-        body, dropped = encode_chat_request(
-            given,
-            model=model,
-            stream=exchange.stream or assembled,
-            later_system=self._later_system or "merge",
+        call = self._call(
+            exchange.body, exchange, model, builder, context, assembled=assembled, usage=asks
         )
-        if not asks:
-            body.pop("stream_options", None)
-        request = UpstreamRequest("/chat/completions", orjson.dumps(body), exchange.stream)
-        decoder = ChatDecoder(builder, machine_options(exchange, given))
-        response_headers = {**dropped_note(given), **response_headers}
-        retry = self._retry(model) if asks else None
-        return UpstreamCall(request, decoder, response_headers, retry, dropped, assembled)
+        call.retry = self._retry(model) if asks else None
+        return call
 
     def chat(self, exchange: Exchange, model: str, context: int | None = None) -> UpstreamCall:
         """See ``Adapter.chat``."""
@@ -101,14 +87,6 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank):
         if asks and not options.keys() - {"include_usage"}:
             call.retry = either(self._retry(model), call.retry)
         return call
-
-    def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
-        """See ``Adapter.count_tokens``: the dialect has no counter."""
-        return None
-
-    def compact(self, exchange: Exchange, model: str, builder: ResponseBuilder) -> UpstreamCall:
-        """See ``Adapter.compact``: the dialect cannot."""
-        raise cannot_compact(exchange.model or model)
 
     def _streams(self, exchange: Exchange, model: str) -> tuple[bool, bool]:
         """Whether the endpoint is asked for the token counts of a stream, and whether that stream

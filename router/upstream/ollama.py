@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -13,14 +12,11 @@ from router.core.upstream import (
     LoadRequest,
     UpstreamCall,
     UpstreamRequest,
-    cannot_compact,
     leaves_memory,
 )
 from router.dialects.embeddings.decode_response import OllamaEmbedDecoder, ollama_embed_body
-from router.dialects.ollama.decode_stream import OllamaDecoder
-from router.dialects.ollama.encode_request import encode_ollama_request
-from router.errors import UpstreamFailure
-from router.response.builder import ResponseBuilder
+from router.dialects.ollama.dialect import ENDPOINT
+from router.dialects.ollama.schema import listed_models
 from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
 from router.upstream.openai import chat_passthrough
@@ -29,33 +25,24 @@ from router.upstream.shared import (
     UnsupportedOperations,
     assembles,
     cannot,
-    dropped_note,
-    machine_options,
-    within_context,
 )
-from router.upstream.translated import as_chat
+from router.upstream.translated import TranslatingAdapter
 
 __all__ = ["OllamaAdapter"]
 
 
-class OllamaAdapter(EmbeddingsAndRerank):
+class OllamaAdapter(EmbeddingsAndRerank, TranslatingAdapter):
     """Implements ``router.core.upstream.Adapter`` for the dialect ``ollama``."""
 
     _completions_path = "/v1/completions"
 
     def __init__(self, endpoint: EndpointSettings) -> None:
-        self._endpoint = endpoint
+        super().__init__(endpoint, ENDPOINT)
         self._unsupported = UnsupportedOperations()
         self._num_ctx = endpoint.num_ctx
         self._keep_alive = endpoint.keep_alive
         self._later_system = endpoint.system_messages
         self._passes_chat = endpoint.chat_completions == "native"
-
-    def respond(
-        self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None
-    ) -> UpstreamCall:
-        """See ``Adapter.respond``."""
-        return self._call(exchange.body, exchange, model, builder, context)
 
     def chat(self, exchange: Exchange, model: str, context: int | None = None) -> UpstreamCall:
         """See ``Adapter.chat``. Ollama serves Chat Completions itself, but has no fields there for
@@ -70,45 +57,13 @@ class OllamaAdapter(EmbeddingsAndRerank):
                 later_system=self._later_system,
                 assembles=assembles(exchange, self._endpoint),
             )
-
-        def respond(body: dict[str, Any], builder: ResponseBuilder) -> UpstreamCall:
-            return self._call(body, exchange, model, builder, None)
-
-        return as_chat(exchange, context, respond, reasoning=True)
+        return super().chat(exchange, model, context)
 
     def takes_urls(self, exchange: Exchange) -> bool:
         """See ``Adapter.takes_urls``: Ollama fetches nothing. What is passed on to it as it came
         is the client's to put right.
         """
         return exchange.operation.kind is AnswerKind.CHAT and self._passes_chat
-
-    def _call(
-        self,
-        body: dict[str, Any],
-        exchange: Exchange,
-        model: str,
-        builder: ResponseBuilder,
-        context: int | None,
-    ) -> UpstreamCall:
-        assembled = assembles(exchange, self._endpoint)
-        given, response_headers = within_context(exchange, body, context)
-        sent, mode = encode_ollama_request(
-            given,
-            model=model,
-            stream=exchange.stream or assembled,
-            num_ctx=self._num_ctx,
-            later_system=self._later_system or "merge",
-            images=exchange.images,
-        )
-        if self._keep_alive is not None:
-            sent["keep_alive"] = self._keep_alive
-        request = UpstreamRequest("/api/chat", orjson.dumps(sent), exchange.stream)
-        options = machine_options(exchange, given, forced_call=mode.forced)
-        response_headers = {**dropped_note(given), **response_headers}
-        decoder = OllamaDecoder(builder, options)
-        return UpstreamCall(
-            request, decoder, response_headers, dropped=mode.dropped, assembles=assembled
-        )
 
     def embed(self, exchange: Exchange, model: str) -> UpstreamCall:
         """See ``Adapter.embed``."""
@@ -127,34 +82,14 @@ class OllamaAdapter(EmbeddingsAndRerank):
         """See ``Adapter.rerank``: Ollama cannot."""
         raise cannot(AnswerKind.RERANK, exchange, model)
 
-    def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
-        """See ``Adapter.count_tokens``: Ollama has no counter."""
-        return None
-
-    def compact(self, exchange: Exchange, model: str, builder: ResponseBuilder) -> UpstreamCall:
-        """See ``Adapter.compact``: Ollama cannot."""
-        raise cannot_compact(exchange.model or model)
-
-    def models_path(self) -> str:
-        """See ``Adapter.models_path``."""
-        return "/api/tags"
-
     def models(self, listing: Any) -> list[Listed]:
         """See ``Adapter.models``. Those that run elsewhere are never in this one's memory, and
         always ready.
         """
         return [
             Listed(name, True if isinstance(model.get("remote_host"), str) else None)
-            for name, model in _named(listing)
+            for name, model in listed_models(listing)
         ]
-
-    def context_path(self) -> str | None:
-        """See ``Adapter.context_path``: there is no such place."""
-        return None
-
-    def context(self, properties: Any) -> int | None:
-        """See ``Adapter.context``."""
-        return None
 
     def loaded_path(self) -> str | None:
         """See ``Adapter.loaded_path``."""
@@ -162,7 +97,7 @@ class OllamaAdapter(EmbeddingsAndRerank):
 
     def loaded(self, listing: Any) -> list[str]:
         """See ``Adapter.loaded``. Ollama lists a model from the moment it begins to load it."""
-        return [name for name, _ in _named(listing)]
+        return [name for name, _ in listed_models(listing)]
 
     def load(self, model: str, keep_alive: KeepAlive | None = None) -> LoadRequest | None:
         """See ``Adapter.load``. With another ``num_ctx`` than that of the requests to come, the
@@ -191,15 +126,3 @@ class OllamaAdapter(EmbeddingsAndRerank):
         if type(nanoseconds) is not int or nanoseconds <= 0:
             return None
         return nanoseconds / 1e9
-
-
-def _named(listing: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The models of a list, with the names they go by; raises UpstreamFailure when it is none."""
-    models = listing.get("models") if isinstance(listing, dict) else None
-    if not isinstance(models, list):
-        raise UpstreamFailure("The list of models has no 'models'.")
-    for model in models:
-        if isinstance(model, dict):
-            name = model.get("name") or model.get("model")
-            if isinstance(name, str):
-                yield name, model

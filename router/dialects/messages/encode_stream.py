@@ -58,7 +58,7 @@ class _Open:
 
 
 class MessagesEncoder:
-    """Implements ``router.http.encoding.ResponseEncoder``; ``show`` is what is shown of
+    """Implements ``router.dialects.dialect.ResponseEncoder``; ``show`` is what is shown of
     reasoning.
     """
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import orjson
 
+from router.dialects.dialect import RequestTimes
 from router.dialects.embeddings.decode_response import outline
 from router.dialects.ollama.decode_request import DecodedRequest, model_of
-from router.dialects.ollama.encode_stream import RequestTimes
 from router.dialects.parameters import (
     boolean,
     integer,
@@ -65,7 +65,7 @@ def _asked(body: Mapping[str, Any], given: str | list[str]) -> DecodedRequest:
 
 
 class OllamaEmbedEncoder:
-    """Implements ``router.http.encoding.ResponseEncoder`` for an answer in OpenAI's form.
+    """Implements ``router.dialects.dialect.ResponseEncoder`` for an answer in OpenAI's form.
 
     ``one`` is for ``/api/embeddings``, which answers with one vector.
     """

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 
 from router.dialects.chat.messages import reasoning_text
+from router.dialects.dialect import RequestTimes
 from router.dialects.ollama.schema import line
 from router.dialects.responses.decode_stream import failure_of
 from router.response.frame import Frame
 
-__all__ = ["OllamaEncoder", "RequestTimes"]
+__all__ = ["OllamaEncoder"]
 
 _REASONS: Final = {"max_output_tokens": "length"}
 _SAYS: Final[Mapping[str, str]] = {
@@ -24,28 +25,8 @@ _SAYS: Final[Mapping[str, str]] = {
 _TERMINAL: Final = frozenset({"response.completed", "response.incomplete"})
 
 
-class RequestTimes(Protocol):
-    """What becomes of one request; durations are in nanoseconds."""
-
-    def stamp(self) -> str:
-        """The time of day, RFC 3339."""
-        ...
-
-    def since(self) -> int:
-        """What has passed since the request came in."""
-        ...
-
-    def waited(self) -> int:
-        """What of it the request stood in a queue, or waited for its model to be loaded."""
-        ...
-
-    def replaced(self) -> str | None:
-        """The model that stood in for the one that was asked for; None where none did."""
-        ...
-
-
 class OllamaEncoder:
-    """Implements ``router.http.encoding.ResponseEncoder``.
+    """Implements ``router.dialects.dialect.ResponseEncoder``.
 
     ``model`` is the client's name for it, which Ollama repeats in every line; that of a fallback
     takes its place. ``chat`` is whether

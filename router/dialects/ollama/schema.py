@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import orjson
 
 from router.dialects.api_format import ApiFormat, encode_line
 from router.dialects.parameters import wrong_type
-from router.errors import InvalidRequest, RouterError
+from router.errors import InvalidRequest, RouterError, UpstreamFailure
 from router.response.frame import Frame
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "error_body",
     "image_url",
     "line",
+    "listed_models",
     "timestamp",
 ]
 
@@ -103,6 +104,18 @@ def image_url(value: Any, param: str) -> str:
         )
     kinds = (kind for start, kind in _MEDIA_TYPES if value.startswith(start))
     return f"data:{next(kinds, 'image/png')};base64,{value}"
+
+
+def listed_models(listing: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The models of a list, with the names they go by; raises UpstreamFailure when it is none."""
+    models = listing.get("models") if isinstance(listing, dict) else None
+    if not isinstance(models, list):
+        raise UpstreamFailure("The list of models has no 'models'.")
+    for model in models:
+        if isinstance(model, dict):
+            name = model.get("name") or model.get("model")
+            if isinstance(name, str):
+                yield name, model
 
 
 _NAMES: Final[Mapping[str, str]] = {

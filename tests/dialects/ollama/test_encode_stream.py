@@ -28,6 +28,8 @@ BASE = {"model": "m", "created_at": STAMP}
 class Clock:
     """Each look at it is 30 ns later; 10 were waited for."""
 
+    id = "req_1"
+
     def __init__(self) -> None:
         self.now = 0
 
