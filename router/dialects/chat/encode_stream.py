@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.dialects.chat.chunks import CALLS, ChatStream, finish_reason
+from router.dialects.chat.chunks import ChatStream, finish_reason
 from router.dialects.chat.decode_stream import logprob_entries
 from router.dialects.chat.replay import completion
 from router.dialects.responses.decode_stream import failure_of
@@ -25,41 +25,14 @@ from router.errors import (
 )
 from router.response.decoder import StreamDecoder
 from router.response.frame import Frame
+from router.response.output_events import OutputEvents
 from router.response.pieces import with_logprobs
 
 __all__ = ["ChatEncoder"]
 
-_OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
-_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
-    "response.output_text.delta": ("content", "text"),
-    "response.refusal.delta": ("refusal", "text"),
-    "response.reasoning_text.delta": ("reasoning_content", "content"),
-    "response.reasoning_summary_text.delta": ("reasoning_content", "summary"),
-}
-"""The events that bring text: where it goes, and which list of the item it is from."""
-
-_ARGUMENTS: Final = frozenset(
-    {"response.function_call_arguments.delta", "response.custom_tool_call_input.delta"}
-)
-_REASONING: Final = ("content", "summary")
-_PARTS: Final[Mapping[Any, tuple[str, str]]] = {
-    "output_text": ("content", "text"),
-    "refusal": ("refusal", "refusal"),
-}
+_FIELDS: Final = {"text": "content", "refusal": "refusal"}
 _MALFORMED: Final = (TypeError, ValueError, LookupError, AttributeError)
 """What comes of events, or items, that are not as they should be."""
-
-
-class _EncodedItem:
-    """How much of an item has been told. ``source`` is the list that its reasoning is from."""
-
-    __slots__ = ("call", "kind", "sent", "source")
-
-    def __init__(self) -> None:
-        self.call: int | None = None
-        self.kind: Any = None
-        self.source: str | None = None
-        self.sent: dict[int, int] = {}
 
 
 class ChatEncoder:
@@ -81,9 +54,9 @@ class ChatEncoder:
         self._wants_usage = wants_usage
         self._muted = muted
         self._stream: ChatStream | None = None
-        self._items: dict[int | str, _EncodedItem] = {}
-        self._calls = 0
-        self._thought: tuple[int | str, str, int] | None = None
+        self._calls: dict[int | str, tuple[int, Any]] = {}
+        self._thought: tuple[int | str, int] | None = None
+        self._events = OutputEvents(self)
         self._ended = False
 
     @property
@@ -160,8 +133,8 @@ class ChatEncoder:
             return []
         frames = read(*data)
         try:
-            for frame in () if self._muted else frames:
-                self._event(frame)
+            if not self._muted:
+                self._events.feed(frames)
             self.usage = self._inner.usage
         except _MALFORMED:
             self.error = _malformed()
@@ -174,153 +147,61 @@ class ChatEncoder:
             self.error = self.error or self._inner.error
         return self._stream.take() if self._stream is not None else []
 
-    def _event(self, frame: Frame) -> None:
-        kind = frame.type
-        if kind in _TEXTS:
-            self._text(*_TEXTS[kind], frame.json())
-        elif kind in _ARGUMENTS:
-            event = frame.json()
-            told = self._items.get(_place(event))
-            if told is not None and told.call is not None:
-                self._argument(told, event["delta"])
-        elif kind == "response.output_item.added":
-            event = frame.json()
-            self._begin(_place(event), event["item"])
-        elif kind == "response.output_item.done":
-            event = frame.json()
-            self._rest(_place(event), event["item"])
-        elif kind in _OPENING:
-            self._open(frame.json()["response"])
-        elif kind in ("response.completed", "response.incomplete"):
-            self._end(frame.json()["response"])
-        elif kind == "response.failed":
-            raise failure_of(frame.json()["response"].get("error"))
-
-    def _open(self, response: dict[str, Any]) -> None:
+    def response_opened(self, response: dict[str, Any]) -> None:
+        """See ``OutputListener.response_opened``."""
         if self._stream is None:
             model = response["model"] + ""
             self._stream = ChatStream(
                 _name(response), response["created_at"], model, self._wants_usage
             )
 
-    @property
-    def _out(self) -> ChatStream:
-        assert self._stream is not None  # every reader opens a response before anything else
-        return self._stream
-
-    def _begin(self, place: int | str, item: Any) -> None:
-        """An item begins; a call is told at once."""
-        told = self._items[place] = _EncodedItem()
-        if isinstance(item, dict) and item.get("type") in CALLS:
-            self._begin_call(told, item)
-
-    def _begin_call(self, told: _EncodedItem, item: dict[str, Any]) -> None:
-        if not is_sound({**item, CALLS[item["type"]][1]: ""}):
-            raise ValueError("a call without an id or a name")
-        told.call, told.kind = self._calls, item["type"]
-        self._calls += 1
-        self._out.call(told.call, item)
-
-    def _argument(self, told: _EncodedItem, piece: str) -> None:
-        assert told.call is not None
-        told.sent[0] = told.sent.get(0, 0) + len(piece)
-        self._out.arguments(told.call, told.kind, piece)
-
-    def _text(self, name: str, source: str, event: dict[str, Any]) -> None:
-        place = _place(event)
-        told = self._items.get(place)
-        if told is None:
-            told = self._items[place] = _EncodedItem()
-        index = event.get("summary_index" if source == "summary" else "content_index")
-        index = index if type(index) is int else 0
-        logprobs = event.get("logprobs")
+    def text(
+        self, place: int | str, part: int, kind: str, piece: str, logprobs: Any, *, whole: bool
+    ) -> None:
+        """See ``OutputListener.text``."""
         entries = logprob_entries(logprobs) if logprobs else None
-        if name == "reasoning_content":
-            self._reasoning(place, told, source, index, event["delta"])
+        if whole and entries:
+            for text, some in with_logprobs(piece, entries):
+                self._out.say(_FIELDS[kind], text, some)
         else:
-            self._say(told, name, index, event["delta"], entries)
+            self._out.say(_FIELDS[kind], piece, entries)
 
-    def _say(
-        self,
-        told: _EncodedItem,
-        name: str,
-        index: int,
-        piece: str,
-        logprobs: list[dict[str, Any]] | None = None,
-    ) -> None:
-        told.sent[index] = told.sent.get(index, 0) + len(piece)
-        if piece:
-            self._out.say(name, piece + "", logprobs)
-
-    def _reasoning(
-        self, place: int | str, told: _EncodedItem, source: str, index: int, piece: str
-    ) -> None:
-        """A piece of reasoning: its own words or a summary, whichever came first."""
-        if told.source is None:
-            told.source = source
-        if told.source != source or not piece:
-            return
-        where = (place, source, index)
-        told.sent[index] = told.sent.get(index, 0) + len(piece)
-        if self._thought not in (None, where):
+    def reasoning(self, place: int | str, source: str, part: int, piece: str) -> None:
+        """See ``OutputListener.reasoning``: its parts stand apart."""
+        if self._thought not in (None, (place, part)):
             piece = "\n\n" + piece
-        self._thought = where
+        self._thought = (place, part)
         self._out.say("reasoning_content", piece)
 
-    def _rest(self, place: int | str, item: dict[str, Any]) -> None:
-        """What of an item that is done has not been told: some servers send no pieces."""
-        told = self._items.get(place)
-        if told is None:
-            told = self._items[place] = _EncodedItem()
-        kind = item.get("type")
-        if kind in CALLS:
-            if told.call is None:
-                self._begin_call(told, item)
-            if rest := item[CALLS[kind][1]][told.sent.get(0, 0) :]:
-                self._argument(told, rest)
-        elif kind == "reasoning":
-            self._rest_of_reasoning(place, told, item)
-        elif kind == "message":
-            for index, part in enumerate(item["content"]):
-                if (known := part.get("type")) in _PARTS:
-                    self._rest_of_part(told, index, part, *_PARTS[known])
+    def call(self, place: int | str, item: dict[str, Any]) -> None:
+        """See ``OutputListener.call``."""
+        self._calls[place] = (len(self._calls), item["type"])
+        self._out.call(len(self._calls) - 1, item)
 
-    def _rest_of_part(
-        self, told: _EncodedItem, index: int, part: dict[str, Any], name: str, field: str
-    ) -> None:
-        sent, text = told.sent.get(index, 0), part[field]
-        if not sent and (entries := logprob_entries(part.get("logprobs"))):
-            for piece, logprobs in with_logprobs(text, entries):
-                self._say(told, name, index, piece, logprobs)
-        elif rest := text[sent:]:
-            self._say(told, name, index, rest)
+    def arguments(self, place: int | str, piece: str) -> None:
+        """See ``OutputListener.arguments``."""
+        self._out.arguments(*self._calls[place], piece)
 
-    def _rest_of_reasoning(
-        self, place: int | str, told: _EncodedItem, item: dict[str, Any]
-    ) -> None:
-        for source in (told.source,) if told.source else _REASONING:
-            for index, part in enumerate(item.get(source) or ()):
-                if rest := part["text"][told.sent.get(index, 0) :]:
-                    self._reasoning(place, told, source, index, rest)
+    def item_done(self, place: int | str, item: dict[str, Any]) -> None:
+        """See ``OutputListener.item_done``; raises ValueError for one that is malformed."""
+        if not is_sound(item):
+            raise ValueError("an item without what every one of its type has")
 
-    def _end(self, response: dict[str, Any]) -> None:
-        if not self._items:  # no event but the last said anything
-            for place, item in enumerate(response["output"]):
-                self._rest(place, item)
+    def response_done(self, response: dict[str, Any]) -> None:
+        """See ``OutputListener.response_done``."""
         usage = self._inner.usage if self._wants_usage else None
         reason = finish_reason(bool(self._calls), response.get("incomplete_details"))
         self._out.end(reason, usage)
         self._ended = True
 
+    def response_failed(self, response: dict[str, Any]) -> None:
+        """See ``OutputListener.response_failed``; raises UpstreamError."""
+        raise failure_of(response.get("error"))
 
-def _place(event: Mapping[str, Any]) -> int | str:
-    """What tells an item from others: its place in the output, or else its id."""
-    place = event.get("output_index")
-    if type(place) is int:
-        return place
-    item = event.get("item")
-    ident = item.get("id") if isinstance(item, dict) else event.get("item_id")
-    return ident if isinstance(ident, str) else ""
+    @property
+    def _out(self) -> ChatStream:
+        assert self._stream is not None  # every decoder opens a response before anything else
+        return self._stream
 
 
 def _name(response: Mapping[str, Any]) -> str:

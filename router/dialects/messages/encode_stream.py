@@ -7,7 +7,7 @@ done is told live, what comes for others meanwhile is held.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -25,6 +25,7 @@ from router.dialects.messages.schema import error_body
 from router.dialects.messages.thinking import Show, sign
 from router.errors import UpstreamFailure
 from router.response.frame import Frame
+from router.response.output_events import OutputEvents
 
 __all__ = ["MAX_HELD", "MessagesEncoder", "TokenCountEncoder"]
 
@@ -42,19 +43,16 @@ _DELTAS: Final = {
 
 
 class _Open:
-    """A block that has begun. ``told`` is how much of its text has come, ``part`` which piece of
-    its item's text was the last.
-    """
+    """A block that has begun. ``part`` is which part of its item's reasoning was the last."""
 
-    __slots__ = ("begun", "done", "held", "part", "signature", "started", "told")
+    __slots__ = ("begun", "done", "held", "part", "signature", "started")
 
     def __init__(self, begun: dict[str, Any]) -> None:
         self.begun = begun
         self.held: list[str] = []
         self.started = self.done = False
         self.signature: str | None = None
-        self.told = 0
-        self.part = 0
+        self.part: int | None = None
 
 
 class MessagesEncoder:
@@ -69,9 +67,9 @@ class MessagesEncoder:
         self._line: deque[_Open] = deque()
         self._items: dict[Any, dict[int | str, _Open]] = {}
         self._index = 0
-        self._done = 0
         self._held = 0
-        self._opened = self._ended = False
+        self._opened = False
+        self._events = OutputEvents(self)
 
     def whole(self, body: bytes) -> bytes:
         """See ``ResponseEncoder.whole``."""
@@ -79,108 +77,81 @@ class MessagesEncoder:
 
     def frames(self, batch: Sequence[Frame]) -> list[Frame]:
         """See ``ResponseEncoder.frames``; raises UpstreamFailure for more than can be held."""
-        for frame in batch:
-            take = _EVENTS.get(frame.type)
-            if take is not None and not self._ended:
-                take(self, frame.json())
+        self._events.feed(batch)
         out, self._out = self._out, []
         return out
 
-    def _begin(self, event: dict[str, Any]) -> None:
+    def response_opened(self, response: dict[str, Any]) -> None:
+        """See ``OutputListener.response_opened``."""
         if not self._opened:
             self._opened = True
-            message = outline(_response(event))
-            self._out.append(Frame.of({"type": "message_start", "message": message}))
+            self._out.append(Frame.of({"type": "message_start", "message": outline(response)}))
 
-    def _added(self, event: dict[str, Any]) -> None:
-        """An item has begun: a call is a block from the start, others once they have a text."""
-        item = event.get("item")
-        if isinstance(item, dict) and item.get("type") in ("function_call", "custom_tool_call"):
-            begun = call_of(item)
-            if begun is not None:
-                self._open(_place(event), "call", begun)
-
-    def _text(self, event: dict[str, Any]) -> None:
-        self._piece(event, _part(event, "content_index"), {"type": "text", "text": ""})
-
-    def _summary(self, event: dict[str, Any]) -> None:
-        self._thought(event, "summary", _part(event, "summary_index"))
-
-    def _raw(self, event: dict[str, Any]) -> None:
-        self._thought(event, "content", _part(event, "content_index"))
-
-    def _thought(self, event: dict[str, Any], source: str, index: int) -> None:
-        """Some tell the reasoning and its summary: the first of the two is told."""
-        blocks = self._items.get(_place(event), {})
-        if self._show != "text" or (blocks and source not in blocks):
-            return
-        block = blocks.get(source)
-        if block is not None and block.part != index and event.get("delta"):
-            self._say(block, "\n\n")
-        begun = {"type": "thinking", "thinking": "", "signature": ""}
-        self._piece(event, source, begun, index)
-
-    def _arguments(self, event: dict[str, Any]) -> None:
-        block = self._items.get(_place(event), {}).get("call")
-        delta = event.get("delta")
-        if block is not None and isinstance(delta, str) and delta:
-            self._say(block, delta)
-
-    def _piece(
-        self, event: dict[str, Any], part: int | str, begun: dict[str, Any], index: int = 0
+    def text(
+        self, place: int | str, part: int, kind: str, piece: str, logprobs: Any, *, whole: bool
     ) -> None:
-        """A piece of text; a block without any is none."""
-        delta = event.get("delta")
-        if not isinstance(delta, str) or not delta:
+        """See ``OutputListener.text``: a refusal is a text, too."""
+        self._say(self._block(place, part, {"type": "text", "text": ""}), piece)
+
+    def reasoning(self, place: int | str, source: str, part: int, piece: str) -> None:
+        """See ``OutputListener.reasoning``."""
+        if self._show != "text":
             return
-        place = _place(event)
-        block = self._items.get(place, {}).get(part) or self._open(place, part, begun)
-        block.part = index
-        self._say(block, delta)
+        begun = {"type": "thinking", "thinking": "", "signature": ""}
+        block = self._block(place, source, begun)
+        if block.part is not None and block.part != part:
+            self._say(block, "\n\n")
+        block.part = part
+        self._say(block, piece)
 
-    def _item_done(self, event: dict[str, Any]) -> None:
-        self._done += 1
-        self._settle(_place(event), event.get("item"))
+    def call(self, place: int | str, item: dict[str, Any]) -> None:
+        """See ``OutputListener.call``: a call is a block from the start."""
+        begun = call_of(item)
+        if begun is not None:
+            self._open(place, "call", begun)
 
-    def _settle(self, place: Any, item: Any) -> None:
-        """Tell what of a finished item was not streamed, and end its blocks."""
-        blocks = self._items.get(place, {})
-        told = next((part for part in ("summary", "content") if part in blocks), None)
+    def arguments(self, place: int | str, piece: str) -> None:
+        """See ``OutputListener.arguments``."""
+        block = self._items.get(place, {}).get("call")
+        if block is not None:
+            self._say(block, piece)
+
+    def item_done(self, place: int | str, item: dict[str, Any]) -> None:
+        """See ``OutputListener.item_done``: its blocks end, signed where they have to be."""
+        told = next((part for part in ("summary", "content") if part in self._blocks(place)), None)
         for block in blocks_of(item, self._show, told):
-            opened = self._items.get(place, {}).get(block.part)
+            opened = self._blocks(place).get(block.part)
             if opened is None:
                 opened = self._open(place, block.part, block.begun)
             opened.signature = block.signature
-            if rest := block.text[opened.told :]:
-                self._say(opened, rest)
         self._close(place)
 
-    def _finished(self, event: dict[str, Any]) -> None:
-        response = _response(event)
-        output = response.get("output")
-        for place, item in list(enumerate(output if isinstance(output, list) else ()))[
-            self._done :
-        ]:
-            self._settle(place, item)
+    def response_done(self, response: dict[str, Any]) -> None:
+        """See ``OutputListener.response_done``."""
         for place in list(self._items):
             self._close(place)
-        self._begin(event)
+        self.response_opened(response)
         usage = usage_of(response)
         usage.pop("service_tier", None)
         self._out.append(
             Frame.of({"type": "message_delta", "delta": stop_of(response), "usage": usage})
         )
         self._out.append(Frame.of({"type": "message_stop"}))
-        self._ended = True
 
-    def _failed(self, event: dict[str, Any]) -> None:
-        status, message = error_of(_response(event))
+    def response_failed(self, response: dict[str, Any]) -> None:
+        """See ``OutputListener.response_failed``."""
+        status, message = error_of(response)
         self._out.append(Frame.of(error_body(status, message, self._request_id)))
-        self._ended = True
+
+    def _blocks(self, place: int | str) -> dict[int | str, _Open]:
+        return self._items.get(place, {})
+
+    def _block(self, place: int | str, part: int | str, begun: dict[str, Any]) -> _Open:
+        return self._blocks(place).get(part) or self._open(place, part, begun)
 
     def _open(self, place: Any, part: int | str, begun: dict[str, Any]) -> _Open:
         """A new block, which ends those before it in its item."""
-        self._begin({})
+        self.response_opened({})
         blocks = self._items.setdefault(place, {})
         for other in blocks.values():
             other.done = True
@@ -195,7 +166,6 @@ class MessagesEncoder:
         self._advance()
 
     def _say(self, block: _Open, text: str) -> None:
-        block.told += len(text)
         if self._line[0] is block:
             self._delta(block, text)
         elif not block.done:
@@ -233,22 +203,6 @@ class MessagesEncoder:
         self._out.append(Frame(kind, orjson.dumps({"type": kind, "index": self._index, **fields})))
 
 
-_EVENTS: Final[dict[str, Callable[[MessagesEncoder, dict[str, Any]], None]]] = {
-    "response.created": MessagesEncoder._begin,
-    "response.output_item.added": MessagesEncoder._added,
-    "response.output_text.delta": MessagesEncoder._text,
-    "response.refusal.delta": MessagesEncoder._text,
-    "response.reasoning_summary_text.delta": MessagesEncoder._summary,
-    "response.reasoning_text.delta": MessagesEncoder._raw,
-    "response.function_call_arguments.delta": MessagesEncoder._arguments,
-    "response.custom_tool_call_input.delta": MessagesEncoder._arguments,
-    "response.output_item.done": MessagesEncoder._item_done,
-    "response.completed": MessagesEncoder._finished,
-    "response.incomplete": MessagesEncoder._finished,
-    "response.failed": MessagesEncoder._failed,
-}
-
-
 class TokenCountEncoder:
     """Tells how many tokens a prompt has."""
 
@@ -259,22 +213,3 @@ class TokenCountEncoder:
     def whole(self, body: bytes) -> bytes:
         """See ``ResponseEncoder.whole``."""
         return orjson.dumps({"input_tokens": orjson.loads(body)["input_tokens"]})
-
-
-def _place(event: dict[str, Any]) -> Any:
-    """The item that an event is about."""
-    index = event.get("output_index")
-    if isinstance(index, int):
-        return index
-    ident = event.get("item_id")
-    return ident if isinstance(ident, str) else None
-
-
-def _part(event: dict[str, Any], name: str) -> int:
-    index = event.get(name)
-    return index if isinstance(index, int) else 0
-
-
-def _response(event: dict[str, Any]) -> dict[str, Any]:
-    response = event.get("response")
-    return response if isinstance(response, dict) else {}

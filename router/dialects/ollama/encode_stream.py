@@ -12,17 +12,11 @@ from router.dialects.dialect import RequestTimes
 from router.dialects.ollama.schema import line
 from router.dialects.responses.decode_stream import failure_of
 from router.response.frame import Frame
+from router.response.output_events import OutputEvents
 
 __all__ = ["OllamaEncoder"]
 
 _REASONS: Final = {"max_output_tokens": "length"}
-_SAYS: Final[Mapping[str, str]] = {
-    "response.output_text.delta": "content",
-    "response.refusal.delta": "content",
-    "response.reasoning_text.delta": "thinking",
-    "response.reasoning_summary_text.delta": "thinking",
-}
-_TERMINAL: Final = frozenset({"response.completed", "response.incomplete"})
 
 
 class OllamaEncoder:
@@ -38,30 +32,67 @@ class OllamaEncoder:
         self._watch = watch
         self._chat = chat
         self._begun: int | None = None
-        self._said: set[str] = set()
-        self._called: set[str] = set()
-        self._ended = False
+        self._thought: tuple[int | str, int] | None = None
+        self._called = 0
+        self._stamp = ""
+        self._lines: list[Frame] = []
+        self._events = OutputEvents(self)
 
     def frames(self, batch: Sequence[Frame]) -> list[Frame]:
         """See ``ResponseEncoder.frames``."""
-        lines: list[Frame] = []
-        stamp = self._watch.stamp()
-        for frame in batch:
-            if self._ended:
-                break
-            if frame.type in _SAYS:
-                lines += self._delta(frame.json(), _SAYS[frame.type], stamp)
-            elif frame.type == "response.reasoning_summary_part.added":
-                if frame.json().get("summary_index"):
-                    lines.append(self._line(stamp, thinking="\n\n"))
-            elif frame.type == "response.output_item.done":
-                lines += self._calls(_dicts([frame.json().get("item")]), stamp)
-            elif frame.type in _TERMINAL:
-                lines += self._end(frame.json()["response"], stamp)
-            elif frame.type in ("response.failed", "error"):
-                self._ended = True
-                lines.append(line({"error": _said_of(frame.json())}))
+        self._stamp = self._watch.stamp()
+        self._events.feed(batch)
+        if not self._events.ended:
+            for frame in batch:
+                if frame.type == "error":
+                    self._events.ended = True
+                    self._lines.append(line({"error": _said_of(frame.json())}))
+                    break
+        lines, self._lines = self._lines, []
         return lines
+
+    def response_opened(self, response: dict[str, Any]) -> None:
+        """See ``OutputListener.response_opened``: there is no line for it."""
+
+    def text(
+        self, place: int | str, part: int, kind: str, piece: str, logprobs: Any, *, whole: bool
+    ) -> None:
+        """See ``OutputListener.text``."""
+        entries = _logprobs(logprobs) if isinstance(logprobs, list) else []
+        self._say(logprobs=entries, content=piece)
+
+    def reasoning(self, place: int | str, source: str, part: int, piece: str) -> None:
+        """See ``OutputListener.reasoning``: its parts stand apart."""
+        if self._thought not in (None, (place, part)):
+            piece = "\n\n" + piece
+        self._thought = (place, part)
+        self._say(thinking=piece)
+
+    def call(self, place: int | str, item: dict[str, Any]) -> None:
+        """See ``OutputListener.call``: calls are told whole."""
+
+    def arguments(self, place: int | str, piece: str) -> None:
+        """See ``OutputListener.arguments``: calls are told whole."""
+
+    def item_done(self, place: int | str, item: dict[str, Any]) -> None:
+        """See ``OutputListener.item_done``."""
+        if item.get("type") == "function_call" and (call := _call(item, self._called)) is not None:
+            self._called += 1
+            self._say(tool_calls=[call])
+
+    def response_done(self, response: dict[str, Any]) -> None:
+        """See ``OutputListener.response_done``."""
+        last = {
+            "model": self._watch.replaced() or self._model,
+            "created_at": self._stamp,
+            **self._told({}),
+            **self._closing(response),
+        }
+        self._lines.append(line(last))
+
+    def response_failed(self, response: dict[str, Any]) -> None:
+        """See ``OutputListener.response_failed``."""
+        self._lines.append(line({"error": _said_of({"response": response})}))
 
     def whole(self, body: bytes) -> bytes:
         """See ``ResponseEncoder.whole``."""
@@ -85,64 +116,18 @@ class OllamaEncoder:
             }
         )
 
-    def _delta(self, event: dict[str, Any], field: str, stamp: str) -> list[Frame]:
-        text = event.get("delta")
-        if not isinstance(text, str) or not text:
-            return []
-        self._begin()
-        self._said.add(field)
-        entries = _logprobs(event.get("logprobs") or ())
-        return [self._line(stamp, logprobs=entries, **{field: text})]
-
-    def _calls(self, items: Sequence[dict[str, Any]], stamp: str) -> list[Frame]:
-        """A line for each call among these items that has not been told: they are told whole."""
-        lines = []
-        for item in items:
-            if item.get("type") != "function_call":
-                continue
-            ident = str(item.get("id") or item.get("call_id"))
-            call = _call(item, len(self._called))
-            if ident in self._called or call is None:
-                continue
-            self._begin()
-            self._called.add(ident)
-            lines.append(self._line(stamp, tool_calls=[call]))
-        return lines
-
-    def _end(self, response: dict[str, Any], stamp: str) -> list[Frame]:
-        """What was not told piece by piece, and the last line."""
-        self._ended = True
-        message = _message(response)
-        lines = [
-            self._line(stamp, **{field: message[field]})
-            for field in ("thinking", "content")
-            if message.get(field) and field not in self._said
-        ]
-        lines += self._calls(_dicts(response.get("output")), stamp)
-        last = {
-            "model": self._watch.replaced() or self._model,
-            "created_at": stamp,
-            **self._told({}),
-            **self._closing(response),
-        }
-        return [*lines, line(last)]
-
-    def _begin(self) -> None:
+    def _say(self, *, logprobs: list[dict[str, Any]] | None = None, **message: Any) -> None:
         if self._begun is None:
             self._begun = self._watch.since()
-
-    def _line(
-        self, stamp: str, *, logprobs: list[dict[str, Any]] | None = None, **message: Any
-    ) -> Frame:
         told = {
             "model": self._watch.replaced() or self._model,
-            "created_at": stamp,
+            "created_at": self._stamp,
             **self._told(message),
             "done": False,
         }
         if logprobs:
             told["logprobs"] = logprobs
-        return line(told)
+        self._lines.append(line(told))
 
     def _told(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """What the model says, in the form of this answer."""
