@@ -10,17 +10,21 @@ from plugins.api_keys import ApiKeys, KeyScope
 from plugins.limits import LimitHit, RequestLimits
 from plugins.request_metrics import KnownModel, RequestMetrics
 from plugins.response_cache import ResponseCachePlugin, Saved
-from router.core.exchange import Exchange
-from router.core.key import Key, KeyResolver
-from router.core.usage_record import Tokens
-from router.plugin import Plugin
-from router.settings.document import Mistake, SettingsError
-from router.settings.schema import Settings
-from router.settings.tracing import TracingSettings
-from router.settings.words import install_extra
-from router.telemetry.metrics import Metrics
-from router.usage.budgets import tag_budgets
-from router.usage.rate_limiter import RateLimiter
+from router.plugin import (
+    Exchange,
+    Key,
+    KeyResolver,
+    Metrics,
+    Mistake,
+    Plugin,
+    RateLimiter,
+    Settings,
+    SettingsError,
+    Tokens,
+    TracingSettings,
+    install_extra,
+    tag_budgets,
+)
 
 __all__ = ["UsageAccounts", "default_plugins"]
 

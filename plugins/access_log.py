@@ -6,11 +6,7 @@ import hashlib
 import re
 from typing import Final
 
-from router.core.exchange import Exchange
-from router.core.key import presented_key
-from router.core.usage_record import NANO
-from router.plugin import Observer
-from router.telemetry.log import get_logger
+from router.plugin import NANO, Exchange, Observer, get_logger, presented_key
 
 __all__ = ["AccessLog"]
 

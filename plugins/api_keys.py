@@ -9,10 +9,17 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
-from router.core.exchange import Exchange
-from router.core.key import Key, KeyResolver, check_model, presented_key
-from router.errors import AuthenticationFailed, ModelNotFound
-from router.plugin import Gate, Guard
+from router.plugin import (
+    AuthenticationFailed,
+    Exchange,
+    Gate,
+    Guard,
+    Key,
+    KeyResolver,
+    ModelNotFound,
+    check_model,
+    presented_key,
+)
 
 __all__ = ["ApiKeys", "KeyScope", "Named"]
 

@@ -16,23 +16,38 @@ from functools import partial
 from random import uniform
 from typing import Final, NamedTuple
 
-from router.core.exchange import AnswerKind, Exchange, Operation
-from router.core.key import Key
-from router.core.usage_record import NO_TOKENS, Tokens
-from router.errors import LimitsUnavailable, QuotaExceeded, RateLimitExceeded, RouterError
-from router.plugin import Gate, Leave
-from router.response.tokens import (
-    answers,
+from router.plugin import (
+    NO_TAGS,
+    NO_TOKENS,
+    AnswerKind,
+    BudgetTooSmall,
+    Demand,
+    Exchange,
+    Gate,
+    Key,
+    Leave,
+    LimitKind,
+    LimitsUnavailable,
+    Operation,
+    OverLimit,
+    QuotaExceeded,
+    RateLimiter,
+    RateLimitExceeded,
+    Reservation,
+    RouterError,
+    TagBudgets,
+    Tasks,
+    Tokens,
+    answer_count,
     estimate_tokens,
+    get_logger,
+    is_limited,
     longest_prompt_chars,
+    most_tokens,
     prompt_chars,
-    prompts,
+    prompt_count,
+    rules_of,
 )
-from router.telemetry.log import get_logger
-from router.telemetry.tasks import Tasks
-from router.usage.budgets import NO_TAGS, BudgetTooSmall, TagBudgets, is_limited
-from router.usage.limits import OverLimit, What, most_tokens, rules_of
-from router.usage.rate_limiter import Demand, RateLimiter, Reservation
 
 __all__ = ["LimitHit", "Price", "RequestLimits", "SpentBy"]
 
@@ -138,12 +153,12 @@ class RequestLimits(Gate):
         key = exchange.key
         if key is None or exchange.model is None or not is_limited(key, self._tags):
             return
-        spares: What | None = "concurrent" if exchange.body.get("background") else None
+        spares: LimitKind | None = "concurrent" if exchange.body.get("background") else None
         hold, _ = await self._reserve(exchange, key, exchange.model, spares)
         await self._rate_limiter.settle(hold, NO_TOKENS, 0)
 
     async def _reserve(
-        self, exchange: Exchange, key: Key, model: str, spares: What | None = None
+        self, exchange: Exchange, key: Key, model: str, spares: LimitKind | None = None
     ) -> tuple[Reservation, Demand]:
         demand = self._demand(exchange, key, model)
         reserve = self._rate_limiter.reserve
@@ -201,7 +216,7 @@ class RequestLimits(Gate):
         """
         if (context := self._context(model)) is not None:
             longest = inputs
-            if each and prompts(exchange.body) > 1:
+            if each and prompt_count(exchange.body) > 1:
                 longest = estimate_tokens(longest_prompt_chars(exchange.body))
             each = min(each, max(0, context - longest))
         return each * _answers(exchange)
@@ -269,7 +284,7 @@ def _stated_output(exchange: Exchange) -> int | None:
 
 def _answers(exchange: Exchange) -> int:
     """How many answers are asked for."""
-    return answers(exchange.body) if exchange.operation.kind in _MANIFOLD else 1
+    return answer_count(exchange.body) if exchange.operation.kind in _MANIFOLD else 1
 
 
 def _which(error: RouterError) -> str:

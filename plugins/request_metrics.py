@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from router.core.exchange import Exchange
-from router.plugin import Observer
-from router.telemetry.metrics import OTHER, Metrics
+from router.plugin import OTHER, Exchange, Metrics, Observer
 
 __all__ = ["KnownModel", "RequestMetrics"]
 

@@ -32,8 +32,8 @@ The primitives:
 - ``Exchange`` (``core.exchange``): one request's life, handed from room to room.
 - ``Sink`` (``core.exchange``): where an answer goes. Streams are pushed: ``sink.feed(batch)``.
 - ``Frame`` (``response.frame``): one server-sent event, decoded when someone asks.
-- ``PluginChain`` (``router.plugin``): guards, interceptors and observers, frozen per
-  configuration.
+- ``PluginChain`` (``core.plugin_chain``): guards, gates, interceptors and observers, frozen per
+  configuration. What plugins may use is in ``router.plugin``.
 - ``PluginSet`` (``core.plugin_set``): the plugins of one configuration; a reload makes another.
 - ``Fleet`` (``pipeline.fleet``): the endpoints, and what decides between them; survives reloads.
 - ``Deployment`` (``endpoints.deployment``): a model at an endpoint: slots, breaker, averages.

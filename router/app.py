@@ -16,6 +16,7 @@ from aiohttp import web
 from cache.core import ResponseCache
 from plugins import default_plugins
 from router.caching import make_cache
+from router.core.plugin_chain import Plugin, PluginChain
 from router.core.plugin_set import PluginSets, first_output
 from router.dialects.dialect import client_apis
 from router.endpoints.described import Described
@@ -43,7 +44,6 @@ from router.http.translated import TranslatedApi
 from router.http.usage import UsageApi
 from router.pipeline.hedging import Fleet
 from router.pipeline.run import Pipeline
-from router.plugin import Plugin, PluginChain
 from router.reload import Reloader
 from router.sessions.execute import Executor
 from router.sessions.resolve import HistoryResolver

@@ -1,312 +1,228 @@
-"""The plugin contract and the chain.
+"""Everything that a plugin may use, and the only module of the router that it imports.
 
-A plugin says what it is, and by that how it fails:
+The bundled plugins in ``plugins`` are written with these names alone, and so can be anybody's.
+docs/plugins.md is the guide; what each name is, its own docstring says.
 
-    Guard         may refuse an exchange before its body is read      fails closed
-    Gate          may refuse it once its body is read, and hears      fails closed
-                  when it is over; a run also before it is queued
-    Interceptor   may answer instead of the rest of the chain, or     before its first frame: falls
-                  change what passes                                  through and is logged; after
-                                                                      it the exchange fails
-    Observer      hears started, first output, finished               isolated: logged, never felt
+Hooks
+    ``Guard``, ``Gate``, ``Interceptor`` and ``Observer`` are what a plugin can be, all of them
+    ``Plugin``. ``Leave`` is what a gate may leave behind, ``Proceed`` the rest of the chain.
 
-Lifecycle: ``start``, use, ``stop``; ``stop`` works even when ``start`` failed halfway. A chain is
-built once per configuration and frozen: a stream that began on it ends on it. When the
-configuration is reloaded, the plugins of the new chain are made and started while those of the old
-one still run, which are stopped after their last exchange.
+Requests and answers
+    ``Exchange`` is one request, of an ``Operation``, whose ``AnswerKind`` says what sort of answer
+    it has, and ends with an ``Outcome``. Its answer goes into a ``Sink``, as events (``Frame``) or
+    in one piece; ``PassingSink`` is for those that change what passes, and ``ClientGone`` is raised
+    by a sink that nobody reads any more.
+
+Errors
+    ``RouterError`` and its subclasses are answers: raise one to refuse a request.
+    ``internal_error`` is what a client is told of a bug.
+
+Keys and usage
+    ``Key`` is what a client may use and how much of it, ``check_model`` refuses a model to one,
+    ``presented_key`` is the key that a request carries, and a ``KeyResolver`` finds keys.
+    ``UsageRecord`` is what became of one attempt at an endpoint; ``Tokens`` are counted in
+    ``NO_TOKENS`` and money in ``NANO`` parts of a dollar. ``usage_tokens`` reads a ``usage``
+    object, and ``Provenance`` says where its numbers are from.
+
+Limits
+    ``RateLimiter`` makes a ``Reservation`` of a ``Demand``; ``OverLimit`` and ``BudgetTooSmall``
+    are its refusals. ``LimitKind``, ``TagBudgets``, ``NO_TAGS``, ``tag_budgets``, ``is_limited``,
+    ``rules_of`` and ``most_tokens`` are about what a key's limits and budgets come to,
+    ``prompt_chars``, ``longest_prompt_chars``, ``estimate_tokens``, ``prompt_count`` and
+    ``answer_count`` about the size of a request.
+
+Answers of one's own
+    Those that answer in an API's own form need ``ResponseBuilder``, ``StreamState`` and
+    ``new_builder``, ``replay_response``, ``ResponseFollower`` and ``ChatFollower``, ``TERMINAL``,
+    ``DELTAS``, ``PartialOutput``, ``output_text``, ``frame_tokens``, ``answer_of_chat``,
+    ``CACHE_RULES`` (what the cache has to know of the fields of a request),
+    ``chat_chunks``, ``chat_completion``, ``completion_chunks`` and ``finished_completion``.
+    ``persist`` and ``persist_whole`` store the answer, ``client_headers`` are what goes out with
+    it (``REASONING_DROPPED``: what was left out of its request), and ``first_output`` tells the
+    observers. ``PluginSet`` and ``PluginChain`` are for requests that a plugin makes itself.
+
+Running
+    ``Settings`` and its sections ``EndpointSettings``, ``CacheSettings`` and ``TracingSettings``;
+    ``SettingsError`` of ``Mistake`` for those that cannot be used, ``install_extra`` for what is
+    not installed. ``get_logger``, ``Metrics``, ``CacheMetrics`` and ``OTHER`` (a label for
+    whatever has none), ``AttemptTrace`` and ``NO_TRACE``; ``Tasks`` for what goes on beside.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
-
-from router.core.exchange import ClientGone, Exchange, PassingSink, Sink
-from router.errors import InternalError, RouterError
+from router.core.exchange import (
+    AnswerKind,
+    ClientGone,
+    Exchange,
+    Operation,
+    Outcome,
+    PassingSink,
+    Sink,
+    internal_error,
+)
+from router.core.key import Key, KeyResolver, check_model, presented_key
+from router.core.plugin_chain import (
+    Gate,
+    Guard,
+    Interceptor,
+    Leave,
+    Observer,
+    Plugin,
+    PluginChain,
+    Proceed,
+)
+from router.core.plugin_set import PluginSet, first_output
+from router.core.response_lifecycle import client_headers, new_builder, persist, persist_whole
+from router.core.upstream import REASONING_DROPPED
+from router.core.usage_record import NANO, NO_TOKENS, Provenance, Tokens, UsageRecord
+from router.core.usage_record import tokens_of as usage_tokens
+from router.dialects.chat.replay import answer_of_chat
+from router.dialects.chat.replay import chunks as chat_chunks
+from router.dialects.chat.replay import completion as chat_completion
+from router.dialects.completions.replay import completion_chunks, finished_completion
+from router.dialects.responses.fields import CACHE_RULES
+from router.errors import (
+    AuthenticationFailed,
+    Conflict,
+    Forbidden,
+    InternalError,
+    InvalidRequest,
+    LimitsUnavailable,
+    ModelNotFound,
+    NotCached,
+    NotFound,
+    NotSupported,
+    Overloaded,
+    PayloadTooLarge,
+    QuotaExceeded,
+    RateLimitExceeded,
+    RouterError,
+    ShuttingDown,
+    StateUnavailable,
+    UpstreamError,
+)
+from router.response.builder import ResponseBuilder, StreamState, output_text
 from router.response.frame import Frame
+from router.response.partial import DELTAS, PartialOutput
+from router.response.pieces import frame_tokens
+from router.response.replay import replay as replay_response
+from router.response.subscriber import TERMINAL, ChatFollower, ResponseFollower
+from router.response.tokens import answers as answer_count
+from router.response.tokens import estimate_tokens, longest_prompt_chars, prompt_chars
+from router.response.tokens import prompts as prompt_count
+from router.settings.cache import CacheSettings
+from router.settings.document import Mistake, SettingsError
+from router.settings.schema import EndpointSettings, Settings
+from router.settings.tracing import TracingSettings
+from router.settings.words import install_extra
+from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.log import get_logger
+from router.telemetry.metrics import OTHER, Metrics
+from router.telemetry.tasks import Tasks
+from router.telemetry.trace import NO_TRACE, AttemptTrace
+from router.usage.budgets import NO_TAGS, BudgetTooSmall, TagBudgets, is_limited, tag_budgets
+from router.usage.limits import OverLimit, most_tokens, rules_of
+from router.usage.limits import What as LimitKind
+from router.usage.rate_limiter import Demand, RateLimiter, Reservation
 
-__all__ = ["Gate", "Guard", "Interceptor", "Leave", "Observer", "Plugin", "PluginChain", "Proceed"]
-
-Proceed = Callable[[Exchange, Sink], Awaitable[None]]
-"""The rest of the chain: answers the exchange into the sink, or raises RouterError."""
-
-Leave = Callable[[], Awaitable[None]]
-"""Gives back what a gate has taken; raises nothing."""
-
-_log = get_logger("router.plugin")
-_P = TypeVar("_P", bound="Plugin")
-_T = TypeVar("_T")
-_STOP_SECONDS: Final = 10.0
-
-
-class Plugin:
-    """What every plugin has. ``name`` stands in logs; the class's own where it is not set."""
-
-    name: str = ""
-
-    def __init_subclass__(cls, **arguments: object) -> None:
-        super().__init_subclass__(**arguments)
-        if "name" not in vars(cls):
-            cls.name = cls.__name__
-
-    async def start(self) -> None:
-        """Make ready; called once, before the first exchange."""
-
-    async def stop(self) -> None:
-        """Let go of everything, in 10 seconds; called once, also when ``start`` failed or was
-        never called because an earlier plugin's did.
-        """
-
-
-class Guard(Plugin):
-    """May refuse an exchange before its body is read."""
-
-    async def admit(self, exchange: Exchange) -> None:
-        """Return to let it pass, perhaps with ``exchange.caller`` set; raise RouterError."""
-        raise NotImplementedError
-
-
-class Gate(Plugin):
-    """May refuse an exchange once it is known what it asks for, before anything answers it."""
-
-    async def enter(self, exchange: Exchange) -> Leave | None:
-        """Return to let it pass, perhaps with what is to be called once it is over, however it
-        ends; raise RouterError.
-        """
-        raise NotImplementedError
-
-    async def accept(self, exchange: Exchange) -> None:
-        """Return to let a run be stored and queued, which enters when it begins; raise
-        RouterError.
-        """
-
-
-class Interceptor(Plugin):
-    """May answer instead of the rest of the chain, or change what passes."""
-
-    async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
-        """Answer into ``sink``, or ``await proceed(exchange, sink)`` with this or another sink.
-
-        When it returns, the answer must be whole: ``finish``, or ``open`` to ``end``. Raise
-        RouterError to refuse; ClientGone, which a sink raises, must be let through.
-        """
-        raise NotImplementedError
-
-
-class Observer(Plugin):
-    """Hears of every exchange. All methods are synchronous and must be quick."""
-
-    def started(self, exchange: Exchange) -> None:
-        """The guards let it pass, its body has been read."""
-
-    def first_output(self, exchange: Exchange) -> None:
-        """The first output byte of a stream is about to leave."""
-
-    def ended(self, exchange: Exchange) -> None:
-        """It is over, also when a guard refused it; ``exchange.outcome`` says how."""
-
-
-class PluginChain:
-    """The plugins of one configuration, in order, frozen."""
-
-    def __init__(self, plugins: Iterable[Plugin]) -> None:
-        self.plugins = tuple(plugins)
-        self._guards = self._all(Guard)
-        self._gates = self._all(Gate)
-        self._interceptors = self._all(Interceptor)
-        self._observers = self._all(Observer)
-
-    def _all(self, kind: type[_P]) -> tuple[_P, ...]:
-        return tuple(plugin for plugin in self.plugins if isinstance(plugin, kind))
-
-    async def start(self) -> None:
-        """Start every plugin in order; when one fails, stop all and raise its error.
-
-        A note on the error names the plugin.
-        """
-        name = ""
-        try:
-            for plugin in self.plugins:
-                name = plugin.name
-                await plugin.start()
-        except BaseException as exc:
-            exc.add_note(f"the plugin '{name}' did not start")
-            await self.stop()
-            raise
-
-    async def stop(self) -> None:
-        """Stop every plugin, the last first; an error in one does not spare the others."""
-        for plugin in reversed(self.plugins):
-            try:
-                async with asyncio.timeout(_STOP_SECONDS):
-                    await plugin.stop()
-            except Exception:
-                _log.exception("plugin did not stop cleanly", plugin=plugin.name)
-
-    async def admit(self, exchange: Exchange) -> None:
-        """Ask every guard; raises RouterError. A guard that breaks refuses."""
-        for guard in self._guards:
-            try:
-                await guard.admit(exchange)
-            except RouterError:
-                raise
-            except Exception as exc:
-                _log.exception("guard broke", plugin=guard.name, request_id=exchange.id)
-                raise InternalError(
-                    f"The request could not be checked by '{guard.name}' and is refused."
-                ) from exc
-
-    async def accept(self, exchange: Exchange) -> None:
-        """Ask every gate whether a run may be queued; raises RouterError."""
-        for gate in self._gates:
-            await self._asked(gate, gate.accept, exchange)
-
-    async def run(self, exchange: Exchange, sink: Sink, core: Proceed) -> None:
-        """Pass the exchange through the gates and the interceptors to ``core``."""
-        await self.through(core)(exchange, sink)
-
-    def through(self, core: Proceed) -> Proceed:
-        """``core`` behind the gates and the interceptors.
-
-        No coroutine more than there has to be: each is kept for as long as a stream lasts.
-        """
-        within = core
-        if self._interceptors:
-
-            def within(exchange: Exchange, sink: Sink) -> Awaitable[None]:
-                return self._step(0, exchange, sink, core)
-
-        if not self._gates:
-            return within
-
-        async def passed(exchange: Exchange, sink: Sink) -> None:
-            leaves: list[Leave] = []
-            try:
-                for gate in self._gates:
-                    leave = await self._asked(gate, gate.enter, exchange)
-                    if leave is not None:
-                        leaves.append(leave)
-                await within(exchange, sink)
-            finally:
-                for leave in leaves:
-                    await leave()
-
-        return passed
-
-    @staticmethod
-    async def _asked(
-        gate: Gate, ask: Callable[[Exchange], Awaitable[_T]], exchange: Exchange
-    ) -> _T:
-        """What it says; raises RouterError. A gate that breaks refuses."""
-        try:
-            return await ask(exchange)
-        except RouterError:
-            raise
-        except Exception as exc:
-            _log.exception("gate broke", plugin=gate.name, request_id=exchange.id)
-            raise InternalError(
-                f"The request could not be checked by '{gate.name}' and is refused."
-            ) from exc
-
-    async def _step(self, index: int, exchange: Exchange, sink: Sink, core: Proceed) -> None:
-        if index == len(self._interceptors):
-            await core(exchange, sink)
-            return
-        interceptor = self._interceptors[index]
-        watched = _Watched(sink)
-        inner: list[BaseException] = []
-
-        async def proceed(exchange: Exchange, sink: Sink) -> None:
-            watched.touched = True
-            try:
-                await self._step(index + 1, exchange, sink, core)
-            except BaseException as exc:
-                inner.append(exc)
-                raise
-
-        try:
-            await interceptor.intercept(exchange, watched, proceed)
-            watched.check_complete()
-        except Exception as exc:
-            passes = isinstance(exc, RouterError | ClientGone) or any(exc is e for e in inner)
-            if passes and not watched.complete:
-                raise
-            _log.exception("interceptor broke", plugin=interceptor.name, request_id=exchange.id)
-            if watched.complete:
-                # The client has its answer: nothing can be added to it or taken back.
-                exchange.mark_failed(InternalError.default_code)
-            elif watched.touched:
-                raise InternalError(f"The plugin '{interceptor.name}' failed.") from exc
-            else:
-                await self._step(index + 1, exchange, sink, core)
-
-    def started(self, exchange: Exchange) -> None:
-        """Tell every observer."""
-        for observer in self._observers:
-            self._tell(observer, observer.started, exchange)
-
-    def first_output(self, exchange: Exchange) -> None:
-        """Tell every observer."""
-        for observer in self._observers:
-            self._tell(observer, observer.first_output, exchange)
-
-    def ended(self, exchange: Exchange) -> None:
-        """Tell every observer."""
-        for observer in self._observers:
-            self._tell(observer, observer.ended, exchange)
-
-    @staticmethod
-    def _tell(observer: Observer, hear: Callable[[Exchange], None], exchange: Exchange) -> None:
-        try:
-            hear(exchange)
-        except Exception:
-            _log.exception("observer broke", plugin=observer.name, request_id=exchange.id)
-
-
-class _Watched(PassingSink):
-    """A sink that remembers what passed through it.
-
-    ``touched``: an answer has begun, here or further down the chain. ``complete``: it is whole.
-    """
-
-    __slots__ = ("_open", "complete", "touched")
-
-    def __init__(self, sink: Sink) -> None:
-        super().__init__(sink)
-        self._open = sink.opened  # a run's log is open from the start
-        self.touched = False
-        self.complete = False
-
-    def open(self, headers: Mapping[str, str]) -> None:
-        self._begin(stream=False)
-        self.touched = self._open = True
-        self._sink.open(headers)
-
-    def feed(self, batch: Sequence[Frame]) -> None:
-        self._begin(stream=True)
-        self.touched = True
-        self._sink.feed(batch)
-
-    def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        self._begin(stream=False)
-        self.touched = True
-        self._sink.finish(status, body, headers)
-        self.complete = True
-
-    def end(self) -> None:
-        self._begin(stream=True)
-        self._sink.end()
-        self.complete = True
-
-    def check_complete(self) -> None:
-        if not self.complete:
-            raise RuntimeError("it returned before its answer was whole")
-
-    def _begin(self, *, stream: bool) -> None:
-        """Refuse what the contract of a sink does not allow, before any of it gets out."""
-        if self.complete:
-            raise RuntimeError("it sent more after the end of its answer")
-        if stream is not self._open:
-            raise RuntimeError("it fed a stream that it had not opened, or opened one twice")
+__all__ = [
+    "CACHE_RULES",
+    "DELTAS",
+    "NANO",
+    "NO_TAGS",
+    "NO_TOKENS",
+    "NO_TRACE",
+    "OTHER",
+    "REASONING_DROPPED",
+    "TERMINAL",
+    "AnswerKind",
+    "AttemptTrace",
+    "AuthenticationFailed",
+    "BudgetTooSmall",
+    "CacheMetrics",
+    "CacheSettings",
+    "ChatFollower",
+    "ClientGone",
+    "Conflict",
+    "Demand",
+    "EndpointSettings",
+    "Exchange",
+    "Forbidden",
+    "Frame",
+    "Gate",
+    "Guard",
+    "Interceptor",
+    "InternalError",
+    "InvalidRequest",
+    "Key",
+    "KeyResolver",
+    "Leave",
+    "LimitKind",
+    "LimitsUnavailable",
+    "Metrics",
+    "Mistake",
+    "ModelNotFound",
+    "NotCached",
+    "NotFound",
+    "NotSupported",
+    "Observer",
+    "Operation",
+    "Outcome",
+    "OverLimit",
+    "Overloaded",
+    "PartialOutput",
+    "PassingSink",
+    "PayloadTooLarge",
+    "Plugin",
+    "PluginChain",
+    "PluginSet",
+    "Proceed",
+    "Provenance",
+    "QuotaExceeded",
+    "RateLimitExceeded",
+    "RateLimiter",
+    "Reservation",
+    "ResponseBuilder",
+    "ResponseFollower",
+    "RouterError",
+    "Settings",
+    "SettingsError",
+    "ShuttingDown",
+    "Sink",
+    "StateUnavailable",
+    "StreamState",
+    "TagBudgets",
+    "Tasks",
+    "Tokens",
+    "TracingSettings",
+    "UpstreamError",
+    "UsageRecord",
+    "answer_count",
+    "answer_of_chat",
+    "chat_chunks",
+    "chat_completion",
+    "check_model",
+    "client_headers",
+    "completion_chunks",
+    "estimate_tokens",
+    "finished_completion",
+    "first_output",
+    "frame_tokens",
+    "get_logger",
+    "install_extra",
+    "internal_error",
+    "is_limited",
+    "longest_prompt_chars",
+    "most_tokens",
+    "new_builder",
+    "output_text",
+    "persist",
+    "persist_whole",
+    "presented_key",
+    "prompt_chars",
+    "prompt_count",
+    "replay_response",
+    "rules_of",
+    "tag_budgets",
+    "usage_tokens",
+]

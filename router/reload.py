@@ -19,10 +19,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from router.core.plugin_chain import Plugin, PluginChain
 from router.core.plugin_set import PluginSets
 from router.endpoints.registry import Prepared
 from router.pipeline.hedging import Fleet
-from router.plugin import Plugin, PluginChain
 from router.settings.changes import changes, needing_restart
 from router.settings.document import Mistake, SettingsError
 from router.settings.schema import Settings

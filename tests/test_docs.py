@@ -19,8 +19,8 @@ import pytest
 
 from router.app import load_plugins
 from router.core.exchange import Exchange
+from router.core.plugin_chain import Guard
 from router.errors import Forbidden
-from router.plugin import Guard
 from router.settings.load import parse_settings
 from tests.reference import PAGE, written
 from tests.support.plugin_chain import an_exchange

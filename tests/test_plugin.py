@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from router.core.exchange import Exchange
+from router.core.plugin_chain import Guard, Observer, Plugin, PluginChain
 from router.errors import AuthenticationFailed, InternalError
-from router.plugin import Guard, Observer, Plugin, PluginChain
 from tests.support.plugin_chain import an_exchange, broke
 
 
@@ -127,7 +127,7 @@ async def test_one_that_never_stops_is_given_up(monkeypatch: pytest.MonkeyPatch)
         async def stop(self) -> None:
             await asyncio.sleep(3600)
 
-    monkeypatch.setattr("router.plugin._STOP_SECONDS", 0.01)
+    monkeypatch.setattr("router.core.plugin_chain._STOP_SECONDS", 0.01)
     life: list[str] = []
     with capture_logs() as log:
         await PluginChain([Living(life, "a"), Stubborn()]).stop()

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from router import create_app
 from router.core.exchange import ClientGone, Exchange, Outcome, Sink
+from router.core.plugin_chain import Interceptor, PluginChain, Proceed
 from router.errors import InternalError, RouterError, UpstreamFailure
-from router.plugin import Interceptor, PluginChain, Proceed
 from router.response.frame import Frame
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening, simulated

@@ -24,17 +24,28 @@ from plugins.response_cache.shadow import Charge, Shadow, unpaid
 from plugins.response_cache.shared_call import CapturedOutput, SharedCall
 from plugins.response_cache.subscriber import Subscriber, TryAgain, tell
 from plugins.response_cache.surfaces import SURFACES, CallResult, Rendering, Surface
-from router.core.exchange import Exchange, Operation, Sink, internal_error
-from router.core.plugin_set import PluginSet
-from router.core.response_lifecycle import client_headers
-from router.core.upstream import REASONING_DROPPED
-from router.core.usage_record import Tokens, tokens_of
-from router.errors import InvalidRequest, NotCached, RouterError, ShuttingDown
-from router.plugin import Interceptor, PluginChain, Proceed
-from router.settings.cache import CacheSettings
-from router.telemetry.cache_metrics import CacheMetrics
-from router.telemetry.log import get_logger
-from router.telemetry.tasks import Tasks
+from router.plugin import (
+    REASONING_DROPPED,
+    CacheMetrics,
+    CacheSettings,
+    Exchange,
+    Interceptor,
+    InvalidRequest,
+    NotCached,
+    Operation,
+    PluginChain,
+    PluginSet,
+    Proceed,
+    RouterError,
+    ShuttingDown,
+    Sink,
+    Tasks,
+    Tokens,
+    client_headers,
+    get_logger,
+    internal_error,
+    usage_tokens,
+)
 
 __all__ = ["ResponseCachePlugin", "Saved"]
 
@@ -218,7 +229,7 @@ class ResponseCachePlugin(Interceptor):
         ).run()
         usage = shared_call.carrier.usage
         if not leads and exchange.spent is None and usage is not None:  # somebody else's call
-            self._saved(exchange, exchange.shown_model, tokens_of(usage), _id_of(rendering))
+            self._saved(exchange, exchange.shown_model, usage_tokens(usage), _id_of(rendering))
 
     def _tell_of_miss(self, exchange: Exchange, lookup: Lookup) -> None:
         if lookup.epoch is not None:
@@ -254,7 +265,7 @@ class ResponseCachePlugin(Interceptor):
             response_headers["X-Cache-Similarity"] = f"{lookup.similarity:.4f}"
         self._metrics.saved(*answer.tokens)
         rendering = asked.surface.rendering(exchange)
-        self._saved(exchange, entry.model, tokens_of(answer.usage), _id_of(rendering))
+        self._saved(exchange, entry.model, usage_tokens(answer.usage), _id_of(rendering))
         await tell(exchange, sink, rendering, answer, client_headers(exchange, {}), self._rate)
         if lookup.tier == "semantic":
             shared_call = _shared_call(asked, exchange)

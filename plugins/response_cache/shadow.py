@@ -15,13 +15,7 @@ from cache.core import ResponseCache
 from cache.embedder import EmbedderError
 from cache.request import CachedAnswer
 from plugins.response_cache.shared_call import SharedCall
-from router.core.exchange import Exchange
-from router.core.plugin_set import PluginSet
-from router.errors import RouterError
-from router.plugin import Proceed
-from router.telemetry.cache_metrics import CacheMetrics
-from router.telemetry.log import get_logger
-from router.telemetry.tasks import Tasks
+from router.plugin import CacheMetrics, Exchange, PluginSet, Proceed, RouterError, Tasks, get_logger
 
 if TYPE_CHECKING:
     from cache.semantic import SemanticTier

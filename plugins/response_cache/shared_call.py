@@ -17,9 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from cache.request import CachedAnswer
-from router.core.exchange import Exchange
-from router.errors import RouterError
-from router.response.frame import Frame
+from router.plugin import Exchange, Frame, RouterError
 
 if TYPE_CHECKING:
     from plugins.response_cache.subscriber import Subscriber

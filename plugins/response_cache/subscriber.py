@@ -10,14 +10,23 @@ from typing import Any, Final
 from cache.request import CachedAnswer
 from plugins.response_cache.shared_call import CapturedOutput, SharedCall
 from plugins.response_cache.surfaces import Rendering
-from router.core.exchange import ClientGone, Exchange, Sink, internal_error
-from router.core.plugin_set import first_output
-from router.core.response_lifecycle import client_headers, persist, persist_whole
-from router.errors import Overloaded, RouterError
-from router.response.builder import output_text
-from router.response.frame import Frame
-from router.response.partial import DELTAS, PartialOutput
-from router.response.pieces import tokens_of
+from router.plugin import (
+    DELTAS,
+    ClientGone,
+    Exchange,
+    Frame,
+    Overloaded,
+    PartialOutput,
+    RouterError,
+    Sink,
+    client_headers,
+    first_output,
+    frame_tokens,
+    internal_error,
+    output_text,
+    persist,
+    persist_whole,
+)
 
 __all__ = ["Subscriber", "TryAgain", "begin_output", "tell"]
 
@@ -362,7 +371,7 @@ async def _paced(exchange: Exchange, sink: Sink, frames: Sequence[Frame], rate: 
     told = 0
     try:
         for index, frame in enumerate(frames, 1):
-            due += tokens_of(frame) / rate
+            due += frame_tokens(frame) / rate
             if due - loop.time() < _PACE_SECONDS:
                 continue
             batch, told = frames[told:index], index

@@ -26,16 +26,25 @@ from cache.request import (
 )
 from cache.vectors import VectorAnswer
 from plugins.response_cache.shared_call import CapturedOutput
-from router.core.exchange import AnswerKind, Exchange
-from router.core.response_lifecycle import new_builder
-from router.dialects.chat.replay import answer_of_chat, chunks, completion
-from router.dialects.completions.replay import completion_chunks, finished_completion
-from router.dialects.responses.fields import CACHE_RULES
-from router.errors import RouterError
-from router.response.builder import ResponseBuilder, StreamState
-from router.response.frame import Frame
-from router.response.replay import replay
-from router.response.subscriber import TERMINAL, ChatFollower, ResponseFollower
+from router.plugin import (
+    CACHE_RULES,
+    TERMINAL,
+    AnswerKind,
+    ChatFollower,
+    Exchange,
+    Frame,
+    ResponseBuilder,
+    ResponseFollower,
+    RouterError,
+    StreamState,
+    answer_of_chat,
+    chat_chunks,
+    chat_completion,
+    completion_chunks,
+    finished_completion,
+    new_builder,
+    replay_response,
+)
 
 __all__ = ["SURFACES", "CallResult", "Rendering", "Surface"]
 
@@ -157,7 +166,7 @@ class _ResponseRendering:
         return self._builder.open()
 
     def replay(self, answer: CachedAnswer) -> list[Frame]:
-        played = replay(self._builder, _told(answer))
+        played = replay_response(self._builder, _told(answer))
         self.final, self.encrypted_reasoning = played.final, played.encrypted_reasoning
         return played.frames
 
@@ -260,7 +269,7 @@ class _ChatRendering:
         return []
 
     def replay(self, answer: CachedAnswer) -> list[Frame]:
-        return chunks(
+        return chat_chunks(
             _told(answer),
             id=self._id,
             created=int(time.time()),
@@ -268,7 +277,7 @@ class _ChatRendering:
         )
 
     def whole(self, answer: CachedAnswer) -> bytes:
-        return orjson.dumps(completion(_told(answer), id=self._id, created=int(time.time())))
+        return orjson.dumps(chat_completion(_told(answer), id=self._id, created=int(time.time())))
 
     def follow(self, batch: Sequence[Frame]) -> list[Frame]:
         return self._follower.frames(batch)

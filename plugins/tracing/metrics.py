@@ -19,7 +19,7 @@ from plugins.tracing.names import (
     error_of,
 )
 from plugins.tracing.sending import at_collector
-from router.core.usage_record import Provenance, UsageRecord
+from router.plugin import Provenance, UsageRecord
 
 __all__ = ["AttemptMetrics"]
 

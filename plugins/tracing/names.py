@@ -9,9 +9,14 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from router.core.exchange import AnswerKind, Exchange
-from router.core.usage_record import NANO, Provenance, UsageRecord
-from router.settings.schema import EndpointSettings
+from router.plugin import (
+    NANO,
+    AnswerKind,
+    EndpointSettings,
+    Exchange,
+    Provenance,
+    UsageRecord,
+)
 
 __all__ = [
     "CHAT",

@@ -23,13 +23,17 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from plugins.tracing import names
 from plugins.tracing.metrics import AttemptMetrics
 from plugins.tracing.sending import LoggedExporter, at_collector, in_time, resource
-from router.core.exchange import Exchange, Outcome
-from router.core.usage_record import UsageRecord
-from router.plugin import Observer
-from router.settings.schema import EndpointSettings
-from router.settings.tracing import TracingSettings
-from router.telemetry.log import get_logger
-from router.telemetry.trace import NO_TRACE, AttemptTrace
+from router.plugin import (
+    NO_TRACE,
+    AttemptTrace,
+    EndpointSettings,
+    Exchange,
+    Observer,
+    Outcome,
+    TracingSettings,
+    UsageRecord,
+    get_logger,
+)
 
 __all__ = ["TracingPlugin"]
 

@@ -16,7 +16,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from router.telemetry.log import get_logger
+from router.plugin import get_logger
 
 __all__ = ["LoggedExporter", "at_collector", "in_time", "resource"]
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from router.core.exchange import Exchange, Sink
-from router.plugin import PluginChain, Proceed
+from router.core.plugin_chain import PluginChain, Proceed
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 

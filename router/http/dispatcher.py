@@ -20,6 +20,7 @@ import orjson
 from aiohttp import hdrs, web
 
 from router.core.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
+from router.core.plugin_chain import Proceed
 from router.core.plugin_set import PluginSet, PluginSets
 from router.dialects.api_format import OPENAI, ApiFormat
 from router.dialects.dropped import refuse_dropped
@@ -28,7 +29,6 @@ from router.http.body import read_counted
 from router.http.browsers import BrowserRules
 from router.http.reply import CLIENT_CLOSED_REQUEST, HttpReply
 from router.pipeline.attempt import answer_headers
-from router.plugin import Proceed
 from router.settings.schema import ServerSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks, Worker, takes_long

@@ -16,6 +16,7 @@ import orjson
 from aiohttp import web
 
 from router.core.exchange import ClientGone, Exchange, Operation, Sink
+from router.core.plugin_chain import Proceed
 from router.dialects.ollama.decode_request import model_of, wants_stream
 from router.dialects.ollama.schema import line
 from router.dialects.parameters import missing, string
@@ -35,7 +36,6 @@ from router.errors import (
 )
 from router.http.admin import AdminApi
 from router.http.dispatcher import Admit, Handler, RequestDispatcher
-from router.plugin import Proceed
 from router.telemetry.log import get_logger
 
 __all__ = ["OllamaManage"]

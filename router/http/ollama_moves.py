@@ -18,6 +18,7 @@ from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from router.core.exchange import Exchange, Operation, Sink
+from router.core.plugin_chain import Proceed
 from router.core.upstream import leaves_memory
 from router.dialects.ollama.decode_request import model_of
 from router.dialects.ollama.schema import timestamp
@@ -28,7 +29,6 @@ from router.http.admin import AdminApi
 from router.http.dispatcher import RequestDispatcher
 from router.pipeline.attempt import answer_headers
 from router.pipeline.hedging import Fleet
-from router.plugin import Proceed
 from router.settings.values import KeepAlive
 from router.telemetry.log import get_logger
 

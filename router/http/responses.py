@@ -10,6 +10,7 @@ from aiohttp import web
 
 from router.core.exchange import Exchange
 from router.core.key import check_model
+from router.core.plugin_chain import Proceed
 from router.dialects.parameters import missing
 from router.dialects.responses.compaction import parse_compact
 from router.dialects.responses.prompt_reference import prompt_reference
@@ -19,7 +20,6 @@ from router.errors import InvalidRequest
 from router.http.body import is_true, without_misspelt
 from router.http.dispatcher import RequestDispatcher
 from router.http.prompts import no_prompt
-from router.plugin import Proceed
 from router.sessions.turns import Turns, is_durable
 from router.state.prompts import PromptStore
 

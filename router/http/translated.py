@@ -13,6 +13,7 @@ from typing import Final
 from aiohttp import web
 
 from router.core.exchange import Exchange, PassingSink, Sink
+from router.core.plugin_chain import Proceed
 from router.core.plugin_set import proceed
 from router.core.upstream import REASONING_DROPPED
 from router.dialects.dialect import ApiRoute, ClientApi, ResponseEncoder
@@ -20,7 +21,6 @@ from router.dialects.ollama.schema import timestamp
 from router.dialects.responses.schema import parse_object
 from router.http.body import expect_later
 from router.http.dispatcher import Handler, RequestDispatcher
-from router.plugin import Proceed
 from router.response.frame import Frame
 
 __all__ = ["ExchangeTimes", "TranslatedApi", "encoded_by"]

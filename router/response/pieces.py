@@ -10,7 +10,7 @@ import orjson
 
 from router.response.frame import Frame
 
-__all__ = ["MAX_PIECES", "pieces", "tokens_of", "with_logprobs"]
+__all__ = ["MAX_PIECES", "frame_tokens", "pieces", "with_logprobs"]
 
 Entry = dict[str, Any]
 
@@ -62,7 +62,7 @@ def with_logprobs(text: str, logprobs: list[Entry]) -> list[tuple[str, list[Entr
     return [*((piece, []) for piece in others), (last, logprobs)]
 
 
-def tokens_of(frame: Frame) -> float:
+def frame_tokens(frame: Frame) -> float:
     """About how many tokens an event brings, a Responses event or a chat chunk; 0 for others.
 
     Counted where there are log probabilities, else estimated from the text.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
-from router.response.pieces import pieces, tokens_of, with_logprobs
+from router.response.pieces import frame_tokens, pieces, with_logprobs
 from router.response.retold import retold
 from router.response.texts import (
     ArgumentsText,
@@ -20,7 +20,7 @@ from router.response.texts import (
     SummaryText,
 )
 
-__all__ = ["Replay", "pieces", "replay", "tokens_of"]
+__all__ = ["Replay", "frame_tokens", "pieces", "replay"]
 
 Item = dict[str, Any]
 

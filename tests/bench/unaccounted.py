@@ -11,7 +11,7 @@ import plugins
 from plugins.limits import RequestLimits
 from plugins.request_metrics import RequestMetrics
 from router.cli.main import main
-from router.plugin import Observer, Plugin
+from router.core.plugin_chain import Observer, Plugin
 from router.usage.recorder import UsageRecorder
 
 __all__: list[str] = []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from router.core.exchange import _OF_THE_ANSWER, _OF_THE_REQUEST, Exchange
+from router.core.plugin_chain import PluginChain
 from router.core.plugin_set import PluginSet
-from router.plugin import PluginChain
 from tests.support.plugin_chain import an_exchange
 
 

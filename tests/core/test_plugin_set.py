@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from router.core.exchange import Exchange, Sink
+from router.core.plugin_chain import Interceptor, Observer, PluginChain, Proceed
 from router.core.plugin_set import PluginSet, PluginSets, first_output, proceed
-from router.plugin import Interceptor, Observer, PluginChain, Proceed
 from tests.support.plugin_chain import Page, an_exchange
 from tests.support.waiting import until
 

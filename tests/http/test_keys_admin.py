@@ -12,11 +12,11 @@ import structlog
 from aiohttp import web
 
 from router.core.exchange import Operation
+from router.core.plugin_chain import PluginChain
 from router.core.plugin_set import PluginSets, proceed
 from router.http.body import expect_later
 from router.http.dispatcher import RequestDispatcher
 from router.http.keys_admin import KeysAdmin
-from router.plugin import PluginChain
 from router.settings.schema import ServerSettings, Settings
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening

@@ -6,10 +6,10 @@ from aiohttp import web
 
 from plugins.api_keys import ApiKeys
 from router.core.exchange import Operation
+from router.core.plugin_chain import PluginChain
 from router.core.plugin_set import PluginSets, proceed
 from router.http.dispatcher import RequestDispatcher
 from router.http.models import ModelsApi
-from router.plugin import PluginChain
 from router.settings.schema import ServerSettings
 from router.usage.accounting import AccountKeyResolver
 from tests.support.depot import Depot, backend

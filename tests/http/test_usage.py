@@ -14,13 +14,13 @@ from aiohttp import web
 
 from router.core.exchange import Exchange, Operation
 from router.core.key import Budget, Key, KeyLimits
+from router.core.plugin_chain import PluginChain
 from router.core.plugin_set import PluginSets, proceed
 from router.core.usage_record import NANO, Kind, Provenance, Tokens, UsageRecord
 from router.errors import LimitsUnavailable
 from router.http import usage as usage_module
 from router.http.dispatcher import RequestDispatcher
 from router.http.usage import UsageApi
-from router.plugin import PluginChain
 from router.settings.schema import ServerSettings
 from router.state.database import Database
 from router.usage.period import month_start

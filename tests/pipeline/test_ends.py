@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from router.core.exchange import Exchange, Sink
+from router.core.plugin_chain import Interceptor, Proceed
 from router.pipeline import attempt
-from router.plugin import Interceptor, Proceed
 from router.response.frame import encode_event
 from router.settings.schema import Dialect
 from tests.support.router import API_KEY, endpoint, routing

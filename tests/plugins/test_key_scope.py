@@ -10,8 +10,8 @@ import structlog
 from plugins.api_keys import KeyScope
 from router.core.exchange import Exchange, Sink
 from router.core.key import Key
+from router.core.plugin_chain import PluginChain
 from router.errors import InternalError, ModelNotFound, RouterError, StateUnavailable
-from router.plugin import PluginChain
 from router.usage.accounting import AccountKeyResolver
 from tests.support.keys import admitted, configured
 

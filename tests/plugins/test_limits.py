@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from plugins.limits import RequestLimits
 from router.core.exchange import ClientGone, Exchange, Operation, Sink
 from router.core.key import Budget, Key, KeyLimits
+from router.core.plugin_chain import PluginChain
 from router.core.usage_record import NO_TOKENS, Tokens, tokens_of
 from router.errors import (
     InternalError,
@@ -21,7 +22,6 @@ from router.errors import (
     UpstreamFailure,
 )
 from router.pipeline.attempt import answer_headers
-from router.plugin import PluginChain
 from router.usage.memory_limiter import MemoryRateLimiter
 from router.usage.rate_limiter import Demand, Reservation
 from tests.support.plugin_chain import HELLO, Page, an_exchange

@@ -14,6 +14,7 @@ from plugins import limits
 from plugins.limits import RequestLimits
 from router.core.exchange import Exchange, Operation, Sink
 from router.core.key import Budget, Key, KeyLimits
+from router.core.plugin_chain import Gate, PluginChain
 from router.core.usage_record import NO_TOKENS, Tokens
 from router.errors import (
     InternalError,
@@ -22,7 +23,6 @@ from router.errors import (
     RateLimitExceeded,
     RouterError,
 )
-from router.plugin import Gate, PluginChain
 from router.usage.memory_limiter import MemoryRateLimiter
 from router.usage.rate_limiter import Demand, RateLimiter, Reservation
 from tests.support.plugin_chain import Page, an_exchange

@@ -10,7 +10,7 @@ import pytest
 from router.dialects.responses.fields import OWN_FIELDS
 from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
-from router.response.replay import Replay, replay, tokens_of
+from router.response.replay import Replay, frame_tokens, replay
 from tests.support.answers import (
     CITATION,
     LOGPROBS,
@@ -371,6 +371,6 @@ def test_how_many_tokens_an_event_brings() -> None:
         message(text("Hi you", logprobs=LOGPROBS), text("word " * 8)),
         custom("\u4e16\u754c"),
     )
-    weights = [tokens_of(frame) for frame in played.frames]
+    weights = [frame_tokens(frame) for frame in played.frames]
     assert [weight for weight in weights if weight] == [1.25] * 2 + [1.0] * 2 + [1.25] * 8 + [1.5]
-    assert tokens_of(Frame("response.new.delta", b'{"delta":{"a":1}}')) == 0
+    assert frame_tokens(Frame("response.new.delta", b'{"delta":{"a":1}}')) == 0

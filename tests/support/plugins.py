@@ -6,7 +6,7 @@ import asyncio
 from typing import ClassVar
 
 from router.core.exchange import Exchange, Sink
-from router.plugin import Guard, Interceptor, Observer, Plugin, Proceed
+from router.core.plugin_chain import Guard, Interceptor, Observer, Plugin, Proceed
 from router.response.frame import Frame
 
 __all__ = [

@@ -15,7 +15,7 @@ from router.dialects.chat.decode_stream import ChatDecoder
 from router.dialects.chat.replay import answer_of_chat, chunks, completion
 from router.response.frame import Frame
 from router.response.machine import MachineOptions
-from router.response.replay import tokens_of
+from router.response.replay import frame_tokens
 from tests.support.answers import (
     LOGPROBS,
     USAGE,
@@ -189,13 +189,13 @@ def test_a_stream() -> None:
     assert [frame.json() for frame in frames] == [{**chunk, "usage": None} for chunk in expected]
     usage = completion(made, id="c", created=7)["usage"]
     assert last.json() == {**head, "choices": [], "usage": usage}
-    weights = [tokens_of(frame) for frame in (*frames, last, done)]
+    weights = [frame_tokens(frame) for frame in (*frames, last, done)]
     assert weights == [0, 0.75, 1.5, 0.75, 0, 1.5, 0.5, 0, 0, 0]
 
 
 def test_log_probabilities_weigh_what_they_count() -> None:
     frames = streamed(answer(message(text("Hi you", logprobs=LOGPROBS)), usage=None))
-    assert [tokens_of(frame) for frame in frames] == [0, 1, 1, 0, 0]
+    assert [frame_tokens(frame) for frame in frames] == [0, 1, 1, 0, 0]
 
 
 def test_several_pieces_of_reasoning_stay_apart() -> None:
