@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Final
 
-from router.plugin import NANO, Exchange, Observer, get_logger, presented_key
+from router.plugin import NANO, Exchange, Observer, PluginContext, get_logger, presented_key
 
 __all__ = ["AccessLog"]
 
@@ -22,7 +22,7 @@ class AccessLog(Observer):
 
     name = "access_log"
 
-    def __init__(self) -> None:
+    def __init__(self, context: PluginContext | None = None) -> None:
         self._log = _log
 
     async def start(self) -> None:

@@ -17,6 +17,7 @@ from router.plugin import (
     Key,
     KeyResolver,
     ModelNotFound,
+    PluginContext,
     check_model,
     presented_key,
 )
@@ -32,6 +33,12 @@ class ApiKeys(Guard):
     def __init__(self, key_resolver: KeyResolver, clock: Callable[[], float] = time.time) -> None:
         self._key_resolver = key_resolver
         self._clock = clock
+
+    @classmethod
+    def from_context(cls, context: PluginContext) -> ApiKeys:
+        """The plugin for the keys of a configuration."""
+        resolver = context.services.accounts.key_resolver(context.settings)
+        return cls(resolver, context.clock.time)
 
     async def admit(self, exchange: Exchange) -> None:
         """See ``Guard.admit``: sets ``exchange.key``, and ``exchange.caller`` to its name."""
@@ -72,6 +79,11 @@ class KeyScope(Gate):
 
     def __init__(self, named: Named) -> None:
         self._named = named
+
+    @classmethod
+    def from_context(cls, context: PluginContext) -> KeyScope:
+        """The plugin for the keys of a configuration."""
+        return cls(context.services.accounts.key_resolver(context.settings).named)
 
     async def enter(self, exchange: Exchange) -> None:
         """See ``Gate.enter``."""

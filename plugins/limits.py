@@ -26,10 +26,12 @@ from router.plugin import (
     Gate,
     Key,
     Leave,
+    LimitHit,
     LimitKind,
     LimitsUnavailable,
     Operation,
     OverLimit,
+    PluginContext,
     QuotaExceeded,
     RateLimiter,
     RateLimitExceeded,
@@ -47,20 +49,16 @@ from router.plugin import (
     prompt_chars,
     prompt_count,
     rules_of,
+    tag_budgets,
 )
 
-__all__ = ["LimitHit", "Price", "RequestLimits", "SpentBy"]
+__all__ = ["Price", "RequestLimits", "SpentBy"]
 
 Price = Callable[[str, Tokens], int | None]
 """What these tokens of a model may cost, in nano-USD; None where no price is known."""
 
 SpentBy = Callable[[Exchange], tuple[Tokens, int]]
 """What an exchange used, and what that cost, in nano-USD."""
-
-LimitHit = Callable[[str, str], None]
-"""Told of every refusal: the key's name, and what refused: ``requests``, ``tokens``,
-``concurrent``, ``budget`` or ``unavailable``.
-"""
 
 _log = get_logger("plugins.limits")
 
@@ -133,6 +131,20 @@ class RequestLimits(Gate):
         self._limit_hit = limit_hit
         self._tasks = Tasks()
         self._known: dict[tuple[str, str], tuple[Key, _Most]] = {}
+
+    @classmethod
+    def from_context(cls, context: PluginContext) -> RequestLimits:
+        """The plugin for the limits and budgets of a configuration."""
+        accounts = context.services.accounts
+        return cls(
+            accounts.rate_limiter,
+            price=accounts.most,
+            spent_by=accounts.spent_by,
+            tags=tag_budgets(context.settings.accounts.tags),
+            prompt_tokens=accounts.prompt_tokens,
+            context=accounts.context,
+            limit_hit=accounts.limit_hit,
+        )
 
     async def stop(self) -> None:
         """See ``Plugin.stop``. The rate limiter itself outlives it."""

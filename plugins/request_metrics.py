@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from router.plugin import OTHER, Exchange, Metrics, Observer
+from router.plugin import OTHER, Exchange, Metrics, Observer, PluginContext
 
 __all__ = ["KnownModel", "RequestMetrics"]
 
@@ -20,6 +20,12 @@ class RequestMetrics(Observer):
     def __init__(self, metrics: Metrics, known_model: KnownModel) -> None:
         self._metrics = metrics
         self._known_model = known_model
+
+    @classmethod
+    def from_context(cls, context: PluginContext) -> RequestMetrics:
+        """The plugin for the metrics of an application."""
+        services = context.services
+        return cls(services.metrics, services.endpoints.known_model)
 
     def ended(self, exchange: Exchange) -> None:
         """See ``Observer.ended``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from importlib.metadata import version as installed_version
 from typing import Final
 
 from aiohttp import web
+from pydantic import SecretStr
 
 from cache.core import ResponseCache
-from plugins import default_plugins
 from router.caching import make_cache
-from router.core.plugin_chain import Plugin, PluginChain
+from router.core.plugin_chain import PluginChain
 from router.core.plugin_set import PluginSets, first_output
 from router.dialects.dialect import client_apis
 from router.endpoints.described import Described
@@ -44,12 +43,14 @@ from router.http.translated import TranslatedApi
 from router.http.usage import UsageApi
 from router.pipeline.hedging import Fleet
 from router.pipeline.run import Pipeline
+from router.plugin import PluginServices
+from router.plugin_loading import PluginLoader
 from router.reload import Reloader
 from router.sessions.execute import Executor
 from router.sessions.resolve import HistoryResolver
 from router.sessions.runs import Runs
 from router.sessions.turns import Turns
-from router.settings.load import Mistake, SettingsError
+from router.settings.cache import CacheSettings
 from router.settings.schema import Settings, StateSettings
 from router.state.connect import open_database
 from router.state.conversations import ConversationStore
@@ -73,7 +74,7 @@ __all__ = [
     "FLEET",
     "RELOADER",
     "create_app",
-    "load_plugins",
+    "idle_services",
     "package_version",
 ]
 
@@ -127,10 +128,7 @@ def create_app(config: Settings) -> web.Application:
         strict=strict,
     )
 
-    def make_plugins(settings: Settings) -> list[Plugin]:
-        plugins = default_plugins(settings, metrics, registry.known_model, cache, accounting)
-        return [*plugins, *load_plugins(settings)]
-
+    make_plugins = PluginLoader(PluginServices(accounting, cache, registry, metrics))
     plugin_sets = PluginSets(PluginChain(make_plugins(config)), pipeline.answer)
     browsers = BrowserRules(config.server, keyless=not config.auth.keys)
     worker = Worker()
@@ -169,6 +167,18 @@ def create_app(config: Settings) -> web.Application:
     if browsers.shares:
         app.on_response_prepare.append(browsers.share)
     return app
+
+
+def idle_services(config: Settings) -> PluginServices:
+    """What plugins are given, not started and without anything to keep: to see whether the plugins
+    of a configuration can be made.
+    """
+    metrics = Metrics(package_version())
+    registry = Fleet(config, connect, metrics).registry
+    cache = make_cache(CacheSettings(), metrics.cache, registry.named)
+    database = open_database(StateSettings(url=SecretStr("sqlite:///:memory:")))
+    accounting = Accounting(config, database, registry, metrics)
+    return PluginServices(accounting, cache, registry, metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,46 +299,3 @@ class Stateful:
             await self._heartbeat.stop()
         except StateUnavailable:
             _log.warning("left without a word: the database does not answer")
-
-
-def load_plugins(config: Settings) -> list[Plugin]:
-    """Make the configured plugins; raises SettingsError naming those that cannot be made.
-
-    Only what belongs to finding a factory is the settings' fault. An error inside of it passes.
-    """
-    plugins: list[Plugin] = []
-    mistakes: list[Mistake] = []
-    for index, name in enumerate(config.plugins):
-        try:
-            plugins.append(_load_plugin(name))
-        except _NoPlugin as exc:
-            mistakes.append(Mistake(f"plugins[{index}]", None, f"{name}: {exc}"))
-    if mistakes:
-        raise SettingsError(mistakes)
-    return plugins
-
-
-class _NoPlugin(Exception):
-    """What a name of a plugin stands for cannot be used."""
-
-
-def _load_plugin(name: str) -> Plugin:
-    """Make the plugin named ``package.module:factory``."""
-    module, _, factory = name.partition(":")
-    try:
-        loaded = importlib.import_module(module)
-    except ModuleNotFoundError as exc:
-        raise _NoPlugin(f"there is no module '{exc.name}'; is it installed?") from exc
-    make = getattr(loaded, factory, None)
-    if make is None:
-        raise _NoPlugin(f"the module '{module}' has no '{factory}'")
-    if not callable(make):
-        raise _NoPlugin(f"'{factory}' cannot be called")
-    try:
-        plugin = make()
-    except Exception as exc:
-        exc.add_note(f"the plugin {name} could not be made")
-        raise
-    if not isinstance(plugin, Plugin):
-        raise _NoPlugin(f"it made {type(plugin).__name__}, which is not a router.plugin.Plugin")
-    return plugin

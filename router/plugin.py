@@ -7,6 +7,13 @@ Hooks
     ``Guard``, ``Gate``, ``Interceptor`` and ``Observer`` are what a plugin can be, all of them
     ``Plugin``. ``Leave`` is what a gate may leave behind, ``Proceed`` the rest of the chain.
 
+Making one
+    ``PluginFactory``: whoever makes a plugin is given a ``PluginContext``, with the ``Settings``,
+    the plugin's options, ``PluginMetrics`` to declare a ``PluginCounter``, ``PluginGauge`` or
+    ``PluginHistogram`` with, a logger, a ``PluginClock`` and the ``PluginServices``, which have
+    ``UsageAccounts`` and a ``ModelDirectory``. ``PluginOptionsError`` is for options that cannot be
+    used.
+
 Requests and answers
     ``Exchange`` is one request, of an ``Operation``, whose ``AnswerKind`` says what sort of answer
     it has, and ends with an ``Outcome``. Its answer goes into a ``Sink``, as events (``Frame``) or
@@ -19,17 +26,19 @@ Errors
 
 Keys and usage
     ``Key`` is what a client may use and how much of it, ``check_model`` refuses a model to one,
-    ``presented_key`` is the key that a request carries, and a ``KeyResolver`` finds keys.
+    ``presented_key`` is the key that a request carries, and a ``KeyResolver`` finds keys, a
+    ``NamedKeyResolver`` also by their names.
     ``UsageRecord`` is what became of one attempt at an endpoint; ``Tokens`` are counted in
     ``NO_TOKENS`` and money in ``NANO`` parts of a dollar. ``usage_tokens`` reads a ``usage``
-    object, and ``Provenance`` says where its numbers are from.
+    object, and ``Provenance`` says where its numbers are from. ``Saved`` is told of answers that
+    no endpoint was asked for.
 
 Limits
     ``RateLimiter`` makes a ``Reservation`` of a ``Demand``; ``OverLimit`` and ``BudgetTooSmall``
-    are its refusals. ``LimitKind``, ``TagBudgets``, ``NO_TAGS``, ``tag_budgets``, ``is_limited``,
-    ``rules_of`` and ``most_tokens`` are about what a key's limits and budgets come to,
-    ``prompt_chars``, ``longest_prompt_chars``, ``estimate_tokens``, ``prompt_count`` and
-    ``answer_count`` about the size of a request.
+    are its refusals, of which ``LimitHit`` is told. ``LimitKind``, ``TagBudgets``, ``NO_TAGS``,
+    ``tag_budgets``, ``is_limited``, ``rules_of`` and ``most_tokens`` are about what a key's limits
+    and budgets come to, ``prompt_chars``, ``longest_prompt_chars``, ``estimate_tokens``,
+    ``prompt_count`` and ``answer_count`` about the size of a request.
 
 Answers of one's own
     Those that answer in an API's own form need ``ResponseBuilder``, ``StreamState`` and
@@ -42,7 +51,7 @@ Answers of one's own
     observers. ``PluginSet`` and ``PluginChain`` are for requests that a plugin makes itself.
 
 Running
-    ``Settings`` and its sections ``EndpointSettings``, ``CacheSettings`` and ``TracingSettings``;
+    The sections of the settings ``EndpointSettings``, ``CacheSettings`` and ``TracingSettings``;
     ``SettingsError`` of ``Mistake`` for those that cannot be used, ``install_extra`` for what is
     not installed. ``get_logger``, ``Metrics``, ``CacheMetrics`` and ``OTHER`` (a label for
     whatever has none), ``AttemptTrace`` and ``NO_TRACE``; ``Tasks`` for what goes on beside.
@@ -101,6 +110,18 @@ from router.errors import (
     StateUnavailable,
     UpstreamError,
 )
+from router.plugin_context import (
+    LimitHit,
+    ModelDirectory,
+    NamedKeyResolver,
+    PluginClock,
+    PluginContext,
+    PluginFactory,
+    PluginOptionsError,
+    PluginServices,
+    Saved,
+    UsageAccounts,
+)
 from router.response.builder import ResponseBuilder, StreamState, output_text
 from router.response.frame import Frame
 from router.response.partial import DELTAS, PartialOutput
@@ -118,6 +139,12 @@ from router.settings.words import install_extra
 from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import OTHER, Metrics
+from router.telemetry.plugin_metrics import (
+    PluginCounter,
+    PluginGauge,
+    PluginHistogram,
+    PluginMetrics,
+)
 from router.telemetry.tasks import Tasks
 from router.telemetry.trace import NO_TRACE, AttemptTrace
 from router.usage.budgets import NO_TAGS, BudgetTooSmall, TagBudgets, is_limited, tag_budgets
@@ -157,11 +184,14 @@ __all__ = [
     "Key",
     "KeyResolver",
     "Leave",
+    "LimitHit",
     "LimitKind",
     "LimitsUnavailable",
     "Metrics",
     "Mistake",
+    "ModelDirectory",
     "ModelNotFound",
+    "NamedKeyResolver",
     "NotCached",
     "NotFound",
     "NotSupported",
@@ -175,6 +205,15 @@ __all__ = [
     "PayloadTooLarge",
     "Plugin",
     "PluginChain",
+    "PluginClock",
+    "PluginContext",
+    "PluginCounter",
+    "PluginFactory",
+    "PluginGauge",
+    "PluginHistogram",
+    "PluginMetrics",
+    "PluginOptionsError",
+    "PluginServices",
     "PluginSet",
     "Proceed",
     "Provenance",
@@ -185,6 +224,7 @@ __all__ = [
     "ResponseBuilder",
     "ResponseFollower",
     "RouterError",
+    "Saved",
     "Settings",
     "SettingsError",
     "ShuttingDown",
@@ -196,6 +236,7 @@ __all__ = [
     "Tokens",
     "TracingSettings",
     "UpstreamError",
+    "UsageAccounts",
     "UsageRecord",
     "answer_count",
     "answer_of_chat",

@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from router.app import load_plugins
+from router.app import idle_services
 from router.core.exchange import Exchange
 from router.core.plugin_chain import Guard
 from router.errors import Forbidden
+from router.plugin_loading import PluginLoader
 from router.settings.load import parse_settings
 from tests.reference import PAGE, written
 from tests.support.plugin_chain import an_exchange
@@ -128,7 +129,7 @@ async def test_the_plugin_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.syspath_prepend(tmp_path)
     (shown,) = _blocks("yaml", _ROOT / "docs" / "plugins.md")
     settings = parse_settings(shown + _ENDPOINTS, source="plugins.md", environ={})
-    (plugin,) = load_plugins(settings)
+    *_, plugin = PluginLoader(idle_services(settings))(settings)
     assert isinstance(plugin, Guard)
     await plugin.admit(_from("10.1.2.3"))
     with pytest.raises(Forbidden):

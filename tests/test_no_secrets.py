@@ -22,8 +22,19 @@ from tests.support.waiting import until
 
 SECRETS: Final = {
     name: f"sk-{name}-Zq7Xw9Kv3Tn5"
-    for name in ("client", "other", "admin", "upstream", "redis", "wrong", "broken", "state")
+    for name in (
+        "client",
+        "other",
+        "admin",
+        "upstream",
+        "redis",
+        "wrong",
+        "broken",
+        "state",
+        "option",
+    )
 }
+_PLUGIN: Final = "tests.support.plugins:Recorder"
 PROMPT: Final = "quxilombary"
 ANSWER: Final = "vontreskadil"
 DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
@@ -283,6 +294,7 @@ def _settings(url: str, directory: Path, form: str) -> dict[str, Any]:
             "limits": {"store": redis, "on_down": "fail_open"},
         },
         "logging": {"level": "debug", "format": form, "access": True},
+        "plugins": [{"plugin": _PLUGIN, "options": {"key": SECRETS["option"]}}],
     }
 
 
@@ -375,6 +387,10 @@ async def _reloads(clients: _Clients, settings: dict[str, Any]) -> None:
         {"cache": {"store": url}},
         {"accounts": {"limits": {"store": url}}},
         {"state": {"url": f"postgresql://me:{SECRETS['state']}@127.0.0.1:notaport/x"}},
+        {"plugins": [{"plugin": _PLUGIN, "options": [broken]}]},
+        {"plugins": [{"plugin": "limits", "options": {"key": broken}}]},
+        {"plugins": [{"plugin": "nowhere:make", "options": {"key": broken}, broken: broken}]},
+        {"plugins": [{"plugin": "nowhere", "options": {"key": broken}}]},
         {"state": {"url": f"mysql://me:{SECRETS['state']}@127.0.0.1/x"}},
     ):
         router.config.write_text(json.dumps({**server, **change}))
@@ -385,6 +401,7 @@ async def _reloads(clients: _Clients, settings: dict[str, Any]) -> None:
     router.signal(signal.SIGHUP)
     await until(lambda: router.log.read_text().count("configuration refused") > before)
     server["auth"]["keys"][1]["key"] = broken
+    server["plugins"][0]["options"]["key"] = broken
     router.config.write_text(json.dumps(server))
     status, text = await clients.send("POST", "/admin/reload", "admin")
     assert status == 200, text

@@ -293,7 +293,7 @@ async def test_reloads_wait_for_each_other(recorders: list[Recorder]) -> None:
             Held.made[-1].let_go.set()
             assert await first == ["plugins changed"]
             assert await second == ["plugins changed"]
-            assert router.app[RELOADER].settings.plugins == (RECORDER,)
+            assert router.app[RELOADER].settings.plugins[0].plugin == RECORDER
         assert [recorder.heard.count("stop") for recorder in recorders] == [1, 1]
 
 

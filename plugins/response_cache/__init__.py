@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from plugins.response_cache.plugin import ResponseCachePlugin, Saved
+from plugins.response_cache.plugin import ResponseCachePlugin
 
-__all__ = ["ResponseCachePlugin", "Saved"]
+__all__ = ["ResponseCachePlugin"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -34,20 +33,21 @@ from router.plugin import (
     NotCached,
     Operation,
     PluginChain,
+    PluginContext,
     PluginSet,
     Proceed,
     RouterError,
+    Saved,
     ShuttingDown,
     Sink,
     Tasks,
-    Tokens,
     client_headers,
     get_logger,
     internal_error,
     usage_tokens,
 )
 
-__all__ = ["ResponseCachePlugin", "Saved"]
+__all__ = ["ResponseCachePlugin"]
 
 _log = get_logger("plugins.response_cache")
 
@@ -69,12 +69,6 @@ class _CacheableRequest:
     proceed: Proceed
     scope: str
     silent: PluginSet
-
-
-Saved = Callable[[Exchange, str, Tokens, str | None], None]
-"""Is told of an exchange that no endpoint was asked for: (exchange, the model that had answered,
-what was not used, the response's id).
-"""
 
 
 class ResponseCachePlugin(Interceptor):
@@ -112,6 +106,19 @@ class ResponseCachePlugin(Interceptor):
         self._silent = PluginSet(PluginChain(()), _nobody)
         self._shared_calls: dict[str, SharedCall] = {}
         self._tasks = Tasks()
+
+    @classmethod
+    def from_context(cls, context: PluginContext) -> ResponseCachePlugin:
+        """The plugin for the cache of an application."""
+        settings, services = context.settings, context.services
+        return cls(
+            services.cache,
+            settings.cache,
+            services.metrics.cache,
+            settings.server.open_after,
+            services.accounts.saved,
+            services.accounts.charge,
+        )
 
     async def start(self) -> None:
         """See ``Plugin.start``."""

@@ -205,11 +205,12 @@ def _simulate(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     import asyncio
 
-    from router.app import load_plugins
+    from router.app import idle_services
+    from router.plugin_loading import PluginLoader
 
     settings = _settings(args.config)
     with _usable(args.config):
-        load_plugins(settings)
+        PluginLoader(idle_services(settings))(settings)
     count = len(settings.endpoints)
     print(f"{args.config} is valid; asking {count} endpoint{'s' if count > 1 else ''}", flush=True)
     results = asyncio.run(_probe_all(settings))

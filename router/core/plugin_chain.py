@@ -51,6 +51,11 @@ class Plugin:
         if "name" not in vars(cls):
             cls.name = cls.__name__
 
+    def __init__(self, context: object = None) -> None:
+        """``context`` is a ``router.plugin.PluginContext``. A plugin that uses it, such as its
+        options, has an ``__init__`` of its own.
+        """
+
     async def start(self) -> None:
         """Make ready; called once, before the first exchange."""
 

@@ -14,10 +14,9 @@ No message contains a value: it could be a secret.
 
 from __future__ import annotations
 
-import difflib
 import re
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
@@ -26,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 from router.settings.document import Mistake, Place, SettingsDocument, SettingsError
 from router.settings.schema import Settings
 from router.settings.values import UNIQUE_IN_ENDPOINTS, UNIQUE_IN_KEYS, repetitions
-from router.settings.words import in_words
+from router.settings.words import did_you_mean, in_words
 
 __all__ = ["Mistake", "SettingsError", "load_settings", "parse_settings"]
 
@@ -84,7 +83,7 @@ def _override(document: SettingsDocument, environ: Mapping[str, str]) -> None:
         elif name in _OTHERS:
             continue
         elif name.startswith(_PREFIX) and not _is_service_link(name, text):
-            message = "names no setting" + _did_you_mean(name.upper(), known)
+            message = "names no setting" + did_you_mean(name.upper(), known)
             document.mistakes.append(Mistake("", None, message, name))
 
 
@@ -152,7 +151,7 @@ def _explained(loc: Place, error: Mapping[str, Any]) -> tuple[Place, str]:
     if error["type"] == "extra_forbidden":
         fields = _fields_at(place[:-1])
         return place, "unknown key" + (
-            _did_you_mean(str(place[-1]), fields) or f"; known here are {', '.join(fields)}"
+            did_you_mean(str(place[-1]), fields) or f"; known here are {', '.join(fields)}"
         )
     return place, in_words(error)
 
@@ -192,8 +191,3 @@ def _check_ca_files(settings: Settings, document: SettingsDocument) -> None:
         except OSError as exc:
             hint = "a relative path starts at the working directory"
             document.report(place, f"cannot be read: {exc.strerror} ({hint})")
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f", did you mean {close[0]}?" if close else ""

@@ -14,7 +14,7 @@
     ├── metrics     who may read /metrics
     ├── tracing     spans for an OpenTelemetry collector
     ├── admin       the key to the admin routes
-    └── plugins     further plugins, as "package.module:factory"
+    └── plugins     further plugins with their options, and the order of all
 
 Every duration is in seconds. Models are frozen and refuse unknown keys. A null counts as the
 field left out. Rules that concern several fields raise a ``ValidationError`` that names the
@@ -47,6 +47,7 @@ from router.settings.endpoints import (
 from router.settings.fallbacks import Fallback
 from router.settings.fetch import FetchSettings
 from router.settings.metrics import MetricsSettings
+from router.settings.plugins import PluginSettings
 from router.settings.section import Section
 from router.settings.tracing import TracingSettings
 from router.settings.values import (
@@ -57,7 +58,6 @@ from router.settings.values import (
     DaysOrForever,
     HostPattern,
     Origin,
-    PluginName,
     Port,
     Positive,
     Seconds,
@@ -82,6 +82,7 @@ __all__ = [
     "EndpointSettings",
     "LoggingSettings",
     "MetricsSettings",
+    "PluginSettings",
     "PolicyName",
     "RetryBudgetSettings",
     "ServerSettings",
@@ -268,8 +269,10 @@ class Settings(Section):
     admin: AdminSettings = AdminSettings()
     fallbacks: dict[Text, Fallback] = Field(default_factory=dict)
     """Models, or patterns of them, and those that stand in when all their endpoints fail."""
-    plugins: tuple[PluginName, ...] = ()
-    """Further plugins, as `package.module:factory`."""
+    plugins: tuple[PluginSettings, ...] = ()
+    """Plugins in their order: names, or mappings with `plugin` and `options`. Bundled ones that it
+    does not name come first.
+    """
 
     @model_validator(mode="after")
     def _keys_name_endpoints(self) -> Self:

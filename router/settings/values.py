@@ -40,13 +40,14 @@ __all__ = [
     "Text",
     "fail_at",
     "not_empty",
+    "plugin_name",
     "repetitions",
     "wrong",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,63}")
 _KEEP_ALIVE = re.compile(r"-?\d{1,9}(\.\d{1,9})?(ns|us|µs|ms|s|m|h)")
-_PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*|[A-Za-z0-9]([\w.-]*\w)?")
 _HOST = re.compile(r"\*|(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _ORIGIN = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#@*\\]+")
 _CACHE_URL = re.compile(r"(disk|rediss?|unix)://.")
@@ -125,9 +126,10 @@ def _secret(value: SecretStr) -> SecretStr:
     return value
 
 
-def _plugin(value: str) -> str:
+def plugin_name(value: str) -> str:
+    """A validator for names of plugins."""
     if not _PLUGIN.fullmatch(value):
-        raise wrong('must have the form "package.module:factory"')
+        raise wrong('must be a name, or have the form "package.module:factory"')
     return value
 
 
@@ -235,5 +237,5 @@ Origin = Annotated[str, AfterValidator(_origin)]
 StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
 CacheUrl = Annotated[SecretStr, AfterValidator(_cache_url)]
 LimitsUrl = Annotated[SecretStr, AfterValidator(_limits_url)]
-PluginName = Annotated[str, AfterValidator(_plugin)]
+PluginName = Annotated[str, AfterValidator(plugin_name)]
 DaysOrForever = Annotated[Positive | None, BeforeValidator(_forever)]

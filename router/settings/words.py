@@ -6,10 +6,11 @@ And how to install an extra that a setting or a command needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-__all__ = ["in_words", "install_extra"]
+__all__ = ["did_you_mean", "in_words", "install_extra"]
 
 _MESSAGES: Final = {
     "missing": "is required",
@@ -42,6 +43,12 @@ def in_words(error: Mapping[str, Any]) -> str:
         message: str = error["msg"]
         return message
     return template.format_map(error.get("ctx", {}))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The known word that is nearest, such as ", did you mean port?"; empty where none is near."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f", did you mean {close[0]}?" if close else ""
 
 
 def install_extra(extra: str) -> str:

@@ -32,9 +32,9 @@ _MOST_SAID: Final = 1000
 _AT_ONCE: Final = 20
 
 
-def get_logger(name: str) -> FilteringBoundLogger:
-    """A logger whose lines carry ``component=name``."""
-    return cast(FilteringBoundLogger, structlog.get_logger(component=name))
+def get_logger(name: str, **more: object) -> FilteringBoundLogger:
+    """A logger whose lines carry ``component=name``, and what ``more`` there is."""
+    return cast(FilteringBoundLogger, structlog.get_logger(component=name, **more))
 
 
 def configure(level: str, form: str) -> None:

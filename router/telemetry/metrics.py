@@ -4,6 +4,7 @@
     account_metrics    attempts: tokens, cost, budgets, limits, the ledger
     fleet_metrics      endpoints: up, slots, queue, breakers, retries, hedges
     cache_metrics      the response cache
+    plugin_metrics     those that plugins declare
 
 Those of the stored state, background runs, reloads and the process are here.
 
@@ -28,6 +29,7 @@ from router.telemetry.descriptors import shortage
 from router.telemetry.exchange_metrics import ExchangeMetrics
 from router.telemetry.fleet_metrics import FleetMetrics
 from router.telemetry.log import get_logger
+from router.telemetry.plugin_metrics import PluginMetrics
 from router.telemetry.series import OTHER, Cap
 
 __all__ = ["OTHER", "Metrics", "ProcessMetrics", "ReloadMetrics", "StateMetrics"]
@@ -206,6 +208,7 @@ class Metrics:
         self.state = StateMetrics(registry)
         self.reloads = ReloadMetrics(registry)
         self.cache = CacheMetrics(registry)
+        self.plugins = PluginMetrics(registry, cap)
         self.process = ProcessMetrics(registry, version)
 
     def record(self, exchange: Exchange, model: str) -> None:

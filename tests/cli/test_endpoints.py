@@ -17,6 +17,7 @@ from router.balance.capability import Abilities
 from router.cli.endpoints import KEY
 from router.cli.main import main
 from router.settings.document import SettingsError
+from router.settings.plugins import PluginSettings
 from tests.support.admin import ADMIN, ADMIN_KEY, reported
 from tests.support.fleet import simulated
 from tests.support.router import Router, endpoint, routing
@@ -229,8 +230,10 @@ async def test_what_is_in_memory(command: Command) -> None:
 @pytest.mark.usefixtures("with_key")
 async def test_a_reload_that_was_refused(command: Command, router: Router) -> None:
     reloader = router.app[RELOADER]
+    plugins = (PluginSettings(plugin="nope:nope"),)
+    settings = reloader.settings.model_copy(update={"plugins": plugins})
     with pytest.raises(SettingsError):
-        await reloader.reload(reloader.settings.model_copy(update={"plugins": ("nope:nope",)}))
+        await reloader.reload(settings)
     said = await command("--url", router.url)
     lines = said.out.splitlines()
     assert lines[1] == "the last reload was refused:"

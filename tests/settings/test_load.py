@@ -175,7 +175,7 @@ def test_overrides() -> None:
     assert (settings.server.host, settings.server.port) == ("::1", 9000)
     assert settings.server.drain_timeout == 2.5
     assert settings.metrics.require_key is True
-    assert settings.plugins == ("a:b",)
+    assert [entry.plugin for entry in settings.plugins] == ["a:b"]
     # A variable is taken as it is: references are a thing of the file.
     assert settings.auth.keys[0].key.get_secret_value() == "${KEY}"
 
@@ -191,7 +191,7 @@ def test_wrong_overrides_are_reported_with_the_variables_name() -> None:
         KEY="x",
         POINTSMAN_SERVER__PORT="high",
         POINTSMAN_BALANCE__MAX_ATTEMPTS="",
-        POINTSMAN_PLUGINS="[a:b, ab]",
+        POINTSMAN_PLUGINS="[a:b, 'a:']",
         POINTSMAN_AUTH__KEYS="[{name: a, key: k, key: l}]",
         POINTSMAN_ENDPOINTS="[",
     )
@@ -200,7 +200,7 @@ def test_wrong_overrides_are_reported_with_the_variables_name() -> None:
         "'<stream end>'",
         "POINTSMAN_AUTH__KEYS:1: auth.keys[0].key: is given twice, first on line 1",
         "POINTSMAN_BALANCE__MAX_ATTEMPTS: balance.max_attempts: must be a whole number",
-        'POINTSMAN_PLUGINS: plugins[1]: must have the form "package.module:factory"',
+        'POINTSMAN_PLUGINS: plugins[1]: must be a name, or have the form "package.module:factory"',
         "POINTSMAN_SERVER__PORT: server.port: must be a whole number",
     ]
 

@@ -264,19 +264,46 @@ def test_any_other_host_needs_a_key(host: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["factory", "a.b", "a:b:c", "a-b:c", ":f", "a:", "a.:b", "1a:b"])
-def test_plugins_that_are_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["", "a b", "-a", "a-", "a:b:c", "a-b:c", ":f", "a:", "a.:b", "1a:b", 5]
+)
+def test_plugins_that_are_refused(name: object) -> None:
     assert list(faults(endpoints=[ENDPOINT], plugins=[name])) == ["plugins.0"]
 
 
+@pytest.mark.parametrize(
+    ("entry", "place"),
+    [
+        ({"options": {}}, "plugins.0.plugin"),
+        ({"plugin": "a:"}, "plugins.0.plugin"),
+        ({"plugin": "a", "options": [1]}, "plugins.0.options"),
+        ({"plugin": "a", "option": {}}, "plugins.0.option"),
+    ],
+)
+def test_mappings_of_plugins_that_are_refused(entry: dict[str, Any], place: str) -> None:
+    assert list(faults(endpoints=[ENDPOINT], plugins=[entry])) == [place]
+
+
 def test_plugins_that_are_accepted() -> None:
-    settings = Settings.model_validate({"endpoints": [ENDPOINT], "plugins": ["a:b", "a.b_c:D1"]})
-    assert settings.plugins == ("a:b", "a.b_c:D1")
+    told = {"share": 0.5, "of": [{"model": "m"}, None]}
+    given: list[Any] = ["a:b", "a.b_c:D1", "limits", "ab-split", {"plugin": "a", "options": told}]
+    settings = Settings.model_validate({"endpoints": [ENDPOINT], "plugins": given})
+    assert [entry.plugin for entry in settings.plugins] == [
+        "a:b",
+        "a.b_c:D1",
+        "limits",
+        "ab-split",
+        "a",
+    ]
+    assert [entry.options for entry in settings.plugins] == [{}, {}, {}, {}, told]
 
 
 def test_secrets_are_neither_shown_nor_part_of_errors() -> None:
     key = ApiKey(name="a", key=SecretStr("hunter2"))
-    settings = Settings.model_validate({"endpoints": [{**ENDPOINT, "api_key": "hunter2"}]})
+    plugin = {"plugin": "a", "options": {"key": "hunter2", "of": {"key": "hunter2"}}}
+    settings = Settings.model_validate(
+        {"endpoints": [{**ENDPOINT, "api_key": "hunter2"}], "plugins": [plugin]}
+    )
     assert "hunter2" not in f"{key!r}{key}{settings!r}{settings}{settings.model_dump_json()}"
     with pytest.raises(ValidationError) as caught:
         Settings.model_validate({"endpoints": [{**ENDPOINT, "api_key": "hunter2 hunter2"}]})

@@ -5,9 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from router.core.exchange import Exchange, Sink
-from router.core.plugin_chain import Guard, Interceptor, Observer, Plugin, Proceed
-from router.response.frame import Frame
+from router.plugin import (
+    Exchange,
+    Frame,
+    Guard,
+    Interceptor,
+    Observer,
+    Plugin,
+    PluginContext,
+    Proceed,
+    Sink,
+)
 
 __all__ = [
     "NOT_CALLABLE",
@@ -28,7 +36,7 @@ class Recorder(Guard, Observer):
 
     made: ClassVar[list[Recorder]] = []
 
-    def __init__(self) -> None:
+    def __init__(self, context: PluginContext | None = None) -> None:
         self.heard: list[str] = []
         self.ended_as: list[Exchange] = []
         self.made.append(self)
@@ -90,7 +98,7 @@ class Held(Plugin):
 
     made: ClassVar[list[Held]] = []
 
-    def __init__(self) -> None:
+    def __init__(self, context: PluginContext | None = None) -> None:
         self.let_go = asyncio.Event()
         self.made.append(self)
 
@@ -98,10 +106,10 @@ class Held(Plugin):
         await self.let_go.wait()
 
 
-def broken() -> None:
+def broken(context: PluginContext) -> None:
     """A factory with a bug of its own."""
     raise ZeroDivisionError("this plugin is broken")
 
 
-def nothing() -> None:
+def nothing(context: PluginContext) -> None:
     """A factory that makes nothing."""
