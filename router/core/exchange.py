@@ -314,6 +314,14 @@ class Exchange:
         """The model by the name that the client is told: as it asked, or the fallback's."""
         return self.served_model or self.model or ""
 
+    def ask_instead(self, model: str) -> None:
+        """Have ``model`` asked, from here on down the plugin chain. The answer names it, but that
+        of a background run, whose client has been told another.
+
+        Whether its key may use that model is for whoever calls this to look at.
+        """
+        self.model, self.body = model, {**self.body, "model": model}
+
     def derive(self, body: dict[str, Any], plugin_set: PluginSet) -> Exchange:
         """Another exchange for the same request, with this body, that has not been answered yet.
 
