@@ -124,10 +124,10 @@ def _from(remote: str) -> Exchange:
 
 
 async def test_the_plugin_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    guard, embedded = _blocks("python", _ROOT / "docs" / "plugins.md")
+    guard, _, embedded = _blocks("python", _ROOT / "docs" / "plugins.md")
     (tmp_path / "office.py").write_text(guard)
     monkeypatch.syspath_prepend(tmp_path)
-    (shown,) = _blocks("yaml", _ROOT / "docs" / "plugins.md")
+    shown, _ = _blocks("yaml", _ROOT / "docs" / "plugins.md")
     settings = parse_settings(shown + _ENDPOINTS, source="plugins.md", environ={})
     *_, plugin = PluginLoader(idle_services(settings))(settings)
     assert isinstance(plugin, Guard)
@@ -168,7 +168,7 @@ def test_the_configuration_shown_is_valid() -> None:
 
 
 def test_the_configuration_of_codex_is_valid() -> None:
-    (text,) = _blocks("toml")
+    (text,) = _blocks("toml", _ROOT / "docs" / "agents.md")
     shown = tomllib.loads(text)
     provider = shown["model_providers"][shown["model_provider"]]
     assert provider["wire_api"] == "responses"

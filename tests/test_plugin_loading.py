@@ -157,7 +157,7 @@ def test_every_mistake_is_told() -> None:
     found = mistakes(["nowhere:make", {"plugin": f"{HERE}:Modelled", "options": {"models": "m"}}])
     assert found == [
         "plugins[0]: nowhere:make: there is no module 'nowhere'; is it installed?",
-        "plugins[1].options.models: Input should be a valid list",
+        "plugins[1].options.models: must be a list",
         "plugins[1].options.share: is required",
     ]
 

@@ -17,6 +17,8 @@ _MESSAGES: Final = {
     "model_type": "must be a mapping",
     "dict_type": "must be a mapping",
     "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "extra_forbidden": "unknown key",
     "string_type": "must be text (put a number in quotes)",
     "string_too_short": "is empty",
     "string_unicode": "is not valid text",
