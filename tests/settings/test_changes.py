@@ -66,6 +66,18 @@ CASES: list[tuple[str, Settings, Settings, list[str]]] = [
             "plugins changed",
         ],
     ),
+    (
+        "options of a plugin",
+        settings(plugins=[{"plugin": "a", "options": {"key": "sk-old"}}]),
+        settings(plugins=[{"plugin": "a", "options": {"key": "sk-new"}}]),
+        ["plugins changed"],
+    ),
+    (
+        "plugins in another order",
+        settings(plugins=["a", "b"]),
+        settings(plugins=["b", "a"]),
+        ["plugins changed"],
+    ),
 ]
 
 
