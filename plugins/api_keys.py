@@ -41,8 +41,8 @@ class ApiKeys(Guard):
         return cls(resolver, context.clock.time)
 
     async def admit(self, exchange: Exchange) -> None:
-        """See ``Guard.admit``: sets ``exchange.key``, and ``exchange.caller`` to its name."""
-        token = presented_key(exchange.headers)
+        """See ``Guard.admit``: sets the context's ``key``, and its ``caller`` to the key's name."""
+        token = presented_key(exchange.request.headers)
         if token is None:
             raise _refused(
                 "No API key was given. Send it as 'Authorization: Bearer KEY', or as "
@@ -55,8 +55,8 @@ class ApiKeys(Guard):
         if key.expires is not None and key.expires <= now:
             when = datetime.fromtimestamp(key.expires, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
             raise _refused(f"This API key expired at {when}.", "expired_api_key")
-        exchange.key = key
-        exchange.caller = key.name
+        exchange.context.key = key
+        exchange.context.caller = key.name
 
 
 def _refused(message: str, code: str | None = None) -> AuthenticationFailed:
@@ -87,9 +87,9 @@ class KeyScope(Gate):
 
     async def enter(self, exchange: Exchange) -> None:
         """See ``Gate.enter``."""
-        key = exchange.key
+        key = exchange.context.key
         if key is None:
-            key = await self._named(exchange.caller)
+            key = await self._named(exchange.context.caller)
         if key is None:
             raise ModelNotFound("The key that this was asked for with is no more.", param="model")
         if exchange.model is not None:

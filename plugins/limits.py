@@ -153,8 +153,8 @@ class RequestLimits(Gate):
 
     async def enter(self, exchange: Exchange) -> Leave | None:
         """See ``Gate.enter``."""
-        key = exchange.key
-        if key is None or exchange.model is None or not exchange.operation.counted:
+        key = exchange.context.key
+        if key is None or exchange.model is None or not exchange.request.operation.counted:
             return None
         if not is_limited(key, self._tags):
             return None
@@ -162,7 +162,7 @@ class RequestLimits(Gate):
 
     async def accept(self, exchange: Exchange) -> None:
         """See ``Gate.accept``: it counts as a request now, and for the rest when it begins."""
-        key = exchange.key
+        key = exchange.context.key
         if key is None or exchange.model is None or not is_limited(key, self._tags):
             return
         spares: LimitKind | None = "concurrent" if exchange.body.get("background") else None
@@ -174,7 +174,7 @@ class RequestLimits(Gate):
     ) -> tuple[Reservation, Demand]:
         demand = self._demand(exchange, key, model)
         reserve = self._rate_limiter.reserve
-        if exchange.operation is Operation.RUN:
+        if exchange.request.operation is Operation.RUN:
             reserve, spares = self._reserve_patiently, "requests"
         if spares is not None:
             demand = replace(demand, spares=spares)
@@ -182,9 +182,9 @@ class RequestLimits(Gate):
             hold = await reserve(demand)
         except RouterError as error:
             self._limit_hit(key.name, _which(error))
-            exchange.limit = error.limit
+            exchange.result.limit = error.limit
             raise
-        exchange.response_headers.update(hold.headers)
+        exchange.result.headers.update(hold.headers)
         return hold, demand
 
     async def _reserve_patiently(self, demand: Demand) -> Reservation:
@@ -210,7 +210,7 @@ class RequestLimits(Gate):
         cost = self._price(model, size)
         most = self._most(key, model)
         if not (_above(size.total, most.tokens) or _above(cost, most.cost)):
-            return Demand(exchange.id, key, model, size.total, cost)
+            return Demand(exchange.request.id, key, model, size.total, cost)
         # Neither a guess nor what a model was seen to add is a reason to refuse what may fit.
         least = [
             Tokens(input=count, output=self._output(exchange, model, count, stated or 0))
@@ -220,7 +220,7 @@ class RequestLimits(Gate):
         if cost is not None:
             prices = [self._price(model, one) or 0 for one in least]
             cost = _capped(cost, most.cost, min(prices))
-        return Demand(exchange.id, key, model, tokens, cost)
+        return Demand(exchange.request.id, key, model, tokens, cost)
 
     def _output(self, exchange: Exchange, model: str, inputs: int, each: int) -> int:
         """The tokens of all answers, of ``each`` at most; none is longer than what the input leaves
@@ -247,7 +247,7 @@ class RequestLimits(Gate):
         try:
             tokens, cost = self._spent_by(exchange)
         except Exception:
-            _log.exception("what was used cannot be told", request_id=exchange.id)
+            _log.exception("what was used cannot be told", request_id=exchange.request.id)
             tokens, cost = Tokens(output=demand.tokens), demand.cost or 0
         settled = self._rate_limiter.settle(hold, tokens, cost)
         try:
@@ -255,11 +255,11 @@ class RequestLimits(Gate):
                 await settled
                 return
             async with asyncio.timeout(_SETTLE_SECONDS):
-                await self._tasks.see_through(settled, f"{exchange.id} settle")
+                await self._tasks.see_through(settled, f"{exchange.request.id} settle")
         except TimeoutError:
-            _log.warning("to count what was used takes long", request_id=exchange.id)
+            _log.warning("to count what was used takes long", request_id=exchange.request.id)
         except Exception:
-            _log.exception("what was used was not counted", request_id=exchange.id)
+            _log.exception("what was used was not counted", request_id=exchange.request.id)
 
 
 def _most_of(key: Key, model: str, tags: TagBudgets) -> _Most:
@@ -285,7 +285,7 @@ def _capped(amount: int, most: int | None, least: int) -> int:
 
 def _stated_output(exchange: Exchange) -> int | None:
     """The tokens that each answer may have; None where nobody says."""
-    if not exchange.operation.generates:
+    if not exchange.request.operation.generates:
         return 0
     for name in _SAID:
         said = exchange.body.get(name)
@@ -296,7 +296,7 @@ def _stated_output(exchange: Exchange) -> int | None:
 
 def _answers(exchange: Exchange) -> int:
     """How many answers are asked for."""
-    return answer_count(exchange.body) if exchange.operation.kind in _MANIFOLD else 1
+    return answer_count(exchange.body) if exchange.request.operation.kind in _MANIFOLD else 1
 
 
 def _which(error: RouterError) -> str:

@@ -15,10 +15,11 @@ Making one
     used.
 
 Requests and answers
-    ``Exchange`` is one request, of an ``Operation``, whose ``AnswerKind`` says what sort of answer
-    it has, and ends with an ``Outcome``. Its answer goes into a ``Sink``, as events (``Frame``) or
-    in one piece; ``PassingSink`` is for those that change what passes, and ``ClientGone`` is raised
-    by a sink that nobody reads any more.
+    ``Exchange`` is one request: its ``ClientRequest`` (what came in, with its ``Operation``, whose
+    ``AnswerKind`` says what sort of answer it has), its ``ExchangeContext`` (who asks), and its
+    ``ExchangeResult``, with the ``Outcome``. Its answer goes into a ``Sink``, as events (``Frame``)
+    or in one piece; ``PassingSink`` is for those that change what passes, and ``ClientGone`` is
+    raised by a sink that nobody reads any more.
 
 Errors
     ``RouterError`` and its subclasses are answers: raise one to refuse a request.
@@ -62,7 +63,10 @@ from __future__ import annotations
 from router.core.exchange import (
     AnswerKind,
     ClientGone,
+    ClientRequest,
     Exchange,
+    ExchangeContext,
+    ExchangeResult,
     Operation,
     Outcome,
     PassingSink,
@@ -170,10 +174,13 @@ __all__ = [
     "CacheSettings",
     "ChatFollower",
     "ClientGone",
+    "ClientRequest",
     "Conflict",
     "Demand",
     "EndpointSettings",
     "Exchange",
+    "ExchangeContext",
+    "ExchangeResult",
     "Forbidden",
     "Frame",
     "Gate",

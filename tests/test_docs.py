@@ -119,7 +119,7 @@ def test_python_lines(demo: int) -> None:
 
 def _from(remote: str) -> Exchange:
     exchange = an_exchange()
-    exchange.remote = remote
+    exchange.request = exchange.request._replace(remote=remote)
     return exchange
 
 

@@ -79,7 +79,7 @@ async def test_what_passes_is_not_changed(stream: bool) -> None:
     core = Core(stream=stream)
     said, exchange, log = await run(core, passes, passes)
     assert said == (["open", "hello", "bye", "end"] if stream else ["200 core"])
-    assert (core.calls, exchange.outcome, log) == (1, None, [])
+    assert (core.calls, exchange.result.outcome, log) == (1, None, [])
 
 
 async def test_one_that_answers_in_one_piece() -> None:
@@ -140,7 +140,7 @@ async def test_one_that_wraps_the_sink() -> None:
 async def test_one_that_breaks_before_anything_falls_through() -> None:
     core = Core()
     said, exchange, log = await run(core, breaks_at_once, passes, breaks_at_once)
-    assert (said, core.calls, exchange.outcome) == (["200 core"], 1, None)
+    assert (said, core.calls, exchange.result.outcome) == (["200 core"], 1, None)
     assert broke(log) == ["By interceptor broke"] * 2
     assert log[0]["request_id"] == "req_1"
 
@@ -218,7 +218,10 @@ async def test_one_that_breaks_when_all_is_said_is_not_felt(stream: bool) -> Non
     said, exchange, log = await run(core, passes, trips, passes)
     assert said == (["open", "hello", "bye", "end"] if stream else ["200 core"])
     assert core.calls == 1
-    assert (exchange.outcome, exchange.error_code) == (Outcome.FAILED, "internal_error")
+    assert (exchange.result.outcome, exchange.result.error_code) == (
+        Outcome.FAILED,
+        "internal_error",
+    )
     assert broke(log) == ["By interceptor broke"]
 
 
@@ -230,7 +233,7 @@ async def test_one_that_says_more_after_the_end_is_not_felt(stream: bool) -> Non
 
     said, exchange, log = await run(Core(stream=stream), goes_on)
     assert said == (["open", "hello", "bye", "end"] if stream else ["200 core"])
-    assert exchange.outcome is Outcome.FAILED
+    assert exchange.result.outcome is Outcome.FAILED
     assert broke(log) == ["By interceptor broke"]
 
 

@@ -99,8 +99,10 @@ async def test_a_background_run_begins_on_the_current_plugins(recorders: list[Re
         old, new = recorders
         # The request that submits it, the run, and those that ask how it is.
         for recorder in (old, new):
-            runs = [e for e in recorder.ended_as if e.route == "run"]
-            assert [(run.outcome.value if run.outcome else "") for run in runs] == ["ok"]
+            runs = [e for e in recorder.ended_as if e.request.route == "run"]
+            assert [(run.result.outcome.value if run.result.outcome else "") for run in runs] == [
+                "ok"
+            ]
             assert (recorder.heard[0], recorder.heard[-1]) == ("start", "stop")
 
 

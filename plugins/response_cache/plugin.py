@@ -134,32 +134,36 @@ class ResponseCachePlugin(Interceptor):
 
     async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
         """See ``Interceptor.intercept``."""
-        surface = SURFACES.get(exchange.operation.kind)
-        if surface is None or exchange.operation is Operation.RUN:
+        surface = SURFACES.get(exchange.request.operation.kind)
+        if surface is None or exchange.request.operation is Operation.RUN:
             await proceed(exchange, sink)
             return
         asked = self._read(exchange, surface, proceed)
         if isinstance(asked, str):
             self._metrics.bypassed(asked)
-            exchange.cache = "bypass"
-            exchange.response_headers["X-Cache"] = "BYPASS"
-            exchange.response_headers["X-Cache-Reason"] = asked
+            exchange.result.cache = "bypass"
+            exchange.result.headers["X-Cache"] = "BYPASS"
+            exchange.result.headers["X-Cache-Reason"] = asked
             await proceed(exchange, sink)
             return
         place = asked.keys.key
-        if self._shared and exchange.key is not None and exchange.key.models is not None:
+        if (
+            self._shared
+            and exchange.context.key is not None
+            and exchange.context.key.models is not None
+        ):
             # Another model may answer a call: only keys with the same models share one.
-            place = f"{place} {sorted(exchange.key.models)}"
+            place = f"{place} {sorted(exchange.context.key.models)}"
         for promoted in (False, True):
             try:
                 await self._answer(asked, exchange, sink, place, promoted=promoted)
                 return
             except TryAgain as again:
-                exchange.response_headers.pop("X-Cache-Tier", None)
+                exchange.result.headers.pop("X-Cache-Tier", None)
                 if again.answered:
                     # To be shared with those who ask in the same form.
                     api_format = "stream" if exchange.stream else "whole"
-                    place = f"{place} {exchange.operation.value} {api_format}"
+                    place = f"{place} {exchange.request.operation.value} {api_format}"
         _says(exchange, "miss", "MISS")
         await proceed(exchange, sink)
 
@@ -173,7 +177,7 @@ class ResponseCachePlugin(Interceptor):
         try:
             controls = read_controls(
                 self._policy,
-                exchange.headers.get("Cache-Control"),
+                exchange.request.headers.get("Cache-Control"),
                 body.get("cache"),
                 body.get("nomyo"),
             )
@@ -184,7 +188,7 @@ class ResponseCachePlugin(Interceptor):
         if not (controls.lookup or controls.store):
             by_itself = self._policy.mode == "always" or controls.asked
             return "refused" if by_itself else "not_asked"
-        if exchange.dropped or REASONING_DROPPED in exchange.response_headers:
+        if exchange.dropped or REASONING_DROPPED in exchange.result.headers:
             # The answer is to less than what was asked.
             controls = replace(controls, store=False)
         request = surface.request(body)
@@ -194,7 +198,7 @@ class ResponseCachePlugin(Interceptor):
             return request.reason
         if self._policy.sampled and request.exact_only == "sampled":
             request = replace(request, exact_only=None)
-        scope = "shared" if self._shared else f"key:{exchange.caller}"
+        scope = "shared" if self._shared else f"key:{exchange.context.caller}"
         keyed = keys(request, scope=scope)
         return _CacheableRequest(surface, controls, request, keyed, proceed, scope, self._silent)
 
@@ -234,8 +238,10 @@ class ResponseCachePlugin(Interceptor):
         await Subscriber(
             exchange, sink, rendering, shared_call, leads=leads, open_after=self._open_after
         ).run()
-        usage = shared_call.carrier.usage
-        if not leads and exchange.spent is None and usage is not None:  # somebody else's call
+        usage = shared_call.carrier.result.usage
+        if (
+            not leads and exchange.result.spent is None and usage is not None
+        ):  # somebody else's call
             self._saved(exchange, exchange.shown_model, usage_tokens(usage), _id_of(rendering))
 
     def _tell_of_miss(self, exchange: Exchange, lookup: Lookup) -> None:
@@ -243,7 +249,7 @@ class ResponseCachePlugin(Interceptor):
             _says(exchange, "miss", "MISS")
             return
         _says(exchange, "bypass", "BYPASS")
-        exchange.response_headers["X-Cache-Reason"] = "store"
+        exchange.result.headers["X-Cache-Reason"] = "store"
         self._metrics.bypassed("store")
 
     def _under_way(self, place: str, lookup: Lookup, controls: Controls) -> SharedCall | None:
@@ -265,7 +271,7 @@ class ResponseCachePlugin(Interceptor):
             _log.warning("an entry of the cache cannot be read", entry=entry.key)
             return False
         _says(exchange, lookup.tier, "HIT", lookup.tier)
-        response_headers = exchange.response_headers
+        response_headers = exchange.result.headers
         response_headers["X-Cache-Entry"] = entry.key
         response_headers["Age"] = str(max(0, int(time.time() - entry.created)))
         if lookup.similarity is not None:
@@ -276,7 +282,7 @@ class ResponseCachePlugin(Interceptor):
         await tell(exchange, sink, rendering, answer, client_headers(exchange, {}), self._rate)
         if lookup.tier == "semantic":
             shared_call = _shared_call(asked, exchange)
-            plugin_set = exchange.plugin_set
+            plugin_set = exchange.context.plugin_set
             self._shadow.check(asked.keys.namespace, answer, shared_call, asked.proceed, plugin_set)
         return True
 
@@ -294,9 +300,9 @@ class ResponseCachePlugin(Interceptor):
         if asked.controls.lookup:
             self._shared_calls[place] = shared_call
         # It may outlive the exchange, and so may what it uses.
-        plugin_set = exchange.plugin_set
+        plugin_set = exchange.context.plugin_set
         plugin_set.enter()
-        name = f"{exchange.id} shared"
+        name = f"{exchange.request.id} shared"
         shared_call.task = self._tasks.spawn(self._fly(shared_call, asked, lookup, place), name)
 
         def over(task: asyncio.Task[None]) -> None:
@@ -326,7 +332,7 @@ class ResponseCachePlugin(Interceptor):
             self._withdraw(place, shared_call)
             raise
         except Exception:
-            _log.exception("request failed", request_id=shared_call.carrier.id)
+            _log.exception("request failed", request_id=shared_call.carrier.request.id)
             error = internal_error(shared_call.carrier)
         if error is not None:
             self._withdraw(place, shared_call)  # who tries again makes another call
@@ -339,9 +345,9 @@ class ResponseCachePlugin(Interceptor):
             answer = await asyncio.to_thread(shared_call.canonical)
         else:
             answer = shared_call.canonical()
-        if answer is None or shared_call.carrier.partial:
+        if answer is None or shared_call.carrier.result.partial:
             return  # another endpoint might have done better
-        request, model = asked.request, shared_call.carrier.served_model
+        request, model = asked.request, shared_call.carrier.result.served_model
         kept = asked.keys if model is None else keys(request, scope=asked.scope, model=model)
         await self._cache.put(request, kept, answer, lookup, asked.controls, model=model)
 
@@ -377,7 +383,7 @@ def _captured(surface: Surface, shared_call: SharedCall) -> CachedAnswer | None:
         encrypted_reasoning,
         shared_call.body,
         shared_call.whole,
-        carrier.usage,
+        carrier.result.usage,
         carrier.shown_model,
     )
     return surface.answer(told)
@@ -389,10 +395,10 @@ def _id_of(rendering: Rendering) -> str | None:
 
 def _says(exchange: Exchange, known_as: str, told: str, tier: str | None = None) -> None:
     """Tell the client, and the log, what the cache did."""
-    exchange.cache = known_as
-    exchange.response_headers["X-Cache"] = told
+    exchange.result.cache = known_as
+    exchange.result.headers["X-Cache"] = told
     if tier is not None:
-        exchange.response_headers["X-Cache-Tier"] = tier
+        exchange.result.headers["X-Cache-Tier"] = tier
 
 
 def _not_cached(why: str) -> NotCached:

@@ -74,7 +74,7 @@ class Shadow:
             return
         work = self._compare(semantic, namespace, told, shared_call, proceed)
         plugin_set.enter()
-        task = self._tasks.spawn(work, f"{shared_call.carrier.id} compared")
+        task = self._tasks.spawn(work, f"{shared_call.carrier.request.id} compared")
         task.add_done_callback(lambda _: plugin_set.leave())
 
     async def stop(self) -> None:
@@ -99,7 +99,9 @@ class Shadow:
                 return
             similarity = await _similarity(semantic, told.text, fresh.text)
         except (RouterError, EmbedderError) as error:
-            _log.info("hit not compared", request_id=shared_call.carrier.id, error=_logged(error))
+            _log.info(
+                "hit not compared", request_id=shared_call.carrier.request.id, error=_logged(error)
+            )
             return
         agreed = not fresh.calls and agrees(told.text, fresh.text, similarity)
         self._metrics.compared(agreed)

@@ -130,9 +130,9 @@ class SharedCall:
         if first and not self._paid and self.done.is_set():
             # What the call cost is counted once: for who has been there longest.
             self._paid = True
-            subscriber.exchange.usage = self.carrier.usage
-            subscriber.exchange.spent = self.carrier.spent
-            subscriber.exchange.queue_seconds = self.carrier.queue_seconds
+            subscriber.exchange.result.usage = self.carrier.result.usage
+            subscriber.exchange.result.spent = self.carrier.result.spent
+            subscriber.exchange.result.queue_seconds = self.carrier.result.queue_seconds
 
     def canonical(self) -> CachedAnswer | None:
         """What was answered, once the call is over; None where it can not be given again."""

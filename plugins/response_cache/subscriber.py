@@ -68,7 +68,7 @@ class Subscriber:
         self._shared_call = shared_call
         self._leads = leads
         self._open_after = open_after
-        self._same = exchange.operation is shared_call.carrier.operation
+        self._same = exchange.request.operation is shared_call.carrier.request.operation
         self.live = exchange.stream and shared_call.carrier.stream and self._same
         self._last: Frame | None = None
         self._told = False
@@ -158,11 +158,11 @@ class Subscriber:
         if not batch:
             return
         self.position += len(batch)
-        self.exchange.served_model = shared_call.carrier.served_model
+        self.exchange.result.served_model = shared_call.carrier.result.served_model
         frames = self._rendering.follow(batch)
         if self.exchange.record is not None and self._rendering.final is not None:
             self._last = frames.pop()
-        if shared_call.carrier.first_output is not None:
+        if shared_call.carrier.result.first_output is not None:
             begin_output(self.exchange)
         if frames:
             sink.feed(frames)
@@ -219,7 +219,7 @@ class Subscriber:
         if shared_call.error is not None:
             await self._failed(shared_call.error)
             return
-        exchange.served_model = shared_call.carrier.served_model
+        exchange.result.served_model = shared_call.carrier.result.served_model
         if shared_call.body and self._same and not exchange.stream:
             body = self._rendering.follow_whole(shared_call.body)
             final = self._rendering.final
@@ -256,7 +256,7 @@ class Subscriber:
 
     async def _fail(self, error: RouterError) -> None:
         """End a stream that has begun with the events that say why."""
-        self.exchange.mark_failed(error.code)
+        self.exchange.result.fail(error.code)
         frames = self._rendering.fail(error, self._so_far())
         builder, final = self._rendering.builder, self._rendering.final
         if frames and builder is not None and final is not None:
@@ -275,14 +275,7 @@ class Subscriber:
     def _take_over_facts(self) -> None:
         """What is known of the call is known of this exchange, for logs and metrics."""
         carrier, exchange = self._shared_call.carrier, self.exchange
-        exchange.account = carrier.account
-        exchange.served_model = carrier.served_model
-        if self._leads:
-            exchange.endpoint = carrier.endpoint
-            exchange.attempts = carrier.attempts
-        if carrier.outcome is not None and exchange.outcome is None:
-            exchange.outcome = carrier.outcome
-            exchange.error_code = carrier.error_code
+        exchange.result.take_over(carrier.result, leads=self._leads)
 
     def _abandon(self) -> None:
         """The client is gone: what there is of a response that was to be stored is kept."""
@@ -316,8 +309,8 @@ _PACE_SECONDS: Final = 0.02
 
 def begin_output(exchange: Exchange) -> None:
     """The first output is about to leave; asked again it does nothing."""
-    if exchange.first_output is None:
-        exchange.first_output = time.monotonic()
+    if exchange.result.first_output is None:
+        exchange.result.first_output = time.monotonic()
         first_output(exchange)
 
 

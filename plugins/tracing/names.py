@@ -87,12 +87,12 @@ def title(kind: AnswerKind, model: str | None) -> str:
 def of_request(exchange: Exchange) -> Attributes:
     """What is known of a request at its beginning."""
     found: Attributes = {
-        OPERATION: OPERATIONS[exchange.operation.kind],
+        OPERATION: OPERATIONS[exchange.request.operation.kind],
         "gen_ai.request.stream": exchange.stream,
-        "http.request.method": exchange.method,
-        "http.route": exchange.route,
-        "pointsman.request.id": exchange.id,
-        "pointsman.key": exchange.caller,
+        "http.request.method": exchange.request.method,
+        "http.route": exchange.request.route,
+        "pointsman.request.id": exchange.request.id,
+        "pointsman.key": exchange.context.caller,
     }
     if exchange.model:
         found[MODEL] = exchange.model[:_SHOWN]
@@ -102,20 +102,20 @@ def of_request(exchange: Exchange) -> Attributes:
 def of_result(exchange: Exchange) -> Attributes:
     """What is known of it at its end."""
     found: Attributes = {
-        "http.response.status_code": exchange.status,
-        "pointsman.attempts": exchange.attempts,
+        "http.response.status_code": exchange.result.status,
+        "pointsman.attempts": exchange.result.attempts,
     }
-    if exchange.outcome is not None:
-        found["pointsman.outcome"] = exchange.outcome.value
-    if exchange.endpoint is not None:
-        found["pointsman.endpoint"] = exchange.endpoint
+    if exchange.result.outcome is not None:
+        found["pointsman.outcome"] = exchange.result.outcome.value
+    if exchange.result.endpoint is not None:
+        found["pointsman.endpoint"] = exchange.result.endpoint
         found[RESPONSE_MODEL] = exchange.shown_model[:_SHOWN]
-    if exchange.cache is not None:
-        found["pointsman.cache"] = exchange.cache
-    if exchange.error_code is not None:
-        found[ERROR] = exchange.error_code
-    if exchange.first_output is not None:
-        found["pointsman.first_output"] = exchange.first_output - exchange.started
+    if exchange.result.cache is not None:
+        found["pointsman.cache"] = exchange.result.cache
+    if exchange.result.error_code is not None:
+        found[ERROR] = exchange.result.error_code
+    if exchange.result.first_output is not None:
+        found["pointsman.first_output"] = exchange.result.first_output - exchange.request.started
     return found
 
 
@@ -124,7 +124,7 @@ def of_attempt(exchange: Exchange, endpoint: EndpointSettings, model: str) -> At
     url = urlsplit(endpoint.url)
     host = url.hostname or ""
     return {
-        OPERATION: OPERATIONS[exchange.operation.kind],
+        OPERATION: OPERATIONS[exchange.request.operation.kind],
         PROVIDER: _provider(host, endpoint.dialect),
         MODEL: model[:_SHOWN],
         "gen_ai.request.stream": exchange.stream,

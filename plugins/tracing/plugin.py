@@ -86,13 +86,15 @@ class TracingPlugin(Observer):
 
     def started(self, exchange: Exchange) -> None:
         """See ``Observer.started``."""
-        if self._tracer is not None and exchange.operation.kind in names.OPERATIONS:
-            exchange.trace = _RequestSpan(self._tracer, exchange, self._metrics, self._settings)
+        if self._tracer is not None and exchange.request.operation.kind in names.OPERATIONS:
+            exchange.context.trace = _RequestSpan(
+                self._tracer, exchange, self._metrics, self._settings
+            )
 
     def ended(self, exchange: Exchange) -> None:
         """See ``Observer.ended``."""
-        if isinstance(exchange.trace, _RequestSpan):
-            exchange.trace.over()
+        if isinstance(exchange.context.trace, _RequestSpan):
+            exchange.context.trace.over()
 
 
 class _RequestSpan:
@@ -111,10 +113,10 @@ class _RequestSpan:
         self._exchange = exchange
         self._metrics = metrics
         self._propagate = settings.propagate
-        ago = time.monotonic() - exchange.started
+        ago = time.monotonic() - exchange.request.started
         self._span = tracer.start_span(
-            names.title(exchange.operation.kind, exchange.model),
-            context=_W3C.extract(_given(exchange.headers), Context()),
+            names.title(exchange.request.operation.kind, exchange.model),
+            context=_W3C.extract(_given(exchange.request.headers), Context()),
             kind=SpanKind.SERVER,
             attributes=names.of_request(exchange),
             start_time=time.time_ns() - int(ago * 1e9),
@@ -126,7 +128,7 @@ class _RequestSpan:
         try:
             attributes = names.of_attempt(self._exchange, endpoint, model)
             span = self._tracer.start_span(
-                names.title(self._exchange.operation.kind, model),
+                names.title(self._exchange.request.operation.kind, model),
                 context=self._context,
                 kind=SpanKind.CLIENT,
                 attributes=attributes,
@@ -136,14 +138,14 @@ class _RequestSpan:
                 _W3C.inject(headers, set_span_in_context(span, Context()))
             return _AttemptSpan(span, attributes, headers, self._metrics)
         except Exception:
-            _log.exception("attempt not traced", request_id=self._exchange.id)
+            _log.exception("attempt not traced", request_id=self._exchange.request.id)
             return NO_TRACE
 
     def over(self) -> None:
         """The request is over."""
         exchange, span = self._exchange, self._span
         span.set_attributes(names.of_result(exchange))
-        if exchange.outcome is Outcome.FAILED:
+        if exchange.result.outcome is Outcome.FAILED:
             span.set_status(Status(StatusCode.ERROR))
         span.end()
 

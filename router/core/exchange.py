@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from router.core.key import Key
 from router.core.usage_record import Spent
@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 __all__ = [
     "AnswerKind",
     "ClientGone",
+    "ClientRequest",
     "Exchange",
+    "ExchangeContext",
     "ExchangeRecord",
+    "ExchangeResult",
     "Operation",
     "Outcome",
     "PassingSink",
@@ -151,168 +154,202 @@ class ExchangeRecord(Protocol):
         ...
 
 
-_OF_THE_REQUEST: Final = (
-    "caller",
-    "api_format",
-    "headers",
-    "id",
-    "images",
-    "key",
-    "large",
-    "method",
-    "model",
-    "operation",
-    "path",
-    "remote",
-    "route",
-    "started",
-    "stream",
-    "trace",
-    "truncates_chat",
-    "worker",
-)
-"""What is true of every exchange that is made for the same request: ``Exchange.derive`` copies it.
+class ClientRequest(NamedTuple):
+    """What came in, as far as it is known before the body is read. It never changes.
 
-A slot that is added has to go here or below, so that whoever adds it decides.
-"""
-
-_OF_THE_ANSWER: Final = (
-    "abort",
-    "account",
-    "attempts",
-    "body",
-    "cache",
-    "builder",
-    "endpoint",
-    "error_code",
-    "finished",
-    "first_output",
-    "plugin_set",
-    "limit",
-    "response_headers",
-    "outcome",
-    "partial",
-    "prompts",
-    "record",
-    "running",
-    "served_model",
-    "spent",
-    "status",
-    "dropped",
-    "usage",
-    "queue_seconds",
-)
-"""What each exchange has of its own: how it is answered, and what its own client is told."""
-
-
-class Exchange:
-    """One request, from its head to its last byte.
-
-    ``caller`` is the name of the key that was presented (``default`` in open mode); it is what
-    objects belong to; ``key`` is that key. Times are of ``time.monotonic``, in seconds.
-    ``response_headers`` are headers for the answer. ``running`` says that a task of its own works
-    on it and ends it, ``abort`` why the router itself ends it before its time. ``builder`` is the
-    response under construction where it was begun before the exchange (a background run),
-    ``record`` what becomes of it in the end, ``account`` the endpoint account that served it.
-    ``usage`` is a Responses ``usage`` object, whatever the endpoint speaks; ``spent`` is what all
-    attempts came to. ``plugin_set`` are the plugins that it began with and ends with; whoever lets
-    it in sets that. ``served_model`` is the model of ``fallbacks`` that answers in the place of
-    ``model``. ``cache`` says what the response cache had to do with it (``hit`` …). ``trace`` is
-    told of its attempts. ``queue_seconds`` are those that it waited for slots, and for models to be
-    loaded. ``api_format`` is that of its API's answers. ``limit`` is which limit or budget refused
-    it. ``dropped`` are the fields of a foreign API's request that a Responses request cannot carry.
-    ``partial`` says that the endpoint which answers was not sent everything that was asked.
-    ``images`` are those that were fetched for endpoints that take no URLs: base64 by URL.
-    ``large``: what is done with all of its body takes long, and ``worker`` does it then (see
-    ``compute``). ``path`` is what was asked for where that is no route. ``truncates_chat`` is
-    ``server.chat_truncation`` for a request to Chat Completions.
+    ``route`` is the template of the path; ``path`` is the path itself where it is no route's.
+    ``started`` is of ``time.monotonic``, in seconds.
     """
 
-    __slots__ = (*_OF_THE_REQUEST, *_OF_THE_ANSWER)
+    id: str
+    operation: Operation
+    route: str
+    method: str
+    headers: Mapping[str, str]
+    remote: str | None
+    started: float
+    path: str | None = None
+
+
+class ExchangeContext:
+    """What a request is answered in: who asks, and with whose help.
+
+    ``caller`` is the name of the key that was presented (``default`` in open mode); it is what
+    objects belong to; ``key`` is that key. ``plugin_set`` are the plugins that the exchange began
+    with and ends with; whoever lets it in sets that. ``api_format`` is that of the API's answers.
+    ``worker`` does what takes long (see ``Exchange.compute``). ``trace`` is told of the attempts.
+    ``truncates_chat`` is ``server.chat_truncation`` for a request to Chat Completions.
+    """
+
+    __slots__ = (
+        "api_format",
+        "caller",
+        "key",
+        "plugin_set",
+        "trace",
+        "truncates_chat",
+        "worker",
+    )
 
     plugin_set: PluginSet
 
-    def __init__(
-        self,
-        *,
-        id: str,
-        operation: Operation,
-        route: str,
-        method: str,
-        headers: Mapping[str, str],
-        remote: str | None,
-        started: float,
-        api_format: ApiFormat = OPENAI,
-        worker: Worker | None = None,
-    ) -> None:
-        self.id = id
-        self.operation = operation
-        self.route = route
-        self.method = method
-        self.headers = headers
-        self.remote = remote
-        self.started = started
+    def __init__(self, api_format: ApiFormat = OPENAI, worker: Worker | None = None) -> None:
         self.api_format = api_format
         self.worker = worker
         self.caller = "default"
         self.key: Key | None = None
-        self.body: dict[str, Any] = {}
-        self.model: str | None = None
-        self.served_model: str | None = None
-        self.stream = False
-        self.builder: ResponseBuilder | None = None
-        self.record: ExchangeRecord | None = None
+        self.trace: Trace | None = None
+        self.truncates_chat = False
+
+    def with_plugins(self, plugin_set: PluginSet) -> ExchangeContext:
+        """The same with other plugins."""
+        context = ExchangeContext(self.api_format, self.worker)
+        context.plugin_set = plugin_set
+        context.caller, context.key = self.caller, self.key
+        context.trace, context.truncates_chat = self.trace, self.truncates_chat
+        return context
+
+
+class ExchangeResult:
+    """How an exchange was answered; its methods are the one place that writes how it ended.
+
+    ``headers`` are headers for the answer. ``endpoint`` and ``account`` served it, ``attempts`` is
+    how many were made; ``served_model`` is the model of ``fallbacks`` that answers in the place of
+    the one that was asked for. ``usage`` is a Responses ``usage`` object, whatever the endpoint
+    speaks; ``spent`` is what all attempts came to. ``cache`` says what the response cache had to do
+    with it (``hit`` …), ``limit`` which limit or budget refused it. ``queue_seconds`` are those
+    that it waited for slots, and for models to be loaded. ``partial`` says that the endpoint which
+    answers was not sent everything that was asked. Times are of ``time.monotonic``, in seconds.
+    """
+
+    __slots__ = (
+        "account",
+        "attempts",
+        "cache",
+        "endpoint",
+        "error_code",
+        "finished",
+        "first_output",
+        "headers",
+        "limit",
+        "outcome",
+        "partial",
+        "queue_seconds",
+        "served_model",
+        "spent",
+        "status",
+        "usage",
+    )
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.outcome: Outcome | None = None
+        self.error_code: str | None = None
+        self.headers: dict[str, str] = {}
         self.endpoint: str | None = None
         self.account: str | None = None
-        self.running = False
+        self.served_model: str | None = None
         self.attempts = 0
-        self.abort: RouterError | None = None
-        self.first_output: float | None = None
-        self.finished: float | None = None
         self.usage: dict[str, Any] | None = None
         self.spent: Spent | None = None
-        self.trace: Trace | None = None
-        self.queue_seconds = 0.0
-        self.status = 0
         self.cache: str | None = None
-        self.outcome: Outcome | None = None
-        self.partial = False
-        self.prompts: PromptTokens | None = None
-        self.error_code: str | None = None
         self.limit: str | None = None
-        self.response_headers: dict[str, str] = {}
+        self.queue_seconds = 0.0
+        self.partial = False
+        self.first_output: float | None = None
+        self.finished: float | None = None
+
+    def fail(self, code: str | None) -> None:
+        """The answer, which has begun or is complete, ends with this error's code in the log."""
+        self.outcome = Outcome.FAILED
+        self.error_code = code
+
+    def refuse(self, error: RouterError) -> None:
+        """The answer is this error, or ends with it."""
+        self.error_code = error.code
+        self.status = error.status
+
+    def end(self, outcome: Outcome, now: float) -> bool:
+        """It is over; False where it was before."""
+        if self.finished is not None:
+            return False
+        self.outcome = outcome
+        self.finished = now
+        return True
+
+    def take_over(self, other: ExchangeResult, *, leads: bool) -> None:
+        """What answered ``other`` answers this exchange, too. ``leads``: it was asked for this
+        one, whose attempts they are.
+        """
+        self.account, self.served_model = other.account, other.served_model
+        if leads:
+            self.endpoint, self.attempts = other.endpoint, other.attempts
+        if self.outcome is None:
+            self.outcome, self.error_code = other.outcome, other.error_code
+
+
+class Exchange:
+    """One request, from its head to its last byte: what came in (``request``), what it is answered
+    in (``context``), how it is answered (``result``), and what is asked for now.
+
+    ``body`` is a request of the API that ``request.operation`` says, ``model`` the model that it
+    names, ``stream`` whether the client wants events. ``dropped`` are the fields of a foreign API's
+    request that a Responses request cannot carry. ``images`` are those that were fetched for
+    endpoints that take no URLs: base64 by URL. ``large``: what is done with all of its body takes
+    long. ``builder`` is the response under construction where it was begun before the exchange (a
+    background run), ``record`` what becomes of it in the end. ``prompts`` is what is known of the
+    prompts of the deployment that is asked. ``running`` says that a task of its own works on it and
+    ends it, ``abort`` why the router itself ends it before its time.
+    """
+
+    __slots__ = (
+        "abort",
+        "body",
+        "builder",
+        "context",
+        "dropped",
+        "images",
+        "large",
+        "model",
+        "prompts",
+        "record",
+        "request",
+        "result",
+        "running",
+        "stream",
+    )
+
+    def __init__(self, request: ClientRequest, context: ExchangeContext) -> None:
+        self.request = request
+        self.context = context
+        self.result = ExchangeResult()
+        self.body: dict[str, Any] = {}
+        self.model: str | None = None
+        self.stream = False
         self.dropped: tuple[str, ...] = ()
         self.images: Mapping[str, str] = {}
-        self.large = self.truncates_chat = False
-        self.path: str | None = None
+        self.large = False
+        self.builder: ResponseBuilder | None = None
+        self.record: ExchangeRecord | None = None
+        self.prompts: PromptTokens | None = None
+        self.running = False
+        self.abort: RouterError | None = None
 
     async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """What ``work`` returns, or raises; for a large request it is done by another thread, so
         that the event loop can serve everybody else meanwhile. Without a ``worker`` nothing is.
         """
-        if self.worker is None or not self.large:
+        worker = self.context.worker
+        if worker is None or not self.large:
             return work(*args, **kwargs)
-        return await self.worker.run(partial(work, *args, **kwargs))
+        return await worker.run(partial(work, *args, **kwargs))
 
-    @property
-    def truncates(self) -> bool:
-        """Whether the oldest turns are left out where they do not fit into the model's context.
-
-        Chat Completions has no field for that: it is a setting there.
-        """
-        if self.operation.kind is AnswerKind.CHAT:
-            return self.truncates_chat
-        return self.body.get("truncation") == "auto"
-
-    def mark_failed(self, code: str | None) -> None:
-        """Its answer, which has begun or is complete, ends with this error's code in the log."""
-        self.outcome = Outcome.FAILED
-        self.error_code = code
-
-    @property
-    def shown_model(self) -> str:
-        """The model by the name that the client is told: as it asked, or the fallback's."""
-        return self.served_model or self.model or ""
+    def ask(self, body: dict[str, Any], dropped: tuple[str, ...] = ()) -> None:
+        """Ask for what this body, which names a model, says."""
+        self.body = body
+        self.dropped = dropped
+        self.model = body["model"]
+        self.stream = bool(body.get("stream"))
 
     def ask_instead(self, model: str) -> None:
         """Have ``model`` asked, from here on down the plugin chain. The answer names it, but that
@@ -322,28 +359,36 @@ class Exchange:
         """
         self.model, self.body = model, {**self.body, "model": model}
 
+    @property
+    def truncates(self) -> bool:
+        """Whether the oldest turns are left out where they do not fit into the model's context.
+
+        Chat Completions has no field for that: it is a setting there.
+        """
+        if self.request.operation.kind is AnswerKind.CHAT:
+            return self.context.truncates_chat
+        return self.body.get("truncation") == "auto"
+
+    @property
+    def shown_model(self) -> str:
+        """The model by the name that the client is told: as it asked, or the fallback's."""
+        return self.result.served_model or self.model or ""
+
     def derive(self, body: dict[str, Any], plugin_set: PluginSet) -> Exchange:
         """Another exchange for the same request, with this body, that has not been answered yet.
 
-        It has no record, and what only the client of this one is told (``response_headers``,
+        It has no record, and what only the client of this one is told (the result's headers,
         ``dropped``) is not its affair.
         """
-        derived = Exchange(
-            id=self.id,
-            operation=self.operation,
-            route=self.route,
-            method=self.method,
-            headers=self.headers,
-            remote=self.remote,
-            started=self.started,
-        )
-        for name in _OF_THE_REQUEST:
-            setattr(derived, name, getattr(self, name))
+        derived = Exchange(self.request, self.context.with_plugins(plugin_set))
         derived.body = body
-        derived.plugin_set = plugin_set
+        derived.model, derived.stream = self.model, self.stream
+        derived.images, derived.large = self.images, self.large
         return derived
 
 
 def internal_error(exchange: Exchange) -> InternalError:
     """What the client is told of a bug: where to find it in the log, nothing more."""
-    return InternalError(f"Internal error; the log has more under the request id {exchange.id}.")
+    return InternalError(
+        f"Internal error; the log has more under the request id {exchange.request.id}."
+    )

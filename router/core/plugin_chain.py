@@ -69,7 +69,7 @@ class Guard(Plugin):
     """May refuse an exchange before its body is read."""
 
     async def admit(self, exchange: Exchange) -> None:
-        """Return to let it pass, perhaps with ``exchange.caller`` set; raise RouterError."""
+        """Return to let it pass, perhaps with ``caller`` set in its context; raise RouterError."""
         raise NotImplementedError
 
 
@@ -110,7 +110,7 @@ class Observer(Plugin):
         """The first output byte of a stream is about to leave."""
 
     def ended(self, exchange: Exchange) -> None:
-        """It is over, also when a guard refused it; ``exchange.outcome`` says how."""
+        """It is over, also when a guard refused it; ``exchange.result.outcome`` says how."""
 
 
 class PluginChain:
@@ -158,7 +158,7 @@ class PluginChain:
             except RouterError:
                 raise
             except Exception as exc:
-                _log.exception("guard broke", plugin=guard.name, request_id=exchange.id)
+                _log.exception("guard broke", plugin=guard.name, request_id=exchange.request.id)
                 raise InternalError(
                     f"The request could not be checked by '{guard.name}' and is refused."
                 ) from exc
@@ -210,7 +210,7 @@ class PluginChain:
         except RouterError:
             raise
         except Exception as exc:
-            _log.exception("gate broke", plugin=gate.name, request_id=exchange.id)
+            _log.exception("gate broke", plugin=gate.name, request_id=exchange.request.id)
             raise InternalError(
                 f"The request could not be checked by '{gate.name}' and is refused."
             ) from exc
@@ -238,10 +238,12 @@ class PluginChain:
             passes = isinstance(exc, RouterError | ClientGone) or any(exc is e for e in inner)
             if passes and not watched.complete:
                 raise
-            _log.exception("interceptor broke", plugin=interceptor.name, request_id=exchange.id)
+            _log.exception(
+                "interceptor broke", plugin=interceptor.name, request_id=exchange.request.id
+            )
             if watched.complete:
                 # The client has its answer: nothing can be added to it or taken back.
-                exchange.mark_failed(InternalError.default_code)
+                exchange.result.fail(InternalError.default_code)
             elif watched.touched:
                 raise InternalError(f"The plugin '{interceptor.name}' failed.") from exc
             else:
@@ -267,7 +269,7 @@ class PluginChain:
         try:
             hear(exchange)
         except Exception:
-            _log.exception("observer broke", plugin=observer.name, request_id=exchange.id)
+            _log.exception("observer broke", plugin=observer.name, request_id=exchange.request.id)
 
 
 class _Watched(PassingSink):

@@ -129,9 +129,9 @@ class PluginSets:
 
 def proceed(exchange: Exchange, sink: Sink) -> Awaitable[None]:
     """Pass an exchange on to the interceptors of its plugin set, and what is behind them."""
-    return exchange.plugin_set.proceed(exchange, sink)
+    return exchange.context.plugin_set.proceed(exchange, sink)
 
 
 def first_output(exchange: Exchange) -> None:
     """Tell the observers of the exchange's plugin set."""
-    exchange.plugin_set.chain.first_output(exchange)
+    exchange.context.plugin_set.chain.first_output(exchange)

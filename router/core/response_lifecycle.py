@@ -49,8 +49,8 @@ async def persist(
         raise
     except Exception as exc:
         error = exc if isinstance(exc, RouterError) else _bug(exchange)
-        exchange.mark_failed(error.code)
-        _log.warning("response not stored", request_id=exchange.id, error=error.message)
+        exchange.result.fail(error.code)
+        _log.warning("response not stored", request_id=exchange.request.id, error=error.message)
         failed = {"status": "failed", "completed_at": None, "error": error.response_error()}
         return builder.end_otherwise({**final, **failed})
     return last if kept else builder.end_otherwise({**final, "store": False})
@@ -67,7 +67,7 @@ async def persist_whole(
 
 
 def _bug(exchange: Exchange) -> RouterError:
-    _log.exception("request failed", request_id=exchange.id)
+    _log.exception("request failed", request_id=exchange.request.id)
     return internal_error(exchange)
 
 
@@ -75,8 +75,8 @@ def client_headers(exchange: Exchange, response_headers: Mapping[str, str]) -> d
     """The headers ``response_headers`` of an answer, with those that this exchange's own client is
     told.
     """
-    headers = {**exchange.response_headers, **response_headers}
-    reasoning_dropped = exchange.response_headers.get(REASONING_DROPPED)
+    headers = {**exchange.result.headers, **response_headers}
+    reasoning_dropped = exchange.result.headers.get(REASONING_DROPPED)
     if reasoning_dropped is not None and REASONING_DROPPED in response_headers:
         headers[REASONING_DROPPED] = str(
             int(reasoning_dropped) + int(response_headers[REASONING_DROPPED])

@@ -104,7 +104,7 @@ def _among(plan: Plan, originals: dict[Deployment, Deployment]) -> Plan:
 
 def _call(exchange: Exchange, deployment: Deployment) -> UpstreamCall:
     adapter = deployment.endpoint.adapter
-    if (make := DIRECT.get(exchange.operation.kind)) is not None:
+    if (make := DIRECT.get(exchange.request.operation.kind)) is not None:
         return make(adapter, exchange, deployment.model, deployment.context)
     return adapter.respond(
         exchange, deployment.model, new_builder(exchange.body), deployment.context

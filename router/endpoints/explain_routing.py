@@ -167,7 +167,7 @@ class Explainer:
         policy = self._selector.selection.policy.name
         by_chance = policy != "round-robin" and any(map(_has_a_choice, plans))
         return {
-            "operation": exchange.operation.value,
+            "operation": exchange.request.operation.value,
             "model": models[0],
             "stream": exchange.stream,
             "policy": policy,

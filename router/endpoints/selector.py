@@ -157,10 +157,10 @@ class Selector:
     def plan(self, group: Group, exchange: Exchange) -> Plan:
         """Where a request may go; raises InvalidRequest where nobody can serve it."""
         body = exchange.body
-        key = exchange.key
+        key = exchange.context.key
         truncates = exchange.truncates
         deployments = able(group, body, key, truncates=truncates)
-        plan = Plan(group, deployments, exchange.caller, body, key, truncates=truncates)
+        plan = Plan(group, deployments, exchange.context.caller, body, key, truncates=truncates)
         if len(plan.deployments) > 1:
             plan.preferred = issuers(group, body)
             if self._bound:

@@ -92,7 +92,7 @@ class Images:
         except NotFetched as error:
             path = path_of(where)
             _log.warning(
-                "image not fetched", request_id=exchange.id, param=path, error=error.message
+                "image not fetched", request_id=exchange.request.id, param=path, error=error.message
             )
             raise _invalid(error.message, where, error.code) from error
         return base64.b64encode(file.body).decode("ascii")

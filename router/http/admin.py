@@ -159,15 +159,17 @@ class AdminApi:
             if not self.opens(exchange):
                 raise _not_the_key(exchange)
         except RouterError as error:
-            _log.warning("admin refused", request_id=exchange.id, remote=exchange.remote)
+            _log.warning(
+                "admin refused", request_id=exchange.request.id, remote=exchange.request.remote
+            )
             error.headers.update(_NOT_STORED)
             raise
-        exchange.caller = "admin"
+        exchange.context.caller = "admin"
 
     def opens(self, exchange: Exchange) -> bool:
         """Whether a request has the admin key. Who has another one is nobody's concern here."""
         key = self._configuration.settings.admin.key
-        given = bearer_token(exchange.headers.get("Authorization", ""))
+        given = bearer_token(exchange.request.headers.get("Authorization", ""))
         if key is None or given is None:
             return False
         return same_key(given, key.get_secret_value())
@@ -188,9 +190,9 @@ class AdminApi:
                 if request.method == "POST":
                     _log.info(
                         "admin",
-                        request_id=exchange.id,
-                        remote=exchange.remote,
-                        route=exchange.route,
+                        request_id=exchange.request.id,
+                        remote=exchange.request.remote,
+                        route=exchange.request.route,
                         endpoint=request.match_info.get("name", "")[:_SHOWN] or None,
                         outcome=outcome,
                     )
@@ -284,7 +286,7 @@ def _reload(outcome: ReloadOutcome) -> Reload:
 
 
 def _not_the_key(exchange: Exchange) -> AuthenticationFailed:
-    if bearer_token(exchange.headers.get("Authorization", "")) is None:
+    if bearer_token(exchange.request.headers.get("Authorization", "")) is None:
         said = "No admin key was given. Send it as 'Authorization: Bearer KEY'."
     else:
         said = "Incorrect admin key provided."

@@ -25,10 +25,8 @@ class ChatApi:
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /chat/completions. What a field means is for the endpoint to judge."""
         body = await self._dispatcher.read(request, exchange, _decoded)
-        exchange.body, exchange.dropped = without_misspelt(body)
-        exchange.model = body["model"]
-        exchange.truncates_chat = self._dispatcher.truncates_chat
-        exchange.stream = bool(body.get("stream"))
+        exchange.ask(*without_misspelt(body))
+        exchange.context.truncates_chat = self._dispatcher.truncates_chat
         return await self._dispatcher.run(request, exchange, proceed)
 
 

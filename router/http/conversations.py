@@ -66,16 +66,21 @@ class ConversationsApi:
         whole = await self._resolved(exchange, given)
         items, encrypted_reasoning = _stored(given, whole, frozenset())
         created = await self._store.create(
-            exchange.caller, new_id("conv_"), time.time(), metadata, items, encrypted_reasoning
+            exchange.context.caller,
+            new_id("conv_"),
+            time.time(),
+            metadata,
+            items,
+            encrypted_reasoning,
         )
-        if exchange.route.startswith(_PLATFORM):
+        if exchange.request.route.startswith(_PLATFORM):
             return json_response({**_shown(created), "items": items}, 201)
         return json_response(_shown(created))
 
     async def index(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """GET /conversations."""
         page = parse_page(request.query)
-        conversations, has_more = await self._store.page(exchange.caller, page)
+        conversations, has_more = await self._store.page(exchange.context.caller, page)
         return json_response(listing([_shown(each) for each in conversations], has_more))
 
     async def get(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -87,7 +92,7 @@ class ConversationsApi:
         """POST /conversations/{id}: other metadata."""
         ident = request.match_info["id"]
         metadata = parse_metadata(await self._body(request, exchange))
-        updated = await self._store.update(exchange.caller, ident, metadata)
+        updated = await self._store.update(exchange.context.caller, ident, metadata)
         if updated is None:
             raise _no_conversation(ident)
         return json_response(_shown(updated))
@@ -95,7 +100,7 @@ class ConversationsApi:
     async def delete(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """DELETE /conversations/{id}. Responses that were made in it stay."""
         ident = request.match_info["id"]
-        if not await self._store.delete(exchange.caller, ident):
+        if not await self._store.delete(exchange.context.caller, ident):
             raise _no_conversation(ident)
         return json_response({"id": ident, "object": "conversation.deleted", "deleted": True})
 
@@ -108,14 +113,16 @@ class ConversationsApi:
         items, encrypted_reasoning = _stored(
             given, whole, await self._taken(exchange, ident, whole)
         )
-        if not await self._store.add_items(exchange.caller, ident, items, encrypted_reasoning):
+        if not await self._store.add_items(
+            exchange.context.caller, ident, items, encrypted_reasoning
+        ):
             raise _no_conversation(ident)
         return json_response({**listing(items, has_more=False), "items": items})
 
     async def items(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """GET /conversations/{id}/items."""
         ident = request.match_info["id"]
-        found = await self._store.items(exchange.caller, ident, parse_page(request.query))
+        found = await self._store.items(exchange.context.caller, ident, parse_page(request.query))
         if found is None:
             raise _no_conversation(ident)
         items, has_more = found
@@ -124,7 +131,7 @@ class ConversationsApi:
     async def item(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """GET /conversations/{id}/items/{item}."""
         ident, key = request.match_info["id"], request.match_info["item"]
-        item = await self._store.item(exchange.caller, ident, key)
+        item = await self._store.item(exchange.context.caller, ident, key)
         if item is None:
             raise await self._no_item(exchange, ident, key)
         [shown] = await self._asked_for(request, exchange, [item])
@@ -133,7 +140,7 @@ class ConversationsApi:
     async def delete_item(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """DELETE /conversations/{id}/items/{item}."""
         ident, key = request.match_info["id"], request.match_info["item"]
-        if not await self._store.delete_item(exchange.caller, ident, key):
+        if not await self._store.delete_item(exchange.context.caller, ident, key):
             raise await self._no_item(exchange, ident, key)
         return json_response({"id": key, "object": "conversation.item.deleted", "deleted": True})
 
@@ -144,7 +151,7 @@ class ConversationsApi:
         return await self._dispatcher.read(request, exchange, decode)
 
     async def _existing(self, exchange: Exchange, ident: str) -> Conversation:
-        conversation = await self._store.get(exchange.caller, ident)
+        conversation = await self._store.get(exchange.context.caller, ident)
         if conversation is None:
             raise _no_conversation(ident)
         return conversation
@@ -154,7 +161,7 @@ class ConversationsApi:
     ) -> list[dict[str, Any]]:
         """The items, with copies of those that are referred to, and hidden reasoning put back."""
         wanted = {item["id"] for item in items if _is_reference(item) or _may_be_hidden(item)}
-        found = await self._find_items(exchange.caller, sorted(wanted)) if wanted else {}
+        found = await self._find_items(exchange.context.caller, sorted(wanted)) if wanted else {}
         resolved = []
         for i, item in enumerate(items):
             if _is_reference(item):
@@ -175,7 +182,7 @@ class ConversationsApi:
         """Those ids of ``items`` that the conversation has already."""
         given = {item["id"] for item in items if isinstance(item.get("id"), str)}
         return frozenset(
-            {key for key in given if await self._store.item(exchange.caller, ident, key)}
+            {key for key in given if await self._store.item(exchange.context.caller, ident, key)}
         )
 
     async def _asked_for(
@@ -186,7 +193,7 @@ class ConversationsApi:
             return items
         encrypted_reasoning = {item["id"] for item in items if _may_be_hidden(item)}
         found = (
-            await self._find_items(exchange.caller, sorted(encrypted_reasoning))
+            await self._find_items(exchange.context.caller, sorted(encrypted_reasoning))
             if encrypted_reasoning
             else {}
         )

@@ -19,7 +19,16 @@ from typing import Any, Final, TypeVar
 import orjson
 from aiohttp import hdrs, web
 
-from router.core.exchange import ClientGone, Exchange, Operation, Outcome, Sink, internal_error
+from router.core.exchange import (
+    ClientGone,
+    ClientRequest,
+    Exchange,
+    ExchangeContext,
+    Operation,
+    Outcome,
+    Sink,
+    internal_error,
+)
 from router.core.plugin_chain import Proceed
 from router.core.plugin_set import PluginSet, PluginSets
 from router.dialects.api_format import OPENAI, ApiFormat
@@ -117,7 +126,9 @@ class RequestDispatcher:
                 self._abandoned(exchange)
                 return web.Response(status=CLIENT_CLOSED_REQUEST)
             except Exception:
-                _log.exception("handler failed", request_id=exchange.id, route=exchange.route)
+                _log.exception(
+                    "handler failed", request_id=exchange.request.id, route=exchange.request.route
+                )
                 return self._refused(exchange, internal_error(exchange))
             finally:
                 plugin_set.leave()
@@ -158,9 +169,9 @@ class RequestDispatcher:
             await admit(exchange)
             response = await handler(request, exchange)
         if not response.prepared:
-            response.headers["X-Request-Id"] = exchange.id
+            response.headers["X-Request-Id"] = exchange.request.id
         if not exchange.running:
-            exchange.status = response.status
+            exchange.result.status = response.status
             self._end(exchange, Outcome.OK)
         return response
 
@@ -190,13 +201,16 @@ class RequestDispatcher:
         if exchange.dropped and self._strict:
             refuse_dropped(exchange.dropped, {})
         exchange.running = True
-        exchange.plugin_set.chain.started(exchange)
+        exchange.context.plugin_set.chain.started(exchange)
         reply = HttpReply(
-            request, {"X-Request-Id": exchange.id}, self._keepalive, exchange.api_format
+            request,
+            {"X-Request-Id": exchange.request.id},
+            self._keepalive,
+            exchange.context.api_format,
         )
-        task = self._tasks.spawn(self._run(exchange, reply, answer), exchange.id)
+        task = self._tasks.spawn(self._run(exchange, reply, answer), exchange.request.id)
         self._running[task] = (exchange, request)
-        exchange.plugin_set.enter()  # the task may outlive the handler
+        exchange.context.plugin_set.enter()  # the task may outlive the handler
         task.add_done_callback(self._forget)
         try:
             return await reply.respond()
@@ -208,14 +222,14 @@ class RequestDispatcher:
 
     async def see_through(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
         """What ``work`` returns or raises; a client that leaves does not interrupt it."""
-        return await self._tasks.see_through(work, exchange.id)
+        return await self._tasks.see_through(work, exchange.request.id)
 
     async def _run(self, exchange: Exchange, reply: HttpReply, answer: Proceed) -> None:
         outcome = Outcome.FAILED
         try:
             await answer(exchange, reply)
-            outcome = exchange.outcome or Outcome.OK
-            exchange.status = reply.status
+            outcome = exchange.result.outcome or Outcome.OK
+            exchange.result.status = reply.status
         except RouterError as error:
             outcome = self._answer_error(exchange, reply, error)
         except ClientGone:
@@ -226,48 +240,44 @@ class RequestDispatcher:
                 raise
             outcome = self._answer_error(exchange, reply, exchange.abort)
         except Exception:
-            _log.exception("exchange failed", request_id=exchange.id)
+            _log.exception("exchange failed", request_id=exchange.request.id)
             outcome = self._answer_error(exchange, reply, internal_error(exchange))
         finally:
             reply.end()
             self._end(exchange, outcome)
 
     def _answer_error(self, exchange: Exchange, sink: Sink, error: RouterError) -> Outcome:
-        exchange.error_code = error.code
-        exchange.status = error.status
+        exchange.result.refuse(error)
         if sink.opened:
             # Only a plugin gets here: the pipeline ends its streams itself.
             with contextlib.suppress(ClientGone):
-                sink.feed([exchange.api_format.failed(error)])
+                sink.feed([exchange.context.api_format.failed(error)])
             return Outcome.FAILED
         headers = answer_headers(exchange, error.headers)
-        sink.finish(error.status, orjson.dumps(exchange.api_format.error(error)), headers)
+        sink.finish(error.status, orjson.dumps(exchange.context.api_format.error(error)), headers)
         return _outcome(error)
 
     def _refused(self, exchange: Exchange, error: RouterError) -> web.Response:
-        exchange.error_code = error.code
-        exchange.status = error.status
+        exchange.result.refuse(error)
         self._end(exchange, _outcome(error))
-        response = json_response(exchange.api_format.error(error), error.status)
-        response.headers.update({**exchange.response_headers, **error.headers})
-        response.headers["X-Request-Id"] = exchange.id
+        response = json_response(exchange.context.api_format.error(error), error.status)
+        response.headers.update({**exchange.result.headers, **error.headers})
+        response.headers["X-Request-Id"] = exchange.request.id
         return response
 
     def _abandoned(self, exchange: Exchange) -> None:
         """The client left before there was a task to end the exchange."""
         if not exchange.running:
-            exchange.status = CLIENT_CLOSED_REQUEST
+            exchange.result.status = CLIENT_CLOSED_REQUEST
             self._end(exchange, Outcome.CANCELLED)
 
     def _end(self, exchange: Exchange, outcome: Outcome) -> None:
-        if exchange.finished is None:
-            exchange.outcome = outcome
-            exchange.finished = time.monotonic()
-            exchange.plugin_set.chain.ended(exchange)
+        if exchange.result.end(outcome, time.monotonic()):
+            exchange.context.plugin_set.chain.ended(exchange)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         exchange, _ = self._running.pop(task)
-        exchange.plugin_set.leave()
+        exchange.context.plugin_set.leave()
 
     @property
     def open(self) -> int:
@@ -345,7 +355,7 @@ class RequestDispatcher:
 
 
 def _client_left(exchange: Exchange, sink: Sink) -> Outcome:
-    exchange.status = 200 if sink.opened else CLIENT_CLOSED_REQUEST
+    exchange.result.status = 200 if sink.opened else CLIENT_CLOSED_REQUEST
     return Outcome.CANCELLED
 
 
@@ -363,7 +373,7 @@ def _exchange(
     worker: Worker | None,
 ) -> Exchange:
     given = request.headers.get("X-Request-Id", "")
-    exchange = Exchange(
+    came_in = ClientRequest(
         id=given if _REQUEST_ID.fullmatch(given) else "req_" + os.urandom(12).hex(),
         operation=operation,
         route=template,
@@ -371,10 +381,8 @@ def _exchange(
         headers=request.headers,
         remote=request.remote,
         started=time.monotonic(),
-        api_format=api_format,
-        worker=worker,
+        path=request.raw_path.partition("?")[0][:_MAX_PATH] if template == UNKNOWN else None,
     )
-    if template == UNKNOWN:
-        exchange.path = request.raw_path.partition("?")[0][:_MAX_PATH]
-    exchange.plugin_set = plugin_set
-    return exchange
+    context = ExchangeContext(api_format, worker)
+    context.plugin_set = plugin_set
+    return Exchange(came_in, context)

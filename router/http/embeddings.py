@@ -59,7 +59,6 @@ class EmbeddingsApi:
             return body
 
         body = await self._dispatcher.read(request, exchange, decoded)
-        exchange.body, exchange.dropped = without_misspelt(body)
-        exchange.model = body["model"]
-        exchange.stream = exchange.operation is Operation.COMPLETIONS and bool(body.get("stream"))
+        exchange.ask(*without_misspelt(body))
+        exchange.stream &= exchange.request.operation is Operation.COMPLETIONS
         return await self._dispatcher.run(request, exchange, proceed)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from router.core.exchange import Exchange, Operation
+from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
 from router.dialects.dropped import refuse_dropped
 from router.dialects.images import remote_images
 from router.dialects.parameters import missing
@@ -106,18 +106,21 @@ def _pretended(
 ) -> Exchange:
     """The exchange that the request would be."""
     pretended = Exchange(
-        id=exchange.id,
-        operation=operation,
-        route=exchange.route,
-        method=exchange.method,
-        headers={},
-        remote=None,
-        started=exchange.started,
+        ClientRequest(
+            id=exchange.request.id,
+            operation=operation,
+            route=exchange.request.route,
+            method=exchange.request.method,
+            headers={},
+            remote=None,
+            started=exchange.request.started,
+        ),
+        ExchangeContext(),
     )
     pretended.body = body
     pretended.model = body["model"]
     pretended.stream = bool(body.get("stream"))
-    pretended.truncates_chat = settings.server.chat_truncation == "auto"
+    pretended.context.truncates_chat = settings.server.chat_truncation == "auto"
     if operation is Operation.RESPONSES and (
         body.get("store") is not False or body.get("conversation")
     ):

@@ -195,7 +195,7 @@ class KeysAdmin:
 
     @staticmethod
     def _tell(event: str, name: str, exchange: Exchange) -> None:
-        _log.info(event, key=name, request_id=exchange.id, remote=exchange.remote)
+        _log.info(event, key=name, request_id=exchange.request.id, remote=exchange.request.remote)
 
 
 def _limit(query: Mapping[str, str]) -> int:

@@ -26,7 +26,7 @@ class ModelsApi:
 
     async def index(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """GET /models: those that the caller's key may use."""
-        key = exchange.key
+        key = exchange.context.key
         names = [
             name for name in self._registry.public_models() if key is None or key.may_use(name)
         ]
@@ -40,9 +40,9 @@ class ModelsApi:
         """GET /models/{id}: any name a request may ask for; ids may contain slashes."""
         anthropic = _is_anthropic(exchange)
         name = request.match_info["id"]
-        if exchange.key is not None:
-            check_model(exchange.key, name)
-        await self._registry.group(name, exchange.key)
+        if exchange.context.key is not None:
+            check_model(exchange.context.key, name)
+        await self._registry.group(name, exchange.context.key)
         return json_response(model_info(name, self._created) if anthropic else self._model(name))
 
     def _model(self, name: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class ModelsApi:
 
 def _is_anthropic(exchange: Exchange) -> bool:
     """Whether one of Anthropic's clients asks: it wants another form, of errors too."""
-    if "anthropic-version" not in exchange.headers:
+    if "anthropic-version" not in exchange.request.headers:
         return False
-    exchange.api_format = anthropic_format(exchange.id)
+    exchange.context.api_format = anthropic_format(exchange.request.id)
     return True

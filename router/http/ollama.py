@@ -89,15 +89,14 @@ class OllamaApi:
     async def _run(
         self, request: web.Request, exchange: Exchange, asked: DecodedRequest, *, chat: bool
     ) -> web.StreamResponse:
-        _take(exchange, asked)
-        exchange.stream = bool(asked.body.get("stream"))
+        exchange.ask(asked.body, asked.dropped)
         encoder = OllamaEncoder(asked.body["model"], ExchangeTimes(exchange), chat=chat)
         return await self._dispatcher.run(request, exchange, encoded_by(encoder))
 
     async def _embed(
         self, request: web.Request, exchange: Exchange, asked: DecodedRequest, *, one: bool
     ) -> web.StreamResponse:
-        _take(exchange, asked)
+        exchange.ask(asked.body, asked.dropped)
         given = asked.body["input"]
         encoder = OllamaEmbedEncoder(asked.body["model"], ExchangeTimes(exchange), one=one)
         if given in ("", []):
@@ -115,9 +114,3 @@ def _valid(
     asked = translate(body)
     validate_create(asked.body)
     return asked
-
-
-def _take(exchange: Exchange, asked: DecodedRequest) -> None:
-    exchange.body = asked.body
-    exchange.model = asked.body["model"]
-    exchange.dropped = asked.dropped

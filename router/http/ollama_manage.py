@@ -86,7 +86,7 @@ class OllamaManage:
         model_of(body)
         exchange.stream = wants_stream(body)
         endpoints = self._aimed_at(exchange)
-        answer = self._followed(exchange.route, body, endpoints)
+        answer = self._followed(exchange.request.route, body, endpoints)
         return await self._dispatcher.run(request, exchange, answer)
 
     async def change(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -100,7 +100,7 @@ class OllamaManage:
                     raise missing(name)
                 string(body[name], name)
         endpoints = self._aimed_at(exchange)
-        answer = self._changed(request.method, exchange.route, body, endpoints)
+        answer = self._changed(request.method, exchange.request.route, body, endpoints)
         return await self._dispatcher.run(request, exchange, answer)
 
     async def blobs(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -111,7 +111,7 @@ class OllamaManage:
         )
 
     def _aimed_at(self, exchange: Exchange) -> list[Endpoint]:
-        name = exchange.headers.get(_AIM)
+        name = exchange.request.headers.get(_AIM)
         every = [one for one in self._registry.endpoints if speaks_ollama(one)]
         if name is None:
             if not every:
@@ -186,7 +186,9 @@ class OllamaManage:
         try:
             async with asyncio.TaskGroup() as group:
                 for endpoint in endpoints:
-                    group.create_task(work(endpoint), name=f"{exchange.id} at {endpoint.name}")
+                    group.create_task(
+                        work(endpoint), name=f"{exchange.request.id} at {endpoint.name}"
+                    )
         except* ClientGone:
             gone = True
         finally:
@@ -200,10 +202,10 @@ class OllamaManage:
     def _note(exchange: Exchange, endpoints: list[Endpoint], failures: Failures) -> None:
         _log.info(
             "models managed",
-            request_id=exchange.id,
-            remote=exchange.remote,
-            method=exchange.method,
-            route=exchange.route,
+            request_id=exchange.request.id,
+            remote=exchange.request.remote,
+            method=exchange.request.method,
+            route=exchange.request.route,
             endpoints=[endpoint.name for endpoint in endpoints],
             failed={name: error.logged for name, error in failures.items()},
         )
@@ -244,8 +246,8 @@ def _conclude(
     error.headers.update(_NO_STORE)
     if not sink.opened:
         raise error
-    exchange.mark_failed(error.code)
-    sink.feed([exchange.api_format.failed(error)])
+    exchange.result.fail(error.code)
+    sink.feed([exchange.context.api_format.failed(error)])
     sink.end()
 
 

@@ -92,7 +92,7 @@ class OllamaModels:
         found: dict[str, Mapping[str, Any]] = {}
         for endpoint, known in zip(endpoints, told, strict=True):
             for name in endpoint.catalogue.public_names():
-                if exchange.key is None or exchange.key.may_use(name):
+                if exchange.context.key is None or exchange.context.key.may_use(name):
                     own = endpoint.catalogue.resolve(name) or name
                     found[name] = found.get(name) or known.get(_short(own), {})
         models = [self._tag(name, known) for name, known in found.items()]
@@ -105,7 +105,7 @@ class OllamaModels:
         models = []
         for endpoint, known in zip(endpoints, told, strict=True):
             for name in _resident(endpoint, known):
-                if exchange.key is not None and not exchange.key.may_use(name):
+                if exchange.context.key is not None and not exchange.context.key.may_use(name):
                     continue
                 own = endpoint.catalogue.resolve(name) or name
                 models.append(self._running(name, own, endpoint, known.get(_short(own), {})))
@@ -117,9 +117,9 @@ class OllamaModels:
         name = model_of(body)
         if (verbose := body.get("verbose")) is not None:
             boolean(verbose, "verbose")
-        if exchange.key is not None:
-            check_model(exchange.key, name)
-        group = await self._registry.group(name, exchange.key)
+        if exchange.context.key is not None:
+            check_model(exchange.context.key, name)
+        group = await self._registry.group(name, exchange.context.key)
         endpoints = self._reachable(exchange)
         fields = {"verbose": True} if verbose else {}
         for deployment in group.deployments:
@@ -132,7 +132,7 @@ class OllamaModels:
         return json_response(self._shown(name, group))
 
     def _reachable(self, exchange: Exchange) -> list[Endpoint]:
-        key = exchange.key
+        key = exchange.context.key
         return [e for e in self._registry.endpoints if key is None or key.may_reach(e.name)]
 
     def _tag(self, name: str, told: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,15 +51,15 @@ class OllamaMoves:
     async def admit(self, exchange: Exchange) -> None:
         """Let a request in that the guards let in, or that has the admin key."""
         try:
-            await exchange.plugin_set.chain.admit(exchange)
+            await exchange.context.plugin_set.chain.admit(exchange)
         except AuthenticationFailed:
             if not self._admin.opens(exchange):
                 raise
-            exchange.caller = "admin"
+            exchange.context.caller = "admin"
 
     def only_moves(self, exchange: Exchange) -> bool:
         """Whether it was let in by the admin key alone."""
-        return exchange.caller == "admin" and exchange.key is None
+        return exchange.context.caller == "admin" and exchange.context.key is None
 
     async def move(
         self, request: web.Request, exchange: Exchange, body: dict[str, Any], *, chat: bool
@@ -75,7 +75,8 @@ class OllamaMoves:
                 "be using it.",
                 param="keep_alive",
             )
-        exchange.operation = Operation.OLLAMA  # no model is asked: nothing is used, or counted
+        # No model is asked: nothing is used, or counted.
+        exchange.request = exchange.request._replace(operation=Operation.OLLAMA)
         if keep_alive is not None and not is_admin:
             exchange.dropped = ("keep_alive",)
         move = self._unload if unloads else self._load
@@ -107,7 +108,7 @@ class OllamaMoves:
         deployment = (
             deployment or plan.deployments[0]
         )  # every slot is taken, which does not matter here
-        exchange.endpoint = deployment.endpoint.name
+        exchange.result.endpoint = deployment.endpoint.name
         if keep_alive is None:
             await self._fleet.loads.ensure(deployment)
         else:
@@ -125,13 +126,15 @@ class OllamaMoves:
             ),
             return_exceptions=True,
         )
-        _log.info("model unloaded by a request", request_id=exchange.id, endpoints=len(results))
+        _log.info(
+            "model unloaded by a request", request_id=exchange.request.id, endpoints=len(results)
+        )
         for error in results:
             if isinstance(error, BaseException) and not isinstance(error, NotSupported):
                 raise error
 
     async def _group(self, exchange: Exchange) -> Group:
-        return await self._fleet.registry.group(exchange.model or "", exchange.key)
+        return await self._fleet.registry.group(exchange.model or "", exchange.context.key)
 
 
 def _is_resident(deployment: Deployment) -> bool:
@@ -145,7 +148,7 @@ def _through_chain(core: Proceed) -> Proceed:
     """``core`` behind the gates and interceptors, like everything that a key asks for."""
 
     async def answer(exchange: Exchange, sink: Sink) -> None:
-        await exchange.plugin_set.chain.run(exchange, sink, core)
+        await exchange.context.plugin_set.chain.run(exchange, sink, core)
 
     return answer
 

@@ -50,15 +50,19 @@ class PromptsApi:
         """POST /prompts."""
         fields = parse_prompt(await self._body(request, exchange))
         prompt = await self._store.create(
-            exchange.caller, new_id("pmpt_"), fields["name"], time.time(), orjson.dumps(fields)
+            exchange.context.caller,
+            new_id("pmpt_"),
+            fields["name"],
+            time.time(),
+            orjson.dumps(fields),
         )
-        status = 201 if exchange.route.startswith(_PLATFORM) else 200
+        status = 201 if exchange.request.route.startswith(_PLATFORM) else 200
         return json_response(_shown(prompt), status)
 
     async def index(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """GET /prompts: each in its latest version."""
         page = parse_page(request.query)
-        prompts, has_more = await self._store.page(exchange.caller, page)
+        prompts, has_more = await self._store.page(exchange.context.caller, page)
         return json_response(listing([_shown(prompt) for prompt in prompts], has_more))
 
     async def get(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -76,7 +80,7 @@ class PromptsApi:
             fields = changed(orjson.loads(body), changes)
             return fields["name"], orjson.dumps(fields)
 
-        prompt = await self._store.update(exchange.caller, key, time.time(), change)
+        prompt = await self._store.update(exchange.context.caller, key, time.time(), change)
         if prompt is None:
             raise no_prompt(key)
         return json_response(_shown(prompt))
@@ -84,7 +88,7 @@ class PromptsApi:
     async def delete(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """DELETE /prompts/{id}: with all its versions."""
         prompt = await self._existing(request, exchange)
-        if not await self._store.delete(exchange.caller, prompt.id):
+        if not await self._store.delete(exchange.context.caller, prompt.id):
             raise no_prompt(prompt.id)
         return json_response({"id": prompt.id, "object": "prompt.deleted", "deleted": True})
 
@@ -92,7 +96,7 @@ class PromptsApi:
         """GET /prompts/{id}/versions; ``after`` is the number of a version."""
         page = parse_page(request.query)
         prompt = await self._existing(request, exchange)
-        found = await self._store.versions(exchange.caller, prompt.id, page)
+        found = await self._store.versions(exchange.context.caller, prompt.id, page)
         if found is None:
             raise no_prompt(prompt.id)
         versions, has_more = found
@@ -109,7 +113,7 @@ class PromptsApi:
         self, request: web.Request, exchange: Exchange, version: int | None = None
     ) -> Prompt:
         key = request.match_info["id"]
-        prompt = await self._store.get(exchange.caller, key, version)
+        prompt = await self._store.get(exchange.context.caller, key, version)
         if prompt is None:
             raise no_prompt(key, version)
         return prompt

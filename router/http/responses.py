@@ -58,7 +58,7 @@ class ResponsesApi:
         if body.get("prompt") is None:
             return body
         reference = prompt_reference(body["prompt"])
-        prompt = await self._prompts.get(exchange.caller, reference.key, reference.version)
+        prompt = await self._prompts.get(exchange.context.caller, reference.key, reference.version)
         if prompt is None:
             raise no_prompt(reference.key, reference.version, param="prompt.id")
         fields = orjson.loads(prompt.body)
@@ -73,11 +73,9 @@ class ResponsesApi:
     async def _run(
         self, request: web.Request, exchange: Exchange, body: dict[str, Any], answer: Proceed
     ) -> web.StreamResponse:
-        exchange.body, exchange.dropped = without_misspelt(body)
-        exchange.model = body["model"]
-        if exchange.key is not None:
-            check_model(exchange.key, body["model"])  # before a run of it is accepted
-        exchange.stream = bool(body.get("stream"))
+        exchange.ask(*without_misspelt(body))
+        if exchange.context.key is not None:
+            check_model(exchange.context.key, body["model"])  # before a run of it is accepted
         return await self._dispatcher.run(request, exchange, answer)
 
 

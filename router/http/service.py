@@ -84,7 +84,7 @@ class Service:
 
     async def admit_scraper(self, exchange: Exchange) -> None:
         """Let a request with ``metrics.key`` pass; raises AuthenticationFailed."""
-        given = bearer_token(exchange.headers.get("Authorization", ""))
+        given = bearer_token(exchange.request.headers.get("Authorization", ""))
         assert self._metrics_key is not None
         if given is None or not same_key(given, self._metrics_key.get_secret_value()):
             said = (
@@ -93,7 +93,7 @@ class Service:
                 else "Incorrect key for the metrics provided."
             )
             raise AuthenticationFailed(said, headers={"WWW-Authenticate": "Bearer"})
-        exchange.caller = "metrics"
+        exchange.context.caller = "metrics"
 
 
 def _deployments(registry: Registry) -> Iterator[DeploymentGauges]:

@@ -62,7 +62,9 @@ class StoredApi:
                 "This response cannot be cancelled because it was not created with background=true."
             )
         # Half cancelled it would be found, and ended as failed.
-        await self._dispatcher.see_through(exchange, self._runs.cancel(exchange.caller, stored.id))
+        await self._dispatcher.see_through(
+            exchange, self._runs.cancel(exchange.context.caller, stored.id)
+        )
         stored = await self._get(request, exchange)
         body = stored.public()
         return web.Response(body=body, headers={"Content-Type": "application/json"})
@@ -77,13 +79,13 @@ class StoredApi:
 
     async def _delete(self, exchange: Exchange, stored: StoredResponse) -> None:
         if stored.resumable:
-            await self._runs.cancel(exchange.caller, stored.id)
-        if not await self._responses.delete(exchange.caller, stored.id):
+            await self._runs.cancel(exchange.context.caller, stored.id)
+        if not await self._responses.delete(exchange.context.caller, stored.id):
             raise _not_found(stored.id)
 
     async def _get(self, request: web.Request, exchange: Exchange) -> StoredResponse:
         ident = request.match_info["id"]
-        stored = await self._responses.get(exchange.caller, ident)
+        stored = await self._responses.get(exchange.context.caller, ident)
         if stored is None:
             raise _not_found(ident)
         return stored

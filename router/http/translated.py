@@ -49,21 +49,18 @@ class TranslatedApi:
 
     async def _admit(self, exchange: Exchange) -> None:
         """Ask the guards; whatever they say is said in the form of this API."""
-        exchange.api_format = self._api.form(exchange.id)
-        exchange.response_headers |= self._api.headers(exchange.id)
-        await exchange.plugin_set.chain.admit(exchange)
+        exchange.context.api_format = self._api.form(exchange.request.id)
+        exchange.result.headers |= self._api.headers(exchange.request.id)
+        await exchange.context.plugin_set.chain.admit(exchange)
 
     def _handler(self, route: ApiRoute) -> Handler:
         async def handle(request: web.Request, exchange: Exchange) -> web.StreamResponse:
             asked = await self._dispatcher.read(
                 request, exchange, lambda raw: route.decode(parse_object(raw))
             )
-            exchange.body = asked.body
-            exchange.model = asked.body["model"]
-            exchange.stream = bool(asked.body.get("stream"))
-            exchange.dropped = asked.dropped
+            exchange.ask(asked.body, asked.dropped)
             if asked.dropped_reasoning:
-                exchange.response_headers[REASONING_DROPPED] = str(asked.dropped_reasoning)
+                exchange.result.headers[REASONING_DROPPED] = str(asked.dropped_reasoning)
             encoder = asked.encoder(ExchangeTimes(exchange))
             return await self._dispatcher.run(request, exchange, encoded_by(encoder))
 
@@ -75,7 +72,7 @@ class ExchangeTimes:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self.id = exchange.id
+        self.id = exchange.request.id
 
     def stamp(self) -> str:
         """See ``RequestTimes.stamp``."""
@@ -83,15 +80,15 @@ class ExchangeTimes:
 
     def since(self) -> int:
         """See ``RequestTimes.since``."""
-        return int((time.monotonic() - self._exchange.started) * _BILLION)
+        return int((time.monotonic() - self._exchange.request.started) * _BILLION)
 
     def waited(self) -> int:
         """See ``RequestTimes.waited``."""
-        return int(self._exchange.queue_seconds * _BILLION)
+        return int(self._exchange.result.queue_seconds * _BILLION)
 
     def replaced(self) -> str | None:
         """See ``RequestTimes.replaced``."""
-        return self._exchange.served_model
+        return self._exchange.result.served_model
 
 
 def encoded_by(encoder: ResponseEncoder) -> Proceed:

@@ -85,18 +85,18 @@ class UsageApi:
         bucket = _bucket(query)
         now = time.time()
         since, until = _period(query, now, str(int(month_start(now))))
-        key = exchange.key or ANYBODY
+        key = exchange.context.key or ANYBODY
         report = await self._reported(
             by=("model",),
             since=since,
             until=until,
             bucket=bucket,
-            filters={"key": exchange.caller},
+            filters={"key": exchange.context.caller},
             limit=_MOST_OWN,
         )
         head = {
             "object": "usage",
-            "key": exchange.caller,
+            "key": exchange.context.caller,
             "since": since,
             "until": until,
             "bucket": bucket,

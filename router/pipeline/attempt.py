@@ -117,9 +117,9 @@ class Attempt:
         """
         deployment = self.reservation.deployment
         call = await self._exchange.compute(self._prepared)
-        self._exchange.attempts += 1
+        self._exchange.result.attempts += 1
         self.sent = time.monotonic()
-        if (trace := self._exchange.trace) is not None:
+        if (trace := self._exchange.context.trace) is not None:
             self.trace = trace.attempt(deployment.endpoint.settings, deployment.model)
         try:
             call, self._answer = await self._sent(call)
@@ -134,12 +134,12 @@ class Attempt:
     def _prepared(self) -> UpstreamCall:
         """The call for this endpoint. Where nothing may be left out, one that does is refused."""
         deployment = self.reservation.deployment
-        if self._exchange.operation.templated:
+        if self._exchange.request.operation.templated:
             self._exchange.prompts = deployment.prompts
         call = self._job.prepare(
             deployment.endpoint.adapter, deployment.model, deployment.context, self.builder
         )
-        if call.dropped and (names := self._exchange.api_format.names):
+        if call.dropped and (names := self._exchange.context.api_format.names):
             call.dropped = tuple([names.get(name, name) for name in call.dropped])
         if call.dropped and self._job.strict:
             refuse_dropped(call.dropped, self._exchange.body)
@@ -314,7 +314,7 @@ class Delivery:
     @property
     def has_output(self) -> bool:
         """Whether output has reached the client: nothing can be taken back."""
-        return self._exchange.first_output is not None
+        return self._exchange.result.first_output is not None
 
     def push(self, frames: list[Frame], decoder: StreamDecoder) -> None:
         """Deliver what a reader made, or hold it while there is no output yet."""
@@ -326,7 +326,7 @@ class Delivery:
             self._held = []
             if not self._sink.opened:
                 self._open()
-            self._exchange.first_output = time.monotonic()
+            self._exchange.result.first_output = time.monotonic()
             self._first_output()
         if frames:
             self._sink.feed(frames)
@@ -386,7 +386,7 @@ class Delivery:
 def answer_headers(exchange: Exchange, response_headers: dict[str, str]) -> dict[str, str]:
     """The headers that say who served the answer, and how."""
     headers = client_headers(exchange, response_headers)
-    headers["X-Pointsman-Attempts"] = str(exchange.attempts)
-    if exchange.endpoint is not None:
-        headers["X-Pointsman-Endpoint"] = exchange.endpoint
+    headers["X-Pointsman-Attempts"] = str(exchange.result.attempts)
+    if exchange.result.endpoint is not None:
+        headers["X-Pointsman-Endpoint"] = exchange.result.endpoint
     return headers

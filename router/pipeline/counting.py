@@ -24,8 +24,8 @@ async def count_tokens(
     registry: Registry, selector: Selector, exchange: Exchange, sink: Sink
 ) -> None:
     """Ask an endpoint that can count; estimate, and say so, where none can."""
-    group = await registry.group(exchange.model or "", exchange.key)
-    deployments = reached(group, exchange.key)
+    group = await registry.group(exchange.model or "", exchange.context.key)
+    deployments = reached(group, exchange.context.key)
     requests = {
         deployment: request
         for deployment in deployments
@@ -33,7 +33,7 @@ async def count_tokens(
     }
     count = None
     if requests:
-        plan = Plan(group, tuple(requests), exchange.caller, key=exchange.key)
+        plan = Plan(group, tuple(requests), exchange.context.caller, key=exchange.context.key)
         plan.probes = False
         count = await _counted(selector, plan, exchange, requests)
     response_headers: dict[str, str] = {}
@@ -50,8 +50,8 @@ async def _counted(
     """What one endpoint counted, or None; raises UpstreamRejected for a bad request."""
     reservation = await selector.reserve(plan)
     deployment = reservation.deployment
-    exchange.endpoint = deployment.endpoint.name
-    exchange.attempts += 1
+    exchange.result.endpoint = deployment.endpoint.name
+    exchange.result.attempts += 1
     try:
         answer = await deployment.endpoint.transport.send(requests[deployment])
         try:
@@ -62,7 +62,7 @@ async def _counted(
         error.message = deployment.endpoint.redacted(error.message)
         raise
     except UpstreamError as error:
-        _log.warning("token count failed", endpoint=exchange.endpoint, error=error.logged)
+        _log.warning("token count failed", endpoint=exchange.result.endpoint, error=error.logged)
         return None
     finally:
         selector.release(reservation)

@@ -117,7 +117,7 @@ class Failover:
         """Try until it is answered. Raises the RouterError that is left."""
         self._budget.deposit(time.monotonic())
         model = exchange.model or ""
-        configured_by, others = self._fallbacks.of(model, exchange.key)
+        configured_by, others = self._fallbacks.of(model, exchange.context.key)
         if not others:
             # No coroutine more than there has to be: each is kept for as long as a stream lasts.
             return self._with(model, exchange, work, desperate=True)
@@ -141,25 +141,27 @@ class Failover:
                 failure = error
                 _log.warning(
                     "model replaced",
-                    request_id=exchange.id,
+                    request_id=exchange.request.id,
                     model=model,
                     by=fallback,
                     error=error.logged,
                 )
             self._metrics.fleet.fallbacks.labels(configured_by, fallback).inc()
-            model = exchange.response_headers[FALLBACK] = exchange.served_model = fallback
+            model = exchange.result.headers[FALLBACK] = exchange.result.served_model = fallback
             work.rewind(model)
         try:
             await self._with(model, exchange, work, desperate=True)
         except (ModelNotFound, InvalidRequest, NotSupported):
             # The last model is none for this request, which its client cannot know.
-            del exchange.response_headers[FALLBACK]
-            exchange.served_model = None
+            del exchange.result.headers[FALLBACK]
+            exchange.result.served_model = None
             raise failure from None
 
     async def _with(self, model: str, exchange: Exchange, work: Work, *, desperate: bool) -> None:
         """Try the endpoints that serve this model."""
-        plan = self._selector.plan(await self._registry.group(model, exchange.key), exchange)
+        plan = self._selector.plan(
+            await self._registry.group(model, exchange.context.key), exchange
+        )
         plan.desperate = desperate
         # No slot is held meanwhile.
         failure: RouterError | None = await self._fetch_images(plan, exchange)
@@ -167,7 +169,7 @@ class Failover:
         while True:
             reservation = await self._reserve(plan, failure)
             if reservation.queue_seconds:
-                exchange.queue_seconds += reservation.queue_seconds
+                exchange.result.queue_seconds += reservation.queue_seconds
                 self._metrics.fleet.queue_waited(reservation.queue_seconds)
             try:
                 if not reservation.deployment.loaded:
@@ -231,7 +233,7 @@ class Failover:
         try:
             await self._loads.ensure(reservation.deployment)
         finally:
-            exchange.queue_seconds += time.monotonic() - began
+            exchange.result.queue_seconds += time.monotonic() - began
         self._selector.begin_again(reservation)
 
     async def _reserve(self, plan: Plan, failure: RouterError | None) -> SlotReservation:
@@ -293,7 +295,7 @@ class Failover:
             endpoint.unreachable(now)
         elif (
             isinstance(error, UpstreamModelMissing)
-            and exchange.operation.kind is AnswerKind.COMPACT
+            and exchange.request.operation.kind is AnswerKind.COMPACT
         ):
             self._selector.refused(reservation)  # it lacks the route, not the model
         else:
@@ -303,10 +305,10 @@ class Failover:
         self._metrics.fleet.attempts.labels(endpoint.name, error.code or "error").inc()
         _log.warning(
             "attempt failed",
-            request_id=exchange.id,
+            request_id=exchange.request.id,
             endpoint=endpoint.name,
             model=deployment.model,
-            attempt=exchange.attempts,
+            attempt=exchange.result.attempts,
             error=error.logged,
         )
         return learned
@@ -358,7 +360,7 @@ def _fits_now(plan: Plan, exchange: Exchange, error: UpstreamError) -> bool:
     if error.code != LACKS_CONTEXT or not (plan.corrected and exchange.truncates):
         return False
     native = plan.tried[-1].endpoint.settings.dialect == "responses"
-    return exchange.operation.kind is AnswerKind.CHAT or not native
+    return exchange.request.operation.kind is AnswerKind.CHAT or not native
 
 
 def _connected(error: UpstreamError) -> bool:

@@ -103,9 +103,9 @@ class Hedging:
         """After how many seconds without output a second endpoint is asked; None: never."""
         if not self._on:
             return None
-        if not exchange.attempts:
+        if not exchange.result.attempts:
             self._budget.deposit(time.monotonic())
-        if not exchange.operation.generates or len(reservation.plan.deployments) < 2:
+        if not exchange.request.operation.generates or len(reservation.plan.deployments) < 2:
             return None
         if reservation.probe:
             return None  # it has a limit already, and is to find out whether the endpoint is back
@@ -185,7 +185,7 @@ class Hedging:
         if isinstance(error, UpstreamError):
             self._judge(attempt.reservation, exchange, error)
         elif error is not None and not isinstance(error, RouterError):
-            _log.error("hedged attempt broke", request_id=exchange.id, exc_info=error)
+            _log.error("hedged attempt broke", request_id=exchange.request.id, exc_info=error)
         elif error is None and other is not None:
             name = attempt.reservation.deployment.endpoint.name
             self._metrics.fleet.attempts.labels(name, "cancelled").inc()

@@ -66,16 +66,16 @@ class Pipeline:
 
     async def answer(self, exchange: Exchange, sink: Sink) -> None:
         """Answer the exchange; raises RouterError as long as nothing has been sent."""
-        if exchange.operation.kind is AnswerKind.COUNT:
+        if exchange.request.operation.kind is AnswerKind.COUNT:
             await count_tokens(self._registry, self._selector, exchange, sink)
             return
-        make_job = _direct_job if exchange.operation.kind in DIRECT else _response_job
+        make_job = _direct_job if exchange.request.operation.kind in DIRECT else _response_job
         try:
             job = make_job(exchange)
             job.strict = self._strict
             await _Run(self, exchange, sink, job).go()
         except UpstreamModelMissing as error:
-            if exchange.operation.kind is not AnswerKind.COMPACT:
+            if exchange.request.operation.kind is not AnswerKind.COMPACT:
                 raise
             # It serves the model, or it would not have been asked: what it lacks is the route.
             raise cannot_compact(exchange.model or "") from error
@@ -83,7 +83,7 @@ class Pipeline:
 
 def _response_job(exchange: Exchange) -> DeliveryJob:
     builder = exchange.builder or new_builder(exchange.body, muted=not exchange.stream)
-    compact = exchange.operation.kind is AnswerKind.COMPACT
+    compact = exchange.request.operation.kind is AnswerKind.COMPACT
 
     def prepare(
         adapter: Adapter, model: str, context: int | None, builder: ResponseBuilder | None
@@ -102,7 +102,7 @@ def _failed_response(error: RouterError, builder: ResponseBuilder | None) -> lis
 
 
 def _direct_job(exchange: Exchange) -> DeliveryJob:
-    make = DIRECT[exchange.operation.kind]
+    make = DIRECT[exchange.request.operation.kind]
 
     def prepare(
         adapter: Adapter, model: str, context: int | None, builder: ResponseBuilder | None
@@ -159,7 +159,7 @@ class _Run:
 
     def _bug(self) -> RouterError:
         """What the client is told of the exception that is being handled."""
-        _log.exception("request failed", request_id=self._exchange.id)
+        _log.exception("request failed", request_id=self._exchange.request.id)
         return internal_error(self._exchange)
 
     async def _fail(self, error: RouterError) -> None:
@@ -168,7 +168,7 @@ class _Run:
             raise error
         decoder = self._decoder
         if decoder is None or not decoder.ended:
-            self._exchange.mark_failed(error.code)
+            self._exchange.result.fail(error.code)
         frames = decoder.fail(error) if decoder else self._job.fail(error, self._job.builder)
         if len(frames) > 1:
             self._sink.feed(frames[:-1])
@@ -256,10 +256,10 @@ class _Run:
             if self._attempt is not None:
                 self._attempt.close()
             if (decoder := self._decoder) is not None:
-                exchange.usage = decoder.usage
+                exchange.result.usage = decoder.usage
         result = "ok"
         if decoder is not None and decoder.failure is not None:
-            exchange.mark_failed(decoder.failure)
+            exchange.result.fail(decoder.failure)
             if decoder.failure in ENDPOINT_ERRORS:
                 result = "upstream_error"
                 if reservation.good:  # its output was well until then
@@ -274,16 +274,16 @@ class _Run:
     def _kind(self) -> Kind:
         """Why the next attempt is made."""
         exchange = self._exchange
-        before, self._tried = self._tried, exchange.served_model
-        if before != exchange.served_model:
+        before, self._tried = self._tried, exchange.result.served_model
+        if before != exchange.result.served_model:
             return Kind.FALLBACK
-        return Kind.RETRY if exchange.attempts else Kind.FIRST
+        return Kind.RETRY if exchange.result.attempts else Kind.FIRST
 
     def _goes_on_with(self, attempt: Attempt) -> None:
         """It is this attempt's answer that the client gets."""
         endpoint = attempt.reservation.deployment.endpoint
-        self._exchange.endpoint = endpoint.name
-        self._exchange.account = endpoint.account
+        self._exchange.result.endpoint = endpoint.name
+        self._exchange.result.account = endpoint.account
         self._attempt = attempt
         # A stream may be opened before the endpoint says anything.
         self._delivery.response_headers = attempt.response_headers
@@ -308,7 +308,7 @@ class _Run:
             self._limit.reschedule(None)
 
     def _take_notes(self, attempt: Attempt) -> None:
-        self._exchange.partial = bool(attempt.response_headers)
+        self._exchange.result.partial = bool(attempt.response_headers)
         if dropped := attempt.response_headers.get(REASONING_DROPPED):
             name = attempt.reservation.deployment.endpoint.name
             self._metrics.reasoning_dropped.labels(name).inc(int(dropped))
@@ -375,7 +375,7 @@ class _Run:
             await self._deliver(await attempt.read(), decoder)
             if self._sink.paused:
                 await self._sink.resumed()
-        self._exchange.usage = decoder.usage
+        self._exchange.result.usage = decoder.usage
         self._sink.end()
         await attempt.settle()
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from router.core.exchange import Exchange, Operation
+from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
 from router.core.response_lifecycle import new_builder
 from router.core.upstream import LoadRequest, UpstreamCall, redacted
 from router.endpoints.beside import hint, is_a_slip
@@ -215,13 +215,16 @@ class _Probe:
 
     def _call(self, model: str, ask: Mapping[str, Any], *, stream: bool) -> UpstreamCall:
         exchange = Exchange(
-            id="probe",
-            operation=Operation.RESPONSES,
-            route="/v1/responses",
-            method="POST",
-            headers={},
-            remote=None,
-            started=self._loop.time(),
+            ClientRequest(
+                id="probe",
+                operation=Operation.RESPONSES,
+                route="/v1/responses",
+                method="POST",
+                headers={},
+                remote=None,
+                started=self._loop.time(),
+            ),
+            ExchangeContext(),
         )
         exchange.body = {"model": model, **ask}
         exchange.model = model

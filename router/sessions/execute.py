@@ -9,7 +9,15 @@ from typing import Any, Final
 
 import orjson
 
-from router.core.exchange import ClientGone, Exchange, Operation, Outcome, internal_error
+from router.core.exchange import (
+    ClientGone,
+    ClientRequest,
+    Exchange,
+    ExchangeContext,
+    Operation,
+    Outcome,
+    internal_error,
+)
 from router.core.key import Key
 from router.core.plugin_set import PluginSet, PluginSets, proceed
 from router.core.response_lifecycle import new_builder
@@ -67,8 +75,8 @@ class Executor:
         request = await self._worker.run(load) if large else load()
         exchange = _exchange(claimed, request, self._worker)
         exchange.large = large
-        exchange.plugin_set = plugin_set
-        exchange.key = await self._key_named(claimed.owner)
+        exchange.context.plugin_set = plugin_set
+        exchange.context.key = await self._key_named(claimed.owner)
         items = exchange.body["input"]
         request_items = RequestItems(lambda: items, request["hidden"], request["orders"])
         exchange.builder = new_builder(
@@ -81,8 +89,7 @@ class Executor:
         try:
             outcome = await self._outcome(exchange, request_items, log)
         finally:
-            exchange.outcome = outcome
-            exchange.finished = time.monotonic()
+            exchange.result.end(outcome, time.monotonic())
             plugin_set.chain.ended(exchange)
 
     async def _outcome(
@@ -106,18 +113,18 @@ class Executor:
             await _fail(exchange, error, log)
             return Outcome.FAILED
         except Exception:
-            _log.exception("run failed", request_id=exchange.id)
+            _log.exception("run failed", request_id=exchange.request.id)
             await _fail(exchange, internal_error(exchange), log)
             return Outcome.FAILED
         finally:
             if turn is not None:
                 turn.release()
-        return exchange.outcome or Outcome.OK
+        return exchange.result.outcome or Outcome.OK
 
 
 async def _fail(exchange: Exchange, error: RouterError, log: RunLog) -> None:
     """End a run that failed outside of the pipeline, which ends its own."""
-    exchange.mark_failed(error.code)
+    exchange.result.fail(error.code)
     builder, record = exchange.builder, exchange.record
     if builder is None or record is None or not (frames := builder.fail(error, [])):
         return
@@ -132,18 +139,20 @@ async def _fail(exchange: Exchange, error: RouterError, log: RunLog) -> None:
 def _exchange(claimed: Claimed, request: dict[str, Any], worker: Worker) -> Exchange:
     body = request["body"]
     exchange = Exchange(
-        id=request["id"],
-        operation=Operation.RUN,
-        route="run",
-        method="RUN",
-        headers={},
-        remote=None,
-        started=time.monotonic(),
-        worker=worker,
+        ClientRequest(
+            id=request["id"],
+            operation=Operation.RUN,
+            route="run",
+            method="RUN",
+            headers={},
+            remote=None,
+            started=time.monotonic(),
+        ),
+        ExchangeContext(worker=worker),
     )
-    exchange.caller = claimed.owner
+    exchange.context.caller = claimed.owner
     exchange.body = body
     exchange.model = body["model"]
     exchange.stream = True
-    exchange.status = 200
+    exchange.result.status = 200
     return exchange

@@ -85,7 +85,7 @@ class HistoryResolver:
         if isinstance(given, list):
             wanted = {item["id"] for item in given if _looks_up(item)}
             if wanted:
-                found = await self._responses.find_items(exchange.caller, sorted(wanted))
+                found = await self._responses.find_items(exchange.context.caller, sorted(wanted))
                 given = [
                     _found(item, i, found, encrypted_reasoning) for i, item in enumerate(given)
                 ]
@@ -101,10 +101,13 @@ class HistoryResolver:
         """Raise InvalidRequest or NotFound for a history that is not there."""
         body = exchange.body
         if previous := body.get("previous_response_id"):
-            stored = await self._responses.get(exchange.caller, previous)
+            stored = await self._responses.get(exchange.context.caller, previous)
             _check_previous(previous, stored.status if stored else None)
         conversation = conversation_id(body)
-        if conversation and await self._conversations.get(exchange.caller, conversation) is None:
+        if (
+            conversation
+            and await self._conversations.get(exchange.context.caller, conversation) is None
+        ):
             raise _no_conversation(conversation)
 
     async def history(self, exchange: Exchange) -> list[dict[str, Any]]:
@@ -117,11 +120,11 @@ class HistoryResolver:
     async def _history(self, exchange: Exchange) -> list[dict[str, Any]]:
         body = exchange.body
         if previous := body.get("previous_response_id"):
-            chain = await self._responses.history(exchange.caller, previous)
+            chain = await self._responses.history(exchange.context.caller, previous)
             _check_previous(previous, chain.status if chain else None)
             return chain.items if chain else []
         if conversation := conversation_id(body):
-            items = await self._conversations.history(exchange.caller, conversation)
+            items = await self._conversations.history(exchange.context.caller, conversation)
             if items is None:
                 raise _no_conversation(conversation)
             return items
@@ -135,7 +138,7 @@ class HistoryResolver:
         conversation = conversation_id(exchange.body)
         if conversation is None:
             return None
-        turn = await self._lock.acquire(exchange.caller, conversation, timeout)
+        turn = await self._lock.acquire(exchange.context.caller, conversation, timeout)
         if turn is None:
             raise _no_conversation(conversation)
         return turn

@@ -119,7 +119,7 @@ class Turns:
         if looks_up or not self._degrade:
             raise unavailable()
         exchange.body = {**body, "store": False}
-        exchange.response_headers.update(DEGRADED)
+        exchange.result.headers.update(DEGRADED)
         return False
 
     async def _start_run(self, exchange: Exchange, sink: Sink) -> None:
@@ -127,7 +127,7 @@ class Turns:
             raise unavailable()
         request_items = await self._resolver.request_items(exchange)
         await self._resolver.check(exchange)
-        await exchange.plugin_set.chain.accept(exchange)
+        await exchange.context.plugin_set.chain.accept(exchange)
         body = {**exchange.body, "input": request_items.items}
         if options := body.get("stream_options"):
             body["stream_options"] = {k: v for k, v in options.items() if k != "durable"}
@@ -137,7 +137,7 @@ class Turns:
         response = builder.snapshot("queued" if background else "in_progress")
         stored = StoredResponse.of(
             response,
-            owner=exchange.caller,
+            owner=exchange.context.caller,
             request_items=request_items.items,
             encrypted_reasoning=request_items.encrypted_reasoning,
             parent=body.get("previous_response_id"),
@@ -147,7 +147,7 @@ class Turns:
             resumable=True,
         )
         request = {
-            "id": exchange.id,
+            "id": exchange.request.id,
             "body": body,
             "hidden": request_items.encrypted_reasoning,
             "orders": request_items.orders,
@@ -155,7 +155,7 @@ class Turns:
         }
         await self._runs.submit(
             builder.id,
-            exchange.caller,
+            exchange.context.caller,
             conversation_id(body),
             orjson.dumps(request),
             opening,
@@ -165,23 +165,23 @@ class Turns:
         if exchange.stream:
             await self.follow(exchange, builder.id, -1, sink)
         else:
-            sink.finish(200, orjson.dumps(response), exchange.response_headers)
+            sink.finish(200, orjson.dumps(response), exchange.result.headers)
 
     async def follow(self, exchange: Exchange, ident: str, after: int, sink: Sink) -> None:
         """Send a run's events past ``after``, those to come included."""
         try:
             await self._runs.tail(
-                exchange.caller,
+                exchange.context.caller,
                 ident,
                 after,
                 sink,
-                exchange.response_headers,
+                exchange.result.headers,
                 stopping=lambda: exchange.abort is not None,
             )
         except StateUnavailable as error:
             if not sink.opened:
                 raise
-            exchange.mark_failed(error.code)
+            exchange.result.fail(error.code)
 
 
 def is_durable(body: dict[str, Any]) -> bool:
@@ -219,12 +219,12 @@ class _StoredRecord:
         body = exchange.body
         return StoredResponse.of(
             response,
-            owner=exchange.caller,
+            owner=exchange.context.caller,
             request_items=self._request_items.items,
             encrypted_reasoning={**self._request_items.encrypted_reasoning, **encrypted_reasoning},
             parent=body.get("previous_response_id"),
             conversation=conversation_id(body),
-            account=exchange.account,
+            account=exchange.result.account,
             background=bool(body.get("background")),
             resumable=resumable,
         )
@@ -276,7 +276,7 @@ class TurnRecord(_StoredRecord):
             written = await self._written(steps)
         except StateUnavailable:
             if self._degrade and self.turn is None:
-                self._exchange.response_headers.update(DEGRADED)
+                self._exchange.result.headers.update(DEGRADED)
                 return False
             raise
         if not written:
@@ -357,7 +357,7 @@ class RunRecord(_StoredRecord):
 
     async def _complete_as_failed(self, response: dict[str, Any], error: RouterError) -> None:
         exchange = self._exchange
-        exchange.mark_failed(error.code)
+        exchange.result.fail(error.code)
         failed = {
             **response,
             "status": "failed",

@@ -82,25 +82,25 @@ def fault_of(exchange: Exchange) -> str | None:
 
     Some codes are used for two things: what was sent to an endpoint was refused by the endpoint.
     """
-    if exchange.outcome not in (Outcome.REFUSED, Outcome.FAILED):
+    if exchange.result.outcome not in (Outcome.REFUSED, Outcome.FAILED):
         return None
-    code = exchange.error_code
+    code = exchange.result.error_code
     if code in _ROUTER:
         return ROUTER
     if code in _CALLER:
         return CALLER
-    if code in _UPSTREAM and (exchange.attempts or not _also_ours(code)):
+    if code in _UPSTREAM and (exchange.result.attempts or not _also_ours(code)):
         return UPSTREAM
     if code in _POLICY:
         return POLICY
-    if exchange.status >= 500:
+    if exchange.result.status >= 500:
         return ROUTER
     return CALLER
 
 
 def code_of(exchange: Exchange) -> str:
     """The error's code as a label; those that an endpoint made up are ``other``."""
-    code = exchange.error_code
+    code = exchange.result.error_code
     return code if code in _CODES else OTHER
 
 
@@ -212,16 +212,22 @@ class ExchangeMetrics:
 
     def record(self, exchange: Exchange, model: str) -> None:
         """Count a finished exchange; ``model`` is a known name, ``other``, or empty for none."""
-        outcome = exchange.outcome
-        key = (exchange.operation, exchange.endpoint, model, outcome, exchange.status)
+        outcome = exchange.result.outcome
+        key = (
+            exchange.request.operation,
+            exchange.result.endpoint,
+            model,
+            outcome,
+            exchange.result.status,
+        )
         bound = self._bound.get(key)
         if bound is None:
             labels = (
-                exchange.operation.value,
-                exchange.endpoint or "",
+                exchange.request.operation.value,
+                exchange.result.endpoint or "",
                 model,
                 outcome.value if outcome else Outcome.FAILED.value,
-                str(exchange.status),
+                str(exchange.result.status),
             )
             bound = _ExchangeSeries(self, *labels)
             if len(self._bound) < _MAX_BOUND:
@@ -231,18 +237,21 @@ class ExchangeMetrics:
             self._went_wrong(exchange)
 
     def _went_wrong(self, exchange: Exchange) -> None:
-        operation = exchange.operation.value
+        operation = exchange.request.operation.value
         if (fault := fault_of(exchange)) is not None:
-            endpoint = exchange.endpoint or ""
+            endpoint = exchange.result.endpoint or ""
             self.errors.labels(operation, endpoint, fault, code_of(exchange)).inc()
-        elif exchange.outcome is Outcome.CANCELLED and exchange.operation is not Operation.RUN:
+        elif (
+            exchange.result.outcome is Outcome.CANCELLED
+            and exchange.request.operation is not Operation.RUN
+        ):
             self.disconnects.labels(operation, _phase(exchange)).inc()
 
 
 def _phase(exchange: Exchange) -> str:
     if not exchange.running:
         return "request"
-    return "waiting" if exchange.first_output is None else "streaming"
+    return "waiting" if exchange.result.first_output is None else "streaming"
 
 
 class _ExchangeSeries:
@@ -273,31 +282,43 @@ class _ExchangeSeries:
 
     def record(self, exchange: Exchange) -> None:
         self._count.inc()
-        finished = exchange.finished
+        finished = exchange.result.finished
         exemplar = None
         if finished is not None:
             if finished >= self._next_exemplar:
                 self._next_exemplar = finished + _EXEMPLAR_SECONDS
-                exemplar = {"request_id": exchange.id}
-            self._duration.observe(finished - exchange.started, exemplar)
-            if exchange.spent is not None:
-                self._own_time(finished - exchange.started - exchange.spent.seconds, exchange)
-        if exchange.first_output is not None:
+                exemplar = {"request_id": exchange.request.id}
+            self._duration.observe(finished - exchange.request.started, exemplar)
+            if exchange.result.spent is not None:
+                self._own_time(
+                    finished - exchange.request.started - exchange.result.spent.seconds, exchange
+                )
+        if exchange.result.first_output is not None:
             if self._first_output is None:
                 self._first_output = self._metrics.first_output.labels(*self._where)
-            self._first_output.observe(exchange.first_output - exchange.started, exemplar)
-            if finished is not None and exchange.outcome is Outcome.OK:
-                self._between_tokens(exchange, finished - exchange.first_output)
+            self._first_output.observe(
+                exchange.result.first_output - exchange.request.started, exemplar
+            )
+            if finished is not None and exchange.result.outcome is Outcome.OK:
+                self._between_tokens(exchange, finished - exchange.result.first_output)
 
     def _own_time(self, seconds: float, exchange: Exchange) -> None:
         if self._overhead is None:
             self._overhead = self._metrics.overhead.labels(self._where[0])
-        self._overhead.observe(max(0.0, seconds - exchange.queue_seconds))
+        self._overhead.observe(max(0.0, seconds - exchange.result.queue_seconds))
 
     def _between_tokens(self, exchange: Exchange, seconds: float) -> None:
         """An answer from the cache comes as fast as it likes, which says nothing."""
-        count = exchange.usage.get("output_tokens") if exchange.usage is not None else None
-        if exchange.endpoint is None or type(count) is not int or not 1 < count <= _MAX_TOKENS:
+        count = (
+            exchange.result.usage.get("output_tokens")
+            if exchange.result.usage is not None
+            else None
+        )
+        if (
+            exchange.result.endpoint is None
+            or type(count) is not int
+            or not 1 < count <= _MAX_TOKENS
+        ):
             return
         if self._between is None:
             self._between = self._metrics.between_tokens.labels(*self._where[1:])

@@ -63,7 +63,7 @@ class OllamaAdapter(EmbeddingsAndRerank, TranslatingAdapter):
         """See ``Adapter.takes_urls``: Ollama fetches nothing. What is passed on to it as it came
         is the client's to put right.
         """
-        return exchange.operation.kind is AnswerKind.CHAT and self._passes_chat
+        return exchange.request.operation.kind is AnswerKind.CHAT and self._passes_chat
 
     def embed(self, exchange: Exchange, model: str) -> UpstreamCall:
         """See ``Adapter.embed``."""

@@ -69,7 +69,7 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         """See ``Adapter.respond``; ``truncation`` is the endpoint's own to heed."""
         given = exchange.body
         dropped: tuple[str, ...] = ()
-        if exchange.operation.translated:
+        if exchange.request.operation.translated:
             given, dropped = known_fields(given)
         shown = asks_for_encrypted(given)
         adds = exchange.record is not None and not shown and model not in self._without_encrypted

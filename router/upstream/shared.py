@@ -140,7 +140,7 @@ class EmbeddingsAndRerank:
         self._unsupported.check(AnswerKind.EMBEDDINGS, exchange, model)
         body = _passed_on(exchange.body, model)
         dropped: list[str] = []
-        if exchange.operation.translated:
+        if exchange.request.operation.translated:
             dropped = [name for name in OLLAMA_FIELDS if name != "dimensions" and name in body]
             for name in dropped:
                 del body[name]

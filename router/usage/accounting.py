@@ -267,15 +267,15 @@ class Accounting:
 
     def spent_by(self, exchange: Exchange) -> tuple[Tokens, int]:
         """What an exchange came to: tokens, and money in nano-USD."""
-        key = exchange.key
+        key = exchange.context.key
         if key is not None and (key.budgets or key.tags):
             self._watched.pop(key.name, None)
             self._watched[key.name] = key
             if len(self._watched) > _MOST_WATCHED:
                 del self._watched[next(iter(self._watched))]
-        if exchange.spent is None:
+        if exchange.result.spent is None:
             return NO_TOKENS, 0
-        return exchange.spent.tokens, exchange.spent.cost
+        return exchange.result.spent.tokens, exchange.result.spent.cost
 
     def most(self, model: str, tokens: Tokens) -> int | None:
         """What these tokens cost at the dearest endpoint that serves a model, in nano-USD; None
@@ -297,7 +297,7 @@ class Accounting:
         of others.
         """
         group = None
-        if exchange.operation.templated:
+        if exchange.request.operation.templated:
             group = self._registry.find(exchange.model or "")
         prompts = best_reported(group.deployments) if group is not None else None
         return prompt_estimates(exchange.body, prompts)
@@ -312,8 +312,10 @@ class Accounting:
 
     async def charge(self, exchange: Exchange) -> None:
         """Count in the budgets what an exchange came to that was not held for: the router's own."""
-        if exchange.key is not None and exchange.spent is not None:
-            await self.rate_limiter.charge(exchange.key, exchange.spent.tokens, exchange.spent.cost)
+        if exchange.context.key is not None and exchange.result.spent is not None:
+            await self.rate_limiter.charge(
+                exchange.context.key, exchange.result.spent.tokens, exchange.result.spent.cost
+            )
 
     async def _watch(self) -> None:
         """Now and then tell the metrics how the budgets of those that ask stand."""

@@ -102,17 +102,17 @@ class UsageRecorder:
         deployment, sent = attempt.reservation.deployment, attempt.sent
         if provenance is Provenance.REPORTED and attempt.complete:
             _learn(exchange, deployment.prompts, tokens.input)
-        endpoint, first, error = deployment.endpoint, exchange.first_output, attempt.error
+        endpoint, first, error = deployment.endpoint, exchange.result.first_output, attempt.error
         place = endpoint.name, endpoint.settings.url, deployment.model
         served = exchange.shown_model
         ident, at, took = self._moment(sent)
         record = UsageRecord(
             ident,
             at,
-            exchange.id,
-            exchange.caller,
-            (exchange.key or ANYBODY).tags,
-            exchange.operation.value,
+            exchange.request.id,
+            exchange.context.caller,
+            (exchange.context.key or ANYBODY).tags,
+            exchange.request.operation.value,
             attempt.kind,
             exchange.model or "",
             served,
@@ -129,9 +129,9 @@ class UsageRecorder:
         )
         if self._priced.get(served) != place:
             self._remember(served, place)
-        spent = exchange.spent
+        spent = exchange.result.spent
         if spent is None:
-            spent = exchange.spent = Spent()
+            spent = exchange.result.spent = Spent()
         spent.add(record)
         self._record(record)
         if attempt.trace is not None:
@@ -139,15 +139,15 @@ class UsageRecorder:
 
     def cached(self, exchange: Exchange, served: str, tokens: Tokens, response: str | None) -> None:
         """An exchange was answered from the cache: these tokens were saved."""
-        ident, at, took = self._moment(exchange.started)
+        ident, at, took = self._moment(exchange.request.started)
         known = self._priced.get(served)
         record = UsageRecord(
             ident,
             at,
-            exchange.id,
-            exchange.caller,
-            (exchange.key or ANYBODY).tags,
-            exchange.operation.value,
+            exchange.request.id,
+            exchange.context.caller,
+            (exchange.context.key or ANYBODY).tags,
+            exchange.request.operation.value,
             Kind.CACHE,
             exchange.model or "",
             served,
@@ -192,11 +192,11 @@ def _used(exchange: Exchange, attempt: AttemptFacts) -> tuple[Tokens, Provenance
     deployment = attempt.reservation.deployment
     context = deployment.context
     inputs = estimated_prompt(
-        exchange.body, deployment.prompts if exchange.operation.templated else None
+        exchange.body, deployment.prompts if exchange.request.operation.templated else None
     )
     output_chars = attempt.decoder.output_chars if attempt.decoder is not None else 0
     whole, each = context, _asked_for(exchange.body)
-    if exchange.operation.kind in _MANIFOLD and (count := answers(exchange.body)) > 1:
+    if exchange.request.operation.kind in _MANIFOLD and (count := answers(exchange.body)) > 1:
         whole = context * count if context is not None else None
         each = each * count if each is not None else None
     output = _bounded(estimate_tokens(output_chars), each, whole)
@@ -211,9 +211,9 @@ def _learn(exchange: Exchange, prompts: PromptTokens, reported: int) -> None:
     None reported is no report: Ollama leaves out what it had in its prompt cache.
     """
     body = exchange.body
-    if not reported or not exchange.operation.templated or not prompts.due():
+    if not reported or not exchange.request.operation.templated or not prompts.due():
         return
-    if not exchange.partial and body.get("truncation") != "auto" and is_text(body):
+    if not exchange.result.partial and body.get("truncation") != "auto" and is_text(body):
         prompts.learn(prompt_share(body), reported)
 
 

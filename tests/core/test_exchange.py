@@ -1,11 +1,17 @@
-"""An exchange that is made from another one for the same request."""
+"""An exchange, and one that is made from it for the same request."""
 
 from __future__ import annotations
 
-from router.core.exchange import _OF_THE_ANSWER, _OF_THE_REQUEST, Exchange
+import pytest
+
+from router.core.exchange import Exchange, ExchangeContext, ExchangeResult, Outcome
 from router.core.plugin_chain import PluginChain
 from router.core.plugin_set import PluginSet
+from router.errors import Overloaded
 from tests.support.plugin_chain import an_exchange
+
+INHERITED = {"images", "large", "model", "stream"}
+"""What of an exchange itself is true of every one that is made for the same request."""
 
 
 async def _core(exchange: object, sink: object) -> None:
@@ -14,18 +20,48 @@ async def _core(exchange: object, sink: object) -> None:
 
 def test_a_derived_exchange_is_for_the_same_request_and_not_answered_yet() -> None:
     exchange = an_exchange()
-    for name in Exchange.__slots__:
+    others = set(Exchange.__slots__) - {"request", "context", "result"}
+    for name in others:
         setattr(exchange, name, f"the {name}")
+    for name in ExchangeContext.__slots__:
+        setattr(exchange.context, name, f"the {name}")
+    for name in ExchangeResult.__slots__:
+        setattr(exchange.result, name, f"the {name}")
     plugin_set = PluginSet(PluginChain(()), _core)
     derived = exchange.derive({"model": "m"}, plugin_set)
     fresh = an_exchange()
-    fresh.body, fresh.plugin_set = {"model": "m"}, plugin_set
-    for name in _OF_THE_REQUEST:
-        assert getattr(derived, name) == f"the {name}"
-    for name in _OF_THE_ANSWER:
-        assert getattr(derived, name) == getattr(fresh, name), name
+    assert derived.request is exchange.request
+    for name in set(ExchangeContext.__slots__) - {"plugin_set"}:
+        assert getattr(derived.context, name) == f"the {name}"
+    assert derived.context.plugin_set is plugin_set
+    assert exchange.context.plugin_set != plugin_set
+    for name in ExchangeResult.__slots__:
+        assert getattr(derived.result, name) == getattr(fresh.result, name), name
+    for name in others - {"body"}:
+        expected = f"the {name}" if name in INHERITED else getattr(fresh, name)
+        assert getattr(derived, name) == expected, name
 
 
-def test_every_field_is_either_inherited_or_fresh() -> None:
-    assert not {*_OF_THE_REQUEST} & {*_OF_THE_ANSWER}
-    assert sorted(Exchange.__slots__) == sorted([*_OF_THE_REQUEST, *_OF_THE_ANSWER])
+def test_what_came_in_does_not_change() -> None:
+    exchange = an_exchange()
+    with pytest.raises(AttributeError):
+        exchange.request.route = "/"  # type: ignore[misc]
+
+
+def test_a_result_ends_once() -> None:
+    result = ExchangeResult()
+    result.refuse(Overloaded("full"))
+    assert (result.status, result.error_code) == (503, Overloaded("full").code)
+    assert result.end(Outcome.REFUSED, 1.0)
+    assert not result.end(Outcome.OK, 2.0)
+    assert (result.outcome, result.finished) == (Outcome.REFUSED, 1.0)
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_result_is_shared(leads: bool) -> None:
+    theirs, mine = ExchangeResult(), ExchangeResult()
+    theirs.account, theirs.endpoint, theirs.attempts = "acc", "one", 2
+    theirs.fail("server_error")
+    mine.take_over(theirs, leads=leads)
+    assert (mine.account, mine.outcome, mine.error_code) == ("acc", Outcome.FAILED, "server_error")
+    assert (mine.endpoint, mine.attempts) == (("one", 2) if leads else (None, 0))

@@ -47,7 +47,7 @@ def chain(life: list[str], name: str) -> PluginChain:
 
 def entered(plugin_sets: PluginSets) -> Exchange:
     exchange = an_exchange()
-    exchange.plugin_set = plugin_sets.enter()
+    exchange.context.plugin_set = plugin_sets.enter()
     return exchange
 
 

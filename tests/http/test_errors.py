@@ -308,7 +308,7 @@ class Broken(Guard):
     """A guard with a bug."""
 
     async def admit(self, exchange: Exchange) -> None:
-        if exchange.operation.value == "models":
+        if exchange.request.operation.value == "models":
             raise ZeroDivisionError("a secret: sk-a")
 
 

@@ -139,9 +139,12 @@ async def test_plugins_by_name_and_their_life(recorders: list[Recorder]) -> None
             *(*asked, "ended"),
             "stop",
         ]
-        found = [(e.status, e.outcome.value if e.outcome else "") for e in recorder.ended_as]
+        found = [
+            (e.result.status, e.result.outcome.value if e.result.outcome else "")
+            for e in recorder.ended_as
+        ]
         assert found == [(200, "ok")] * 3 + [(400, "refused")] + [(200, "ok")] * 2
-        assert all(e.finished is not None for e in recorder.ended_as)
+        assert all(e.result.finished is not None for e in recorder.ended_as)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ async def served(
 ) -> AsyncIterator[Api]:
     async def admit(exchange: Exchange) -> None:
         if key is not None:
-            exchange.key, exchange.caller = key, key.name
+            exchange.context.key, exchange.context.caller = key, key.name
 
     api = UsageApi(store, rate_limiter)
     dispatcher = RequestDispatcher(PluginSets(PluginChain([]), proceed), ServerSettings())

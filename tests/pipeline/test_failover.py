@@ -38,7 +38,7 @@ async def test_another_endpoint_is_tried(error: UpstreamError) -> None:
     assert scene.error is None
     assert sorted(work.asked) == ["a m", "b m"]
     assert work.models == ["m"]
-    assert FALLBACK not in scene.exchange.response_headers
+    assert FALLBACK not in scene.exchange.result.headers
 
 
 @pytest.mark.parametrize("error", ELSEWHERE, ids=of_error)

@@ -81,7 +81,7 @@ async def test_failures_are_told_to_the_breaker_of_the_model(error: UpstreamErro
 async def test_a_route_that_is_missing_is_no_fault_of_the_model() -> None:
     scene = Scene("ab", breaker={"failures": 1})
     exchange = asking()
-    exchange.operation = Operation.COMPACT
+    exchange.request = exchange.request._replace(operation=Operation.COMPACT)
     await scene.run(missing, missing, exchange=exchange)
     assert scene.error is missing
     assert [scene.depot.deployment(name).grade for name in "ab"] == [READY, READY]

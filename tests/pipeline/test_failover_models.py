@@ -47,7 +47,7 @@ async def test_another_model_takes_over(error: RouterError) -> None:
     assert scene.error is None
     assert [asked[2:] for asked in work.asked] == ["m", "n"]
     assert work.models[-1] == "n"
-    assert scene.exchange.response_headers[FALLBACK] == "n"
+    assert scene.exchange.result.headers[FALLBACK] == "n"
     assert scene.exchange.model == "m"
     assert scene.count("pointsman_fallbacks", model="m", fallback="n") == 1
 
@@ -60,7 +60,7 @@ async def test_no_other_model_is_asked_for_a_fault_of_the_request(error: RouterE
     work = await scene.run(error)
     assert scene.error is error
     assert work.asked == ["a m"]
-    assert FALLBACK not in scene.exchange.response_headers
+    assert FALLBACK not in scene.exchange.result.headers
 
 
 async def test_fallbacks_are_tried_in_their_order_with_attempts_of_their_own() -> None:
@@ -70,7 +70,7 @@ async def test_fallbacks_are_tried_in_their_order_with_attempts_of_their_own() -
     work = await scene.run(*errors)
     assert [asked[2:] for asked in work.asked] == ["m", "m", "n", "n", "o", "o"]
     assert scene.error is errors[5]
-    assert scene.exchange.response_headers[FALLBACK] == "o"
+    assert scene.exchange.result.headers[FALLBACK] == "o"
 
 
 async def test_a_model_that_nobody_serves_or_that_is_full_is_replaced() -> None:

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from yarl import URL
 
 from plugins.access_log import AccessLog
-from router.core.exchange import Exchange, Operation, Outcome
+from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation, Outcome
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, routed, simulated
 
@@ -113,14 +113,22 @@ async def test_one_line_per_request_and_nothing_private(tmp_path: Path) -> None:
 
 def test_what_is_not_known_is_left_out_and_long_names_are_cut() -> None:
     exchange = Exchange(
-        id="req_1", operation=Operation.RESPONSES, route="/v1/responses", method="POST",
-        headers={}, remote=None, started=5.0,
-    )  # fmt: skip
+        ClientRequest(
+            id="req_1",
+            operation=Operation.RESPONSES,
+            route="/v1/responses",
+            method="POST",
+            headers={},
+            remote=None,
+            started=5.0,
+        ),
+        ExchangeContext(),
+    )
     log = AccessLog()
     with capture_logs() as lines:
         log.ended(exchange)
         exchange.model = "x" * 100_000
-        exchange.outcome = Outcome.CANCELLED
+        exchange.result.outcome = Outcome.CANCELLED
         log.ended(exchange)
     first, second = lines
     assert not {"model", "endpoint", "error", "input_tokens", "first_output_ms"} & set(first)

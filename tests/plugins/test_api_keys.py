@@ -18,11 +18,11 @@ END = 1801396800.0
 
 async def test_who_is_let_in_is_known_with_its_key() -> None:
     exchange = await admitted(RING, "sk-ann", 0.0)
-    assert (exchange.caller, exchange.key) == ("ann", Key("ann"))
+    assert (exchange.context.caller, exchange.context.key) == ("ann", Key("ann"))
     exchange = await admitted(RING, "sk-old", END - 1)
-    assert exchange.caller == "old"
-    assert exchange.key is not None
-    assert exchange.key.models == ("m",)
+    assert exchange.context.caller == "old"
+    assert exchange.context.key is not None
+    assert exchange.context.key.models == ("m",)
 
 
 @pytest.mark.parametrize("now", [END, END + 1, 1e10])

@@ -109,8 +109,8 @@ async def test_stop() -> None:
 class Door(Acting, Guard):
     async def admit(self, exchange: Exchange) -> None:
         assert exchange.body == {}, "it has been read"
-        self.act(f"admit {exchange.operation.value}")
-        exchange.caller = exchange.headers.get("X-Team", "nobody")
+        self.act(f"admit {exchange.request.operation.value}")
+        exchange.context.caller = exchange.request.headers.get("X-Team", "nobody")
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,10 @@ ASK = {"model": "m", "input": "hi"}
 
 class Counter(Acting, Gate):
     async def enter(self, exchange: Exchange) -> Leave | None:
-        self.act(f"enter {exchange.operation.value} {exchange.model} {exchange.body['input']}")
-        exchange.response_headers["X-Counter"] = "1"
+        self.act(
+            f"enter {exchange.request.operation.value} {exchange.model} {exchange.body['input']}"
+        )
+        exchange.result.headers["X-Counter"] = "1"
 
         async def leave() -> None:
             heard.append("leave")
@@ -296,16 +298,16 @@ async def test_an_interceptor_has_another_model_asked(how: str) -> None:
 
 class Listening(Acting, Observer):
     def started(self, exchange: Exchange) -> None:
-        assert exchange.operation is Operation.RESPONSES
+        assert exchange.request.operation is Operation.RESPONSES
         self.act(f"started {exchange.model}")
 
     def first_output(self, exchange: Exchange) -> None:
-        self.act(f"first_output {exchange.endpoint}")
+        self.act(f"first_output {exchange.result.endpoint}")
 
     def ended(self, exchange: Exchange) -> None:
-        assert exchange.outcome is not None
-        assert exchange.finished is not None
-        self.act(f"ended {exchange.status} {exchange.outcome.value}")
+        assert exchange.result.outcome is not None
+        assert exchange.result.finished is not None
+        self.act(f"ended {exchange.result.status} {exchange.result.outcome.value}")
 
 
 @pytest.mark.parametrize("does", ["hear", "break", "refuse"])

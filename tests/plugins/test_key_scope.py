@@ -40,7 +40,7 @@ async def asked(
 
     if key is None:
         exchange = await admitted(RING, "sk-all", 0.0)
-        exchange.key, exchange.caller = None, caller
+        exchange.context.key, exchange.context.caller = None, caller
     else:
         exchange = await admitted(RING, key, 0.0)
     exchange.model = model

@@ -59,7 +59,7 @@ class Listening(MemoryRateLimiter):
 
 
 def spent_by(exchange: Exchange) -> tuple[Tokens, int]:
-    return tokens_of(exchange.usage), exchange.attempts
+    return tokens_of(exchange.result.usage), exchange.result.attempts
 
 
 class Core:
@@ -74,8 +74,8 @@ class Core:
     async def __call__(self, exchange: Exchange, sink: Sink) -> None:
         self.calls += 1
         self.headers = answer_headers(exchange, {})
-        exchange.usage = {"input_tokens": 3, "output_tokens": 4}
-        exchange.attempts = 2
+        exchange.result.usage = {"input_tokens": 3, "output_tokens": 4}
+        exchange.result.attempts = 2
         if self._error is not None:
             raise self._error
         if self._stream:
@@ -89,7 +89,7 @@ class Core:
 
 def asked(key: Key | None = LIMITED, **body: Any) -> Exchange:
     exchange = an_exchange()
-    exchange.key = key
+    exchange.context.key = key
     exchange.model = "m"
     exchange.body = body or {"model": "m", "input": "12345678"}
     return exchange
@@ -143,7 +143,7 @@ async def test_what_a_request_may_come_to(
     operation: Operation, body: dict[str, Any], tokens: int
 ) -> None:
     rate_limiter, exchange = Listening(), asked(**body)
-    exchange.operation = operation
+    exchange.request = exchange.request._replace(operation=operation)
     await run(rate_limiter, exchange, context=lambda model: 10_000)
     assert [demand.tokens for demand in rate_limiter.demands] == [tokens]
 
@@ -236,10 +236,10 @@ async def test_whatever_breaks_before_it_does_not_pass(part: str) -> None:
     if part == "rate_limiter":
         rate_limiter.breaks = ZeroDivisionError()
     elif part == "tags":
-        exchange.key = Key("alice", tags=(["unhashable"],))  # type: ignore[arg-type]
+        exchange.context.key = Key("alice", tags=(["unhashable"],))  # type: ignore[arg-type]
         options = {"tags": {"team": ()}}
     elif part == "limit_hit":
-        exchange.key = Key("alice", limits=KeyLimits(tokens_per_minute=1))
+        exchange.context.key = Key("alice", limits=KeyLimits(tokens_per_minute=1))
         options = {"limit_hit": _fail}
     else:
         options = {part: _fail}
@@ -275,7 +275,7 @@ async def test_a_meter_that_breaks_afterwards_is_not_felt() -> None:
     exchange = asked()
     with capture_logs() as log:
         assert await run(Breaking(), exchange) == ["200 core"]
-    assert exchange.outcome is None
+    assert exchange.result.outcome is None
     assert [line["event"] for line in log] == ["what was used was not counted"]
 
 
@@ -287,7 +287,7 @@ async def test_a_client_that_leaves_settles(twice: bool) -> None:
     begun = asyncio.Event()
 
     async def core(exchange: Exchange, sink: Sink) -> None:
-        exchange.usage = {"input_tokens": 3, "output_tokens": 1}
+        exchange.result.usage = {"input_tokens": 3, "output_tokens": 1}
         begun.set()
         await asyncio.sleep(60)
 

@@ -38,8 +38,8 @@ class Listening(MemoryRateLimiter):
 async def _reserved(key: Key, body: dict[str, Any], **options: Any) -> Demand:
     """What is reserved for a request to Chat Completions; raises what refuses it."""
     exchange = an_exchange()
-    exchange.operation = Operation.CHAT
-    exchange.key, exchange.model, exchange.body = key, "m", body
+    exchange.request = exchange.request._replace(operation=Operation.CHAT)
+    exchange.context.key, exchange.model, exchange.body = key, "m", body
     rate_limiter = Listening()
     plugin = RequestLimits(rate_limiter, spent_by=lambda _: (NO_TOKENS, 0), **options)
     try:

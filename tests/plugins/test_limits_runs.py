@@ -52,7 +52,8 @@ def chain_of(rate_limiter: RateLimiter, hits: list[str] | None = None) -> Plugin
 
 def asked(operation: Operation, key: Key | None = KEY, most: int = 99, **body: Any) -> Exchange:
     exchange = an_exchange()
-    exchange.key, exchange.model, exchange.operation = key, "m", operation
+    exchange.context.key, exchange.model = key, "m"
+    exchange.request = exchange.request._replace(operation=operation)
     exchange.body = {"model": "m", "input": "1234", "max_output_tokens": most, **body}
     return exchange
 
@@ -82,7 +83,7 @@ async def test_what_is_accepted_is_a_request_and_holds_nothing() -> None:
         for left in "10":
             exchange = background()
             await chain.accept(exchange)
-            assert exchange.response_headers["x-ratelimit-remaining-requests"] == left
+            assert exchange.result.headers["x-ratelimit-remaining-requests"] == left
         with pytest.raises(RateLimitExceeded) as caught:
             await chain.accept(background())
         assert caught.value.limit == "requests_per_minute"
@@ -124,7 +125,7 @@ async def test_who_is_not_limited_is_accepted() -> None:
     for key in (None, Key("free")):
         exchange = background(key=key)
         await chain_of(rate_limiter).accept(exchange)
-        assert exchange.response_headers == {}
+        assert exchange.result.headers == {}
     assert len(rate_limiter) == 0
 
 
@@ -195,7 +196,7 @@ async def test_every_gate_is_asked_and_one_that_breaks_refuses() -> None:
 
     class Loud(Gate):
         async def accept(self, exchange: Exchange) -> None:
-            heard.append(exchange.id)
+            heard.append(exchange.request.id)
             raise ZeroDivisionError
 
     with capture_logs() as log, pytest.raises(InternalError, match="'Loud'"):

@@ -303,12 +303,20 @@ async def test_headers_cannot_bring_others_with_them() -> None:
     ],
 )
 def test_providers(url: str, dialect: Any, provider: str, port: int) -> None:
-    from router.core.exchange import Exchange, Operation
+    from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
 
     exchange = Exchange(
-        id="req_1", operation=Operation.CHAT, route="/v1/chat/completions", method="POST",
-        headers={}, remote=None, started=5.0,
-    )  # fmt: skip
+        ClientRequest(
+            id="req_1",
+            operation=Operation.CHAT,
+            route="/v1/chat/completions",
+            method="POST",
+            headers={},
+            remote=None,
+            started=5.0,
+        ),
+        ExchangeContext(),
+    )
     settings = EndpointSettings(name="one", url=url, dialect=dialect)
     found = names.of_attempt(exchange, settings, "m")
     assert (found["gen_ai.provider.name"], found["server.port"]) == (provider, port)

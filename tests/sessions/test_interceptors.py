@@ -17,7 +17,7 @@ class Passing(Interceptor):
 
     async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
         """See ``Interceptor.intercept``."""
-        if exchange.operation is Operation.RUN:
+        if exchange.request.operation is Operation.RUN:
             exchange.body = {**exchange.body, "temperature": 0.25}
         await proceed(exchange, sink)
 

@@ -13,7 +13,7 @@ from unittest import mock
 
 from structlog.testing import capture_logs
 
-from router.core.exchange import Exchange, Operation
+from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
 from router.core.upstream import Adapter, Transport
 from router.endpoints.selector import Selector, SlotReservation
 from router.errors import RouterError
@@ -154,15 +154,18 @@ class _Work:
         self._boxes = boxes
         request = outcome.request
         self._exchange = exchange = Exchange(
-            id=f"{request.conversation}.{request.turn}",
-            operation=Operation.RESPONSES,
-            route="/v1/responses",
-            method="POST",
-            headers={},
-            remote=None,
-            started=request.at,
+            ClientRequest(
+                id=f"{request.conversation}.{request.turn}",
+                operation=Operation.RESPONSES,
+                route="/v1/responses",
+                method="POST",
+                headers={},
+                remote=None,
+                started=request.at,
+            ),
+            ExchangeContext(),
         )
-        exchange.caller = request.caller
+        exchange.context.caller = request.caller
         exchange.model = request.model
         exchange.body = dict(request.body)
         exchange.stream = True
@@ -174,7 +177,7 @@ class _Work:
             await fleet.failover.run(self._exchange, self)
         except RouterError as error:
             outcome.error = "cut" if self.has_output else str(error.status)
-        outcome.attempts = self._exchange.attempts
+        outcome.attempts = self._exchange.result.attempts
 
     @property
     def has_output(self) -> bool:
@@ -192,7 +195,7 @@ class _Work:
             self._outcome.endpoint = deployment.endpoint.name
             self._selector.answered(reservation, now - sent)
 
-        self._exchange.attempts += 1
+        self._exchange.result.attempts += 1
         line = Line(deployment.endpoint.settings.timeouts, first_output)
         box = self._boxes[deployment.endpoint.name]
         await box.answer(self._outcome.request, deployment.model, line)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from router.balance.deployment_state import OPEN
-from router.core.exchange import Exchange, Operation
+from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
 from router.core.upstream import Adapter, LoadRequest, Transport, UpstreamRequest, UpstreamResponse
 from router.endpoints.deployment import Deployment, Slot
 from router.endpoints.endpoint import Endpoint
@@ -72,15 +72,18 @@ def settings_of(*backends: dict[str, Any], **balance: Any) -> Settings:
 def asking(caller: str = "default", model: str = "m", **body: Any) -> Exchange:
     """A request for a model."""
     exchange = Exchange(
-        id="req_1",
-        operation=Operation.RESPONSES,
-        route="/v1/responses",
-        method="POST",
-        headers={},
-        remote=None,
-        started=0.0,
+        ClientRequest(
+            id="req_1",
+            operation=Operation.RESPONSES,
+            route="/v1/responses",
+            method="POST",
+            headers={},
+            remote=None,
+            started=0.0,
+        ),
+        ExchangeContext(),
     )
-    exchange.caller = caller
+    exchange.context.caller = caller
     exchange.model = model
     exchange.body = {"model": model, "input": "hi", **body}
     return exchange

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from plugins.api_keys import ApiKeys
-from router.core.exchange import Exchange, Operation
+from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
 from router.core.key import KeyResolver
 from router.settings.accounts import ApiKey
 from router.state.database import Database
@@ -67,13 +67,16 @@ async def made_by(one: Here, name: str, spec: Mapping[str, Any] | None = None) -
 async def admitted(key_resolver: KeyResolver, secret: str | None, now: float) -> Exchange:
     """An exchange that the guard let in; raises RouterError."""
     exchange = Exchange(
-        id="req_1",
-        operation=Operation.RESPONSES,
-        route="/v1/responses",
-        method="POST",
-        headers={} if secret is None else {"Authorization": f"Bearer {secret}"},
-        remote=None,
-        started=0.0,
+        ClientRequest(
+            id="req_1",
+            operation=Operation.RESPONSES,
+            route="/v1/responses",
+            method="POST",
+            headers={} if secret is None else {"Authorization": f"Bearer {secret}"},
+            remote=None,
+            started=0.0,
+        ),
+        ExchangeContext(),
     )
     await ApiKeys(key_resolver, lambda: now).admit(exchange)
     return exchange

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
-from router.core.exchange import ClientGone, Exchange, Operation
+from router.core.exchange import ClientGone, ClientRequest, Exchange, ExchangeContext, Operation
 from router.response.frame import Frame
 
 __all__ = ["HELLO", "Page", "an_exchange", "broke"]
@@ -43,9 +43,17 @@ class Page:
 
 def an_exchange() -> Exchange:
     return Exchange(
-        id="req_1", operation=Operation.RESPONSES, route="/", method="POST", headers={},
-        remote=None, started=0.0,
-    )  # fmt: skip
+        ClientRequest(
+            id="req_1",
+            operation=Operation.RESPONSES,
+            route="/",
+            method="POST",
+            headers={},
+            remote=None,
+            started=0.0,
+        ),
+        ExchangeContext(),
+    )
 
 
 def broke(log: list[MutableMapping[str, Any]]) -> list[str]:

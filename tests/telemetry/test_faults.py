@@ -7,19 +7,27 @@ from typing import Any
 import pytest
 
 from router import errors
-from router.core.exchange import Exchange, Operation, Outcome
+from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation, Outcome
 from router.telemetry.exchange_metrics import code_of, fault_of
 
 
 def ended(outcome: Outcome | None, status: int, code: str | None, attempts: int = 0) -> Exchange:
     exchange = Exchange(
-        id="req_1", operation=Operation.RESPONSES, route="/", method="POST", headers={},
-        remote=None, started=0.0,
-    )  # fmt: skip
-    exchange.outcome = outcome
-    exchange.status = status
-    exchange.error_code = code
-    exchange.attempts = attempts
+        ClientRequest(
+            id="req_1",
+            operation=Operation.RESPONSES,
+            route="/",
+            method="POST",
+            headers={},
+            remote=None,
+            started=0.0,
+        ),
+        ExchangeContext(),
+    )
+    exchange.result.outcome = outcome
+    exchange.result.status = status
+    exchange.result.error_code = code
+    exchange.result.attempts = attempts
     return exchange
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from router.core.exchange import Exchange, Operation, Outcome
+from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation, Outcome
 from router.core.usage_record import Spent
 from router.telemetry.metrics import Metrics
 from tests.telemetry.test_account_metrics import a_row
@@ -14,13 +14,21 @@ from tests.telemetry.test_account_metrics import a_row
 
 def an_exchange(**fields: Any) -> Exchange:
     exchange = Exchange(
-        id="req_1", operation=Operation.RESPONSES, route="/", method="POST", headers={},
-        remote=None, started=10.0,
-    )  # fmt: skip
-    exchange.endpoint = "one"
-    exchange.status = 200
-    exchange.outcome = Outcome.OK
-    exchange.finished = 12.0
+        ClientRequest(
+            id="req_1",
+            operation=Operation.RESPONSES,
+            route="/",
+            method="POST",
+            headers={},
+            remote=None,
+            started=10.0,
+        ),
+        ExchangeContext(),
+    )
+    exchange.result.endpoint = "one"
+    exchange.result.status = 200
+    exchange.result.outcome = Outcome.OK
+    exchange.result.finished = 12.0
     for name, value in fields.items():
         setattr(exchange, name, value)
     return exchange

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.core.exchange import Exchange, Operation
+from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
 from router.core.upstream import UpstreamCall
 from router.settings.schema import EndpointSettings
 from router.upstream.adapters import make_adapter
@@ -37,11 +37,19 @@ def chat(
     way: dict[str, Any], context: int | None, *, auto: bool = True, **body: Any
 ) -> UpstreamCall:
     exchange = Exchange(
-        id="req_1", operation=Operation.CHAT, route="/", method="POST", headers={}, remote=None,
-        started=0.0,
-    )  # fmt: skip
+        ClientRequest(
+            id="req_1",
+            operation=Operation.CHAT,
+            route="/",
+            method="POST",
+            headers={},
+            remote=None,
+            started=0.0,
+        ),
+        ExchangeContext(),
+    )
     exchange.body = {"model": "m", "messages": TURNS, **body}
-    exchange.truncates_chat = auto
+    exchange.context.truncates_chat = auto
     endpoint = EndpointSettings(name="one", url="http://localhost/v1", **way)
     return make_adapter(endpoint).chat(exchange, "m", context)
 
@@ -148,7 +156,7 @@ def test_odd_messages_are_the_endpoints_to_judge(odd: dict[str, Any]) -> None:
 
 def test_other_requests_do_not_heed_the_setting() -> None:
     exchange = an_exchange()
-    exchange.truncates_chat = True
+    exchange.context.truncates_chat = True
     assert not exchange.truncates
     exchange.body = {"truncation": "auto"}
     assert exchange.truncates

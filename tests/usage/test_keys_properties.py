@@ -94,7 +94,7 @@ async def check(one: Here, model: Model) -> None:
         for at in MOMENTS:
             if model.opens(secret, at):
                 exchange = await admitted(one.key_resolver, secret, time.time() + at)
-                assert exchange.caller == held.owner
+                assert exchange.context.caller == held.owner
                 continue
             with pytest.raises(AuthenticationFailed) as caught:
                 await admitted(one.key_resolver, secret, time.time() + at)
