@@ -42,7 +42,6 @@ __all__ = [
     "IllegalTransition",
     "ResponseBuilder",
     "StreamState",
-    "advance",
     "output_text",
 ]
 
@@ -67,19 +66,17 @@ def output_text(output: list[Any]) -> str:
 
     What is no item, or no part, has no text.
     """
-    return "".join(
-        part["text"]
-        for item in output
-        if isinstance(item, dict) and item.get("type") == "message"
-        for part in _list(item.get("content"))
-        if isinstance(part, dict)
-        and part.get("type") == "output_text"
-        and isinstance(part.get("text"), str)
-    )
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    texts = []
+    for item in output:
+        if not isinstance(item, dict) or item.get("type") != "message":
+            continue
+        parts = item.get("content")
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and part.get("type") == "output_text":
+                text = part.get("text")
+                if isinstance(text, str):
+                    texts.append(text)
+    return "".join(texts)
 
 
 class ResponseBuilder:
@@ -209,11 +206,17 @@ class ResponseBuilder:
         self.show(opening)
         fields = {"response": opening}
         kinds = ["response.created"] if self.sequence == 0 else []
-        return [self.event(kind, fields) for kind in (*kinds, "response.in_progress")]
+        frames = []
+        for kind in (*kinds, "response.in_progress"):
+            frames.append(self.event(kind, fields))
+        return frames
 
     def show(self, opening: Mapping[str, Any]) -> None:
         """The client is shown this Response object: what later ones must repeat is kept."""
-        self.shown = {name: opening[name] for name in _CONSTANT if name in opening}
+        self.shown = shown = {}
+        for name in _CONSTANT:
+            if name in opening:
+                shown[name] = opening[name]
 
     def end(self, response: dict[str, Any]) -> Frame:
         """The terminal event for this final Response object."""
@@ -253,7 +256,9 @@ class ResponseBuilder:
 
     def advance(self, state: StreamState) -> None:
         """Go to another state of the table; raise IllegalTransition."""
-        self.state = advance(self.state, state)
+        if state not in LEGAL[self.state]:
+            raise IllegalTransition(f"{self.state.value} -> {state.value}")
+        self.state = state
 
     def served_by(self, model: str) -> None:
         """Another model answers; the client is told where it has not been told of the first."""
@@ -297,10 +302,3 @@ LEGAL: Final[dict[StreamState, frozenset[StreamState]]] = {
 
 class IllegalTransition(RuntimeError):
     """The machine was driven where the table has no way: a bug of the router's own."""
-
-
-def advance(now: StreamState, wanted: StreamState) -> StreamState:
-    """Return ``wanted`` when the table allows it from ``now``; raise IllegalTransition."""
-    if wanted not in LEGAL[now]:
-        raise IllegalTransition(f"{now.value} -> {wanted.value}")
-    return wanted

@@ -34,13 +34,6 @@ class EventTooLarge(ValueError):
     """An event grew past ``MAX_EVENT_BYTES`` without its end."""
 
 
-def encode_event(kind: str, data: bytes) -> bytes:
-    """One event on the wire; without a ``kind`` just its data (Chat Completions)."""
-    if kind:
-        return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
-    return b"data: %b\n\n" % data
-
-
 class SSEDecoder:
     """Cuts a byte stream into the data of its events.
 
@@ -77,7 +70,14 @@ class SSEDecoder:
         if blocks and not self._begun:
             self._begun = True
             blocks[0] = blocks[0].removeprefix(_BYTE_ORDER_MARK)
-        return [event for block in blocks if (event := _data_of(block))]
+        events = []
+        for block in blocks:
+            # Most events are one line of data.
+            simple = block.startswith(b"data: ") and b"\n" not in block
+            event = block[6:] if simple else _data_of(block)
+            if event:
+                events.append(event)
+        return events
 
     def _normalise(self, data: bytes) -> bytes:
         """Turn CRLF and CR into LF. A CR ends its line at once, so that nothing waits for a LF
@@ -139,8 +139,10 @@ class Frame:
         return self._json
 
     def encode(self) -> bytes:
-        """The event as it stands on the wire."""
-        return encode_event(self.type, self.data)
+        """The event as it stands on the wire; without a ``type`` just its data."""
+        if self.type:
+            return b"event: %b\ndata: %b\n\n" % (self.type.encode(), self.data)
+        return b"data: %b\n\n" % self.data
 
     def __repr__(self) -> str:
         return f"Frame({self.type!r}, {len(self.data)} bytes)"
@@ -157,3 +159,8 @@ class Comment(Frame):
     def encode(self) -> bytes:
         """See ``Frame.encode``."""
         return b": %b\n\n" % self.data
+
+
+def encode_event(kind: str, data: bytes) -> bytes:
+    """One event on the wire; without a ``kind`` just its data (Chat Completions)."""
+    return Frame(kind, data).encode()

@@ -8,7 +8,7 @@ the list it was given; ``close`` returns the finished item, equal to the one in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import orjson
 
@@ -34,35 +34,29 @@ _LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
 class ItemWriter(TextWriter):
     """One open output item with one text. ``index`` is its place in the final ``output``."""
 
-    id_prefix: ClassVar[str]
-
     __slots__ = ()
-
-    def __init__(self, builder: ResponseBuilder, index: int, out: list[Frame]) -> None:
-        super().__init__(builder, index, out, builder.new_id(self.id_prefix))
 
     def open(self) -> None:
         """Announce the item, and its part where it has one."""
-        self._emit("response.output_item.added", {"output_index": self.index, "item": self.new()})
+        raise NotImplementedError
 
     def close(self, status: str) -> Item:
         """Write the closing events; ``status`` is ``completed`` or ``incomplete``."""
-        item = self.finished(status)
-        self.write_end(item)
-        self._emit("response.output_item.done", {"output_index": self.index, "item": item})
-        return item
-
-    def new(self) -> Item:
-        """The item as it is announced: empty, in progress."""
         raise NotImplementedError
 
     def finished(self, status: str) -> Item:
         """The item with what was streamed so far."""
         raise NotImplementedError
 
-    def write_end(self, item: Item) -> None:
-        """The events between the last delta and ``response.output_item.done``."""
-        raise NotImplementedError
+    def _added(self, item: Item) -> None:
+        """Announce the item, which is empty and in progress."""
+        at = {"output_index": self.index, "item": item}
+        self._out.append(self.builder.event("response.output_item.added", at))
+
+    def _done(self, item: Item) -> Item:
+        at = {"output_index": self.index, "item": item}
+        self._out.append(self.builder.event("response.output_item.done", at))
+        return item
 
 
 class _MessageItem(ItemWriter, PartWriter):
@@ -73,17 +67,16 @@ class _MessageItem(ItemWriter, PartWriter):
     __slots__ = ()
 
     def open(self) -> None:
-        super().open()
+        self._added(self._message("in_progress", []))
         self.open_part(self.part(""))
 
-    def new(self) -> Item:
-        return self._message("in_progress", [])
-
     def finished(self, status: str) -> Item:
-        return self._message(status, [self.part(self.text)])
+        return self._message(status, [self.part("".join(self.pieces))])
 
-    def write_end(self, item: Item) -> None:
-        self.close_part(item["content"][0])
+    def close(self, status: str) -> Item:
+        part = self.part("".join(self.pieces))
+        self.close_part(part)
+        return self._done(self._message(status, [part]))
 
     def part(self, text: str) -> Item:
         """The content part with this text."""
@@ -134,18 +127,17 @@ class ReasoningItem(ItemWriter, SummaryText):
     __slots__ = ()
 
     def open(self) -> None:
-        super().open()
+        self._added({"id": self.id, "type": "reasoning", "summary": []})
         self.open_part({"type": "summary_text", "text": ""})
 
-    def new(self) -> Item:
-        return {"id": self.id, "type": "reasoning", "summary": []}
-
     def finished(self, status: str) -> Item:
-        summary = [{"type": "summary_text", "text": self.text}]
+        summary = [{"type": "summary_text", "text": "".join(self.pieces)}]
         return {"id": self.id, "type": "reasoning", "summary": summary}
 
-    def write_end(self, item: Item) -> None:
+    def close(self, status: str) -> Item:
+        item = self.finished(status)
         self.close_part(item["summary"][0])
+        return self._done(item)
 
 
 class CallItem(ItemWriter, ArgumentsText):
@@ -167,20 +159,21 @@ class CallItem(ItemWriter, ArgumentsText):
         """The fragments of the arguments so far."""
         return self.pieces
 
-    def new(self) -> Item:
-        return self._call("in_progress", "")
+    def open(self) -> None:
+        self._added(self._call("in_progress", ""))
 
     def finished(self, status: str) -> Item:
-        return self._call(status, self.text)
+        return self._call(status, "".join(self.pieces))
 
     def close(self, status: str) -> Item:
         if not any(piece.strip() for piece in self.pieces):
             # No arguments at all mean an empty object; a done event needs a delta before it.
             self.delta("{}")
-        return super().close(status)
+        return self._end(self.finished(status))
 
-    def write_end(self, item: Item) -> None:
+    def _end(self, item: Item) -> Item:
         self.close_text(item)
+        return self._done(item)
 
     def _call(self, status: str, arguments: str) -> Item:
         return {
@@ -217,10 +210,10 @@ class CustomCallItem(CallItem, InputText):
 
     def close(self, status: str) -> Item:
         ItemWriter.delta(self, self._input())
-        return ItemWriter.close(self, status)
+        return self._end(self.finished(status))
 
     def finished(self, status: str) -> Item:
-        return self._call(status, self.text or self._input())
+        return self._call(status, "".join(self.pieces) or self._input())
 
     def _input(self) -> str:
         arguments = "".join(self._arguments)

@@ -2,7 +2,8 @@
 
 ``ResponseMachine`` opens the response, passes what the model says on to the output items, holds
 the finish reason and the usage until the end, and writes the terminal event. A dialect's reader
-derives from it and calls ``reasoning``, ``text``, ``refusal``, ``call`` and ``finished_with``.
+derives from it, calls ``reasoning``, ``text``, ``refusal`` and ``call``, sets ``finish_reason``
+when the model stopped, and calls ``complete`` at the end.
 
 ``ThinkSplitter`` splits ``<think>…</think>`` at the beginning of a text from the answer after it.
 Only a tag at the very start counts (after white space): later on it is the model quoting. The tag
@@ -36,14 +37,16 @@ _MAX_BLANK: Final = 256
 class ThinkSplitter:
     """``split(piece)`` gives ``(reasoning, text)``; ``flush()`` what was held back at the end.
 
-    ``held`` is what waits for the next piece. ``settled`` says that only text can follow, which
-    then need not pass through here any more, ``thought`` that a tag was found.
+    ``begun`` says that there was a piece, ``held`` is what waits for the next one. ``settled`` says
+    that only text can follow, which then need not pass through here any more, ``thought`` that a
+    tag was found.
     """
 
-    __slots__ = ("_mode", "held", "settled", "thought")
+    __slots__ = ("_mode", "begun", "held", "settled", "thought")
 
     def __init__(self) -> None:
         self._mode = "start"
+        self.begun = False
         self.held = ""
         self.settled = False
         self.thought = False
@@ -52,6 +55,7 @@ class ThinkSplitter:
         """Both parts of this piece, each possibly empty."""
         if self.settled:
             return "", piece
+        self.begun = True
         piece, self.held = self.held + piece, ""
         if self._mode == "start":
             return self._start(piece)
@@ -177,13 +181,19 @@ class ResponseMachine:
     def text(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         """A piece of the answer; reasoning in ``<think>`` tags is taken out of it."""
         if not self._think.settled:
-            text, logprobs = self._without_thinking(text, logprobs)
-            if not text:
-                return
+            first = text[0]
+            if not self._think.begun and first != "<" and not first.isspace():
+                self._think.settled = True  # no tag can come any more
+            else:
+                text, logprobs = self._without_thinking(text, logprobs)
+                if not text:
+                    return
         if self._options.forced_call:
             self._forced.append(text)
-        else:
-            self._say("text", text, logprobs)
+            return
+        if self.builder.state is StreamState.NEW:
+            self._open()
+        self._output.say("text", text, logprobs)
 
     def refusal(self, text: str) -> None:
         """A piece of a refusal."""
@@ -200,17 +210,15 @@ class ResponseMachine:
         self._open()
         self._output.call(key, call_id, name, fragment)
 
-    def finished_with(self, reason: str) -> None:
-        """The model stopped, for this reason; more events may follow before the end."""
-        self.finish_reason = reason
-
     def complete(self) -> dict[str, Any]:
         """Close what is open and write the terminal event; raises UpstreamFailure."""
         reason = self.finish_reason or "stop"
         if reason in _FAILED:
             raise UpstreamFailure(f"The endpoint gave up: its finish reason is '{reason}'.")
-        self._open()
-        self._flush_text()
+        if self.builder.state is StreamState.NEW:
+            self._open()
+        if not self._think.settled or self._options.forced_call:
+            self._flush_text()
         incomplete = _INCOMPLETE.get(reason)
         status = "incomplete" if incomplete else "completed"
         self._output.close(status)

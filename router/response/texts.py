@@ -29,12 +29,13 @@ Part = dict[str, Any]
 
 
 class TextWriter:
-    """One text of the item ``id``, which is at ``index`` of the output. ``place`` is that of the
-    part within the item.
+    """One text of the item ``id`` (a new one is made without it), which is at ``index`` of the
+    output. ``place`` is that of the part within the item.
     """
 
     stem: ClassVar[str]
     """What the types of its events begin with."""
+    id_prefix: ClassVar[str] = "item_"
     place_name: ClassVar[str] = ""
     delta_tail: ClassVar[bytes] = b"}"
 
@@ -51,10 +52,15 @@ class TextWriter:
     )
 
     def __init__(
-        self, builder: ResponseBuilder, index: int, out: list[Frame], id: str, place: int = 0
+        self,
+        builder: ResponseBuilder,
+        index: int,
+        out: list[Frame],
+        id: str = "",
+        place: int = 0,
     ) -> None:
         self.builder = builder
-        self.id = id
+        self.id = id = id or builder.new_id(self.id_prefix)
         self.index = index
         self.place = place
         self.pieces: list[str] = []
@@ -82,17 +88,11 @@ class TextWriter:
         )
         self._out.append(Frame(self._delta_type, data))
 
-    @property
-    def text(self) -> str:
-        """Everything streamed so far."""
-        return "".join(self.pieces)
-
-    def _emit(self, kind: str, fields: dict[str, Any]) -> None:
-        self._out.append(self.builder.event(kind, fields))
-
     def _inside(self, kind: str, **fields: Any) -> None:
+        """An event between the item's first and its last."""
         place = {self.place_name: self.place} if self.place_name else {}
-        self._emit(kind, {"item_id": self.id, "output_index": self.index, **place, **fields})
+        at = {"item_id": self.id, "output_index": self.index, **place}
+        self._out.append(self.builder.event(kind, {**at, **fields}))
 
 
 class PartWriter(TextWriter):
@@ -101,6 +101,7 @@ class PartWriter(TextWriter):
     part_stem: ClassVar[str] = "response.content_part"
     place_name = "content_index"
     field: ClassVar[str] = "text"
+    with_logprobs: ClassVar[bool] = False
 
     __slots__ = ()
 
@@ -110,18 +111,18 @@ class PartWriter(TextWriter):
 
     def close_part(self, part: Part) -> None:
         """The events after the last delta; ``part`` is the complete one."""
-        self._inside(f"{self.stem}.done", **self.done(part))
+        done = {self.field: part[self.field]}
+        if self.with_logprobs:
+            done["logprobs"] = part["logprobs"]
+        self._inside(f"{self.stem}.done", **done)
         self._inside(f"{self.part_stem}.done", part=part)
-
-    def done(self, part: Part) -> dict[str, Any]:
-        """What the event that ends the text says of it."""
-        return {self.field: part[self.field]}
 
 
 class OutputText(PartWriter):
     """Output text, with the log probabilities where they were asked for."""
 
     stem = "response.output_text"
+    with_logprobs = True
     delta_tail = b',"logprobs":[]}'
 
     __slots__ = ()
@@ -137,9 +138,6 @@ class OutputText(PartWriter):
             self._inside(
                 f"{self.stem}.annotation.added", annotation_index=place, annotation=annotation
             )
-
-    def done(self, part: Part) -> dict[str, Any]:
-        return {"text": part["text"], "logprobs": part["logprobs"]}
 
 
 class RefusalText(PartWriter):

@@ -193,7 +193,7 @@ def _count(value: Any) -> int | None:
 
 
 def _detail(details: Any, name: str) -> int:
-    return _count(_object(details).get(name)) or 0
+    return (_count(details.get(name)) or 0) if isinstance(details, dict) else 0
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -237,12 +237,10 @@ def is_text(body: dict[str, Any]) -> bool:
 
     False also for one that is too long to be looked at for that.
     """
-    items = [
-        item
-        for name in ("instructions", "input", "messages")
-        if isinstance(value := body.get(name), list)
-        for item in value[: _MOST_LOOKED_AT + 1]
-    ]
+    items: list[Any] = []
+    for name in ("instructions", "input", "messages"):
+        if isinstance(value := body.get(name), list):
+            items += value[: _MOST_LOOKED_AT + 1]
     if len(items) > _MOST_LOOKED_AT:
         return False
     for item in map(_object, items):

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from router.errors import UpstreamFailure
-from router.response.builder import LEGAL, IllegalTransition, StreamState, advance
+from router.response.builder import LEGAL, IllegalTransition, StreamState
 from router.response.tokens import response_usage
 from tests.support.order import check_order
 from tests.support.reading import NOW, decoded, make_builder
@@ -15,11 +15,15 @@ from tests.support.reading import NOW, decoded, make_builder
 
 @pytest.mark.parametrize(("now", "wanted"), list(product(StreamState, StreamState)))
 def test_only_what_the_table_has_is_allowed(now: StreamState, wanted: StreamState) -> None:
+    builder = make_builder()
+    builder.state = now
     if wanted in LEGAL[now]:
-        assert advance(now, wanted) is wanted
+        builder.advance(wanted)
+        assert builder.state is wanted
     else:
         with pytest.raises(IllegalTransition, match=f"{now.value} -> {wanted.value}"):
-            advance(now, wanted)
+            builder.advance(wanted)
+        assert builder.state is now
 
 
 def test_the_table_is_whole() -> None:

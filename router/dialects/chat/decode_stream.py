@@ -112,8 +112,7 @@ class ChatDecoder(ResponseMachine):
         if self.error is None and self.final is None:
             try:
                 for event in self._decoder.decode(data):
-                    self._event(event)
-                    if self.ended:
+                    if self._event(event):
                         break
             except EventTooLarge as exc:
                 self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
@@ -135,7 +134,7 @@ class ChatDecoder(ResponseMachine):
         self._delta(message, choices[0].get("logprobs"))
         self.usage = tokens.from_chat(completion.get("usage"))
         reason = choices[0].get("finish_reason")
-        self.finished_with(reason if isinstance(reason, str) else "stop")
+        self.finish_reason = reason if isinstance(reason, str) else "stop"
         return orjson.dumps(self.complete())
 
     def start(self) -> None:
@@ -143,12 +142,13 @@ class ChatDecoder(ResponseMachine):
         self._decoder = SSEDecoder()
         self._calls = CallKeys()
 
-    def _event(self, event: bytes) -> None:
+    def _event(self, event: bytes) -> bool:
+        """Read an event; whether it was the last."""
         if event.strip() == _DONE:
             # Some servers leave the finish reason out; their end marker still ends the answer.
-            self.finished_with(self.finish_reason or "stop")
+            self.finish_reason = self.finish_reason or "stop"
             self.complete()
-            return
+            return True
         chunk = load_object(event, "a stream event")
         if "error" in chunk or chunk.get("object") == "error":
             check_reported(chunk)
@@ -158,7 +158,7 @@ class ChatDecoder(ResponseMachine):
             self.usage = tokens.from_chat(usage) or self.usage
         choices = chunk.get("choices")
         if not choices:
-            return
+            return False
         choice = choices[0] if isinstance(choices, list) else None
         if not isinstance(choice, dict):
             raise UpstreamFailure("The endpoint sent a chat chunk whose choices are malformed.")
@@ -167,7 +167,8 @@ class ChatDecoder(ResponseMachine):
             self._delta(delta, choice.get("logprobs"))
         reason = choice.get("finish_reason")
         if reason:
-            self.finished_with(reason if isinstance(reason, str) else "stop")
+            self.finish_reason = reason if isinstance(reason, str) else "stop"
+        return False
 
     def _delta(self, delta: dict[str, Any], logprobs: Any) -> None:
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")

@@ -77,7 +77,7 @@ class OllamaDecoder(ResponseMachine):
             reason = text_or_none(line.get("done_reason")) or "stop"
             if reason in _UNFINISHED:
                 raise UpstreamFailure(f"The endpoint gave no answer: it only did a '{reason}'.")
-            self.finished_with(reason)
+            self.finish_reason = reason
             self.complete()
 
     def _message(self, message: dict[str, Any], logprobs: Any) -> None:

@@ -84,7 +84,7 @@ COUNTS: dict[str, Any] = {"prompt_eval_count": 7, "eval_count": 4}
 
 def finish(made: Machine, reason: str = "stop") -> list[Frame]:
     made.usage = {"input_tokens": 7, "output_tokens": 4}
-    made.finished_with(reason)
+    made.finish_reason = reason
     made.complete()
     return made.take()
 

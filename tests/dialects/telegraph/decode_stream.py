@@ -44,5 +44,5 @@ class TelegraphDecoder(ResponseMachine):
 
     def _stop(self, received: int, sent: int) -> None:
         self.usage = response_usage(received, sent)
-        self.finished_with("stop")
+        self.finish_reason = "stop"
         self.complete()
