@@ -37,7 +37,6 @@ Leave = Callable[[], Awaitable[None]]
 
 _log = get_logger("router.core.plugin_chain")
 _P = TypeVar("_P", bound="Plugin")
-_T = TypeVar("_T")
 _STOP_SECONDS: Final = 10.0
 
 
@@ -121,7 +120,13 @@ class PluginChain:
         self._guards = self._all(Guard)
         self._gates = self._all(Gate)
         self._interceptors = self._all(Interceptor)
-        self._observers = self._all(Observer)
+        observers = self._all(Observer)
+        # Those that do not listen are not asked.
+        self._started = [o for o in observers if type(o).started is not Observer.started]
+        self._first_output = [
+            o for o in observers if type(o).first_output is not Observer.first_output
+        ]
+        self._ended = [o for o in observers if type(o).ended is not Observer.ended]
 
     def _all(self, kind: type[_P]) -> tuple[_P, ...]:
         return tuple(plugin for plugin in self.plugins if isinstance(plugin, kind))
@@ -158,15 +163,17 @@ class PluginChain:
             except RouterError:
                 raise
             except Exception as exc:
-                _log.exception("guard broke", plugin=guard.name, request_id=exchange.request.id)
-                raise InternalError(
-                    f"The request could not be checked by '{guard.name}' and is refused."
-                ) from exc
+                raise _unchecked("guard", guard, exchange) from exc
 
     async def accept(self, exchange: Exchange) -> None:
         """Ask every gate whether a run may be queued; raises RouterError."""
         for gate in self._gates:
-            await self._asked(gate, gate.accept, exchange)
+            try:
+                await gate.accept(exchange)
+            except RouterError:
+                raise
+            except Exception as exc:
+                raise _unchecked("gate", gate, exchange) from exc
 
     async def run(self, exchange: Exchange, sink: Sink, core: Proceed) -> None:
         """Pass the exchange through the gates and the interceptors to ``core``."""
@@ -178,11 +185,8 @@ class PluginChain:
         No coroutine more than there has to be: each is kept for as long as a stream lasts.
         """
         within = core
-        if self._interceptors:
-
-            def within(exchange: Exchange, sink: Sink) -> Awaitable[None]:
-                return self._step(0, exchange, sink, core)
-
+        for interceptor in reversed(self._interceptors):
+            within = _intercepted(interceptor, within)
         if not self._gates:
             return within
 
@@ -190,7 +194,12 @@ class PluginChain:
             leaves: list[Leave] = []
             try:
                 for gate in self._gates:
-                    leave = await self._asked(gate, gate.enter, exchange)
+                    try:
+                        leave = await gate.enter(exchange)
+                    except RouterError:
+                        raise
+                    except Exception as exc:
+                        raise _unchecked("gate", gate, exchange) from exc
                     if leave is not None:
                         leaves.append(leave)
                 await within(exchange, sink)
@@ -200,40 +209,60 @@ class PluginChain:
 
         return passed
 
-    @staticmethod
-    async def _asked(
-        gate: Gate, ask: Callable[[Exchange], Awaitable[_T]], exchange: Exchange
-    ) -> _T:
-        """What it says; raises RouterError. A gate that breaks refuses."""
-        try:
-            return await ask(exchange)
-        except RouterError:
-            raise
-        except Exception as exc:
-            _log.exception("gate broke", plugin=gate.name, request_id=exchange.request.id)
-            raise InternalError(
-                f"The request could not be checked by '{gate.name}' and is refused."
-            ) from exc
+    def started(self, exchange: Exchange) -> None:
+        """Tell every observer."""
+        for observer in self._started:
+            try:
+                observer.started(exchange)
+            except Exception:
+                _observer_broke(observer, exchange)
 
-    async def _step(self, index: int, exchange: Exchange, sink: Sink, core: Proceed) -> None:
-        if index == len(self._interceptors):
-            await core(exchange, sink)
-            return
-        interceptor = self._interceptors[index]
+    def first_output(self, exchange: Exchange) -> None:
+        """Tell every observer."""
+        for observer in self._first_output:
+            try:
+                observer.first_output(exchange)
+            except Exception:
+                _observer_broke(observer, exchange)
+
+    def ended(self, exchange: Exchange) -> None:
+        """Tell every observer."""
+        for observer in self._ended:
+            try:
+                observer.ended(exchange)
+            except Exception:
+                _observer_broke(observer, exchange)
+
+
+def _observer_broke(observer: Observer, exchange: Exchange) -> None:
+    _log.exception("observer broke", plugin=observer.name, request_id=exchange.request.id)
+
+
+def _unchecked(what: str, plugin: Plugin, exchange: Exchange) -> InternalError:
+    """The refusal where a guard or a gate broke: it is being handled."""
+    _log.exception(f"{what} broke", plugin=plugin.name, request_id=exchange.request.id)
+    return InternalError(f"The request could not be checked by '{plugin.name}' and is refused.")
+
+
+def _intercepted(interceptor: Interceptor, rest: Proceed) -> Proceed:
+    """``rest`` behind the interceptor."""
+
+    async def step(exchange: Exchange, sink: Sink) -> None:
         watched = _Watched(sink)
         inner: list[BaseException] = []
 
         async def proceed(exchange: Exchange, sink: Sink) -> None:
             watched.touched = True
             try:
-                await self._step(index + 1, exchange, sink, core)
+                await rest(exchange, sink)
             except BaseException as exc:
                 inner.append(exc)
                 raise
 
         try:
             await interceptor.intercept(exchange, watched, proceed)
-            watched.check_complete()
+            if not watched.complete:
+                raise RuntimeError("it returned before its answer was whole")
         except Exception as exc:
             passes = isinstance(exc, RouterError | ClientGone) or any(exc is e for e in inner)
             if passes and not watched.complete:
@@ -247,29 +276,9 @@ class PluginChain:
             elif watched.touched:
                 raise InternalError(f"The plugin '{interceptor.name}' failed.") from exc
             else:
-                await self._step(index + 1, exchange, sink, core)
+                await rest(exchange, sink)
 
-    def started(self, exchange: Exchange) -> None:
-        """Tell every observer."""
-        for observer in self._observers:
-            self._tell(observer, observer.started, exchange)
-
-    def first_output(self, exchange: Exchange) -> None:
-        """Tell every observer."""
-        for observer in self._observers:
-            self._tell(observer, observer.first_output, exchange)
-
-    def ended(self, exchange: Exchange) -> None:
-        """Tell every observer."""
-        for observer in self._observers:
-            self._tell(observer, observer.ended, exchange)
-
-    @staticmethod
-    def _tell(observer: Observer, hear: Callable[[Exchange], None], exchange: Exchange) -> None:
-        try:
-            hear(exchange)
-        except Exception:
-            _log.exception("observer broke", plugin=observer.name, request_id=exchange.request.id)
+    return step
 
 
 class _Watched(PassingSink):
@@ -287,33 +296,32 @@ class _Watched(PassingSink):
         self.complete = False
 
     def open(self, headers: Mapping[str, str]) -> None:
-        self._begin(stream=False)
+        if self.complete or self._open:
+            raise self._misuse()
         self.touched = self._open = True
         self._sink.open(headers)
 
     def feed(self, batch: Sequence[Frame]) -> None:
-        self._begin(stream=True)
+        if self.complete or not self._open:
+            raise self._misuse()
         self.touched = True
         self._sink.feed(batch)
 
     def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        self._begin(stream=False)
+        if self.complete or self._open:
+            raise self._misuse()
         self.touched = True
         self._sink.finish(status, body, headers)
         self.complete = True
 
     def end(self) -> None:
-        self._begin(stream=True)
+        if self.complete or not self._open:
+            raise self._misuse()
         self._sink.end()
         self.complete = True
 
-    def check_complete(self) -> None:
-        if not self.complete:
-            raise RuntimeError("it returned before its answer was whole")
-
-    def _begin(self, *, stream: bool) -> None:
-        """Refuse what the contract of a sink does not allow, before any of it gets out."""
+    def _misuse(self) -> RuntimeError:
+        """For what the contract of a sink does not allow, before any of it gets out."""
         if self.complete:
-            raise RuntimeError("it sent more after the end of its answer")
-        if stream is not self._open:
-            raise RuntimeError("it fed a stream that it had not opened, or opened one twice")
+            return RuntimeError("it sent more after the end of its answer")
+        return RuntimeError("it fed a stream that it had not opened, or opened one twice")

@@ -62,7 +62,7 @@ class HttpReply:
         self._pending: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._chunked = True
-        self._opened = False
+        self.opened = False
         self._ended = False
         self._closed = False
         self._last_write = 0.0
@@ -70,11 +70,6 @@ class HttpReply:
         self._waits: Tasks | None = None
         self.status = 200
         """The HTTP status of the answer, once there is one."""
-
-    @property
-    def opened(self) -> bool:
-        """See ``Sink.opened``."""
-        return self._opened
 
     @property
     def paused(self) -> bool:
@@ -101,7 +96,7 @@ class HttpReply:
 
     def open(self, headers: Mapping[str, str]) -> None:
         """See ``Sink.open``."""
-        self._opened = True
+        self.opened = True
         self._headers = {**self._api_format.headers, **self._headers, **headers}
         if not self._head.done():
             self._head.set_result(None)
@@ -144,7 +139,7 @@ class HttpReply:
         response = await self._head
         if response is not None:
             return response
-        if not self._opened:
+        if not self.opened:
             return web.Response(status=CLIENT_CLOSED_REQUEST)
         stream = web.StreamResponse(headers=self._headers)
         self._headers = {}
@@ -200,8 +195,9 @@ class HttpReply:
             raise ClientGone
         if transport is None:
             self._pending.append(data)
-        else:
-            self._send(transport, data)
+            return
+        self._last_write = self._loop.time()
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def _send(self, transport: asyncio.Transport, data: bytes) -> None:
         self._last_write = self._loop.time()

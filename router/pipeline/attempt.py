@@ -18,7 +18,7 @@ from typing import Final
 
 from router.core.exchange import ClientGone, Exchange, Sink
 from router.core.response_lifecycle import client_headers
-from router.core.upstream import Adapter, UpstreamCall, UpstreamRequest, UpstreamResponse
+from router.core.upstream import Adapter, UpstreamCall, UpstreamResponse
 from router.core.usage_record import Kind
 from router.dialects.dropped import dropped_header, refuse_dropped
 from router.endpoints.selector import SlotReservation
@@ -54,13 +54,13 @@ class Attempt:
 
     ``sent`` is when the request was, on the monotonic clock. ``response_headers`` are headers for
     the answer. ``kind`` is why it is made, ``error`` why it failed, ``answered`` whether an answer
-    has begun, ``complete`` whether all of it came.
+    has begun, ``complete`` whether all of it came. ``decoder`` reads the answer, once it has been
+    asked for.
     """
 
     __slots__ = (
         "_answer",
         "_assembles",
-        "_decoder",
         "_exchange",
         "_job",
         "_received",
@@ -69,6 +69,7 @@ class Attempt:
         "answered",
         "builder",
         "complete",
+        "decoder",
         "error",
         "kind",
         "reservation",
@@ -94,7 +95,7 @@ class Attempt:
         self.trace: AttemptTrace | None = None
         self.response_headers: dict[str, str] = {}
         self._answer: UpstreamResponse | None = None
-        self._decoder: StreamDecoder | None = None
+        self.decoder: StreamDecoder | None = None
         self._received = 0
         self._assembles = False
         self._recorder = recorder
@@ -103,11 +104,6 @@ class Attempt:
         self.error: UpstreamError | None = None
         self.answered = False
         self.complete = False
-
-    @property
-    def decoder(self) -> StreamDecoder | None:
-        """What reads the answer, once it has been asked for."""
-        return self._decoder
 
     async def send(self) -> StreamDecoder:
         """Send the request and wait for the answer's head.
@@ -121,15 +117,36 @@ class Attempt:
         self.sent = time.monotonic()
         if (trace := self._exchange.context.trace) is not None:
             self.trace = trace.attempt(deployment.endpoint.settings, deployment.model)
-        try:
-            call, self._answer = await self._sent(call)
-            self.error = None
-        except UpstreamError as error:
-            self.error = error
-            raise
+        transport = deployment.endpoint.transport
+        inferred = 0
+        while True:
+            request = call.request
+            if self.trace is not None and self.trace.headers:
+                request = replace(request, headers=self.trace.headers)
+            try:
+                self._answer = await transport.send(request)
+                break
+            except UpstreamError as error:
+                self.error = error
+                if not self._learns(error, call, inferred):
+                    raise
+            inferred += 1
+            call = await self._exchange.compute(self._prepared)
+        self.error = None
         self.answered = True
         self._assembles = call.assembles
         return call.decoder
+
+    @staticmethod
+    def _learns(error: UpstreamError, call: UpstreamCall, inferred: int) -> bool:
+        """Whether the adapter has learned from this refusal, and may ask in another way."""
+        if not isinstance(error, UpstreamRejected | UpstreamModelMissing):
+            return False
+        if call.retry is not None and call.retry(error) and inferred < _LESSONS:
+            return True
+        if call.named is not None and error.param is not None:
+            error.param = call.named(error.param)
+        return False
 
     def _prepared(self) -> UpstreamCall:
         """The call for this endpoint. Where nothing may be left out, one that does is refused."""
@@ -143,35 +160,12 @@ class Attempt:
             call.dropped = tuple([names.get(name, name) for name in call.dropped])
         if call.dropped and self._job.strict:
             refuse_dropped(call.dropped, self._exchange.body)
-        self._decoder = call.decoder
+        self.decoder = call.decoder
         self.response_headers.clear()
         self.response_headers.update(call.response_headers)
         if call.dropped:
             self.response_headers.update(dropped_header(call.dropped))
         return call
-
-    async def _sent(self, call: UpstreamCall) -> tuple[UpstreamCall, UpstreamResponse]:
-        """The call that was answered at last, and its answer."""
-        transport = self.reservation.deployment.endpoint.transport
-        inferred = 0
-        while True:
-            try:
-                return call, await transport.send(self._traced(call.request))
-            except (UpstreamRejected, UpstreamModelMissing) as error:
-                learned = call.retry is not None and call.retry(error)
-                if not learned or inferred == _LESSONS:
-                    if call.named is not None and error.param is not None:
-                        error.param = call.named(error.param)
-                    raise
-                self.error = error
-            inferred += 1
-            call = await self._exchange.compute(self._prepared)
-
-    def _traced(self, request: UpstreamRequest) -> UpstreamRequest:
-        """The request, which tells the endpoint of the trace it is part of."""
-        if self.trace is None or not self.trace.headers:
-            return request
-        return replace(request, headers=self.trace.headers)
 
     async def whole(self) -> bytes:
         """The client's body for an answer in one piece; raises UpstreamError."""
@@ -205,8 +199,8 @@ class Attempt:
 
     def _is_json(self) -> bool:
         """Whether the answer is one piece of JSON."""
-        answer, _ = self._under_way()
-        return answer.headers.get("Content-Type", "").startswith("application/json")
+        assert self._answer is not None
+        return self._answer.headers.get("Content-Type", "").startswith("application/json")
 
     async def read(self) -> list[Frame]:
         """The frames made by the next read; ``decoder.error`` says when there will be no more.
@@ -218,11 +212,14 @@ class Attempt:
         except UpstreamError as error:
             self.error = error
             raise
-        self.error = self._under_way()[1].error
+        if self.decoder is not None:
+            self.error = self.decoder.error
         return frames
 
     async def _read(self) -> list[Frame]:
-        answer, decoder = self._under_way()
+        answer, decoder = self._answer, self.decoder
+        assert answer is not None
+        assert decoder is not None
         if not self._received and self._is_json():
             return decoder.whole_as_stream(await answer.body())
         try:
@@ -242,9 +239,9 @@ class Attempt:
 
         The client has it: who is cancelled from here on has nothing to undo or to tell.
         """
-        answer, _ = self._under_way()
+        assert self._answer is not None
         with contextlib.suppress(asyncio.CancelledError):
-            await answer.settle()
+            await self._answer.settle()
 
     def record(self) -> None:
         """Its answer is complete: have it recorded, before the end of it leaves."""
@@ -264,8 +261,8 @@ class Attempt:
 
     def _under_way(self) -> tuple[UpstreamResponse, StreamDecoder]:
         assert self._answer is not None
-        assert self._decoder is not None
-        return self._answer, self._decoder
+        assert self.decoder is not None
+        return self._answer, self.decoder
 
 
 _MAX_HELD: Final = 256
@@ -318,7 +315,7 @@ class Delivery:
 
     def push(self, frames: list[Frame], decoder: StreamDecoder) -> None:
         """Deliver what a reader made, or hold it while there is no output yet."""
-        if not self.has_output:
+        if self._exchange.result.first_output is None:
             if not (decoder.has_output or decoder.ended):
                 self._hold(frames)
                 return
