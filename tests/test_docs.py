@@ -24,7 +24,7 @@ from router.errors import Forbidden
 from router.plugin_loading import PluginLoader
 from router.settings.load import parse_settings
 from tests.reference import PAGE, written
-from tests.support.plugin_chain import an_exchange
+from tests.support.exchanges import an_exchange
 
 _ROOT = Path(__file__).parent.parent
 _PAGES = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").glob("*.md"))]

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 from router.core.exchange import Exchange
 from router.core.plugin_chain import Guard, Observer, Plugin, PluginChain
 from router.errors import AuthenticationFailed, InternalError
-from tests.support.plugin_chain import an_exchange, broke
+from tests.support.exchanges import an_exchange
+from tests.support.plugin_chain import broke
 
 
 class Gate(Guard):

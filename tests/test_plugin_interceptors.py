@@ -14,9 +14,10 @@ from router.core.exchange import ClientGone, Exchange, Outcome, Sink
 from router.core.plugin_chain import Interceptor, PluginChain, Proceed
 from router.errors import InternalError, RouterError, UpstreamFailure
 from router.response.frame import Frame
+from tests.support.exchanges import an_exchange
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening, simulated
-from tests.support.plugin_chain import HELLO, Page, an_exchange, broke
+from tests.support.plugin_chain import HELLO, Page, broke
 
 BYE = Frame.of({"type": "bye"})
 

@@ -67,7 +67,8 @@ async def read_counted(request: web.Request, limit: int, values: int) -> Request
     # Read here and not by aiohttp, so that the limit holds in a foreign application too.
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
-    await _let_it_come(request)
+    if hdrs.EXPECT in request.headers:
+        await _let_it_come(request)
     pieces = []
     size = most = looked = counted = 0
     count = ValueCount()
@@ -192,8 +193,7 @@ def misspelt(names: Iterable[str]) -> list[str]:
 
 def without_misspelt(body: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The body without such fields, and their names; itself where it has none."""
-    names = misspelt(body)
-    if not names:
+    if body.keys() <= _KNOWN or not (names := misspelt(body)):
         return body, ()
     return {name: value for name, value in body.items() if name not in names}, tuple(names)
 

@@ -36,16 +36,19 @@ class ResponsesApi:
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses."""
-        stream = True if is_true(request.query.get("stream")) else None
+        stream = True if request.query_string and is_true(request.query.get("stream")) else None
         body = await self._dispatcher.read(request, exchange, partial(_decoded, stream=stream))
-        body = await self._with_prompt(exchange, body)
-        check_durable(body)
+        if body.get("prompt") is not None:
+            body = await self._with_prompt(exchange, body)
+        if body.get("stream_options"):
+            check_durable(body)
         return await self._run(request, exchange, body, self._turns.answer)
 
     async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/input_tokens."""
         body = await self._dispatcher.read(request, exchange, partial(_decoded, stream=False))
-        body = await self._with_prompt(exchange, body)
+        if body.get("prompt") is not None:
+            body = await self._with_prompt(exchange, body)
         return await self._run(request, exchange, body, self._turns.resolve)
 
     async def compact(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -55,8 +58,6 @@ class ResponsesApi:
 
     async def _with_prompt(self, exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
         """The body, its stored prompt applied; raises RouterError for what is wrong with it."""
-        if body.get("prompt") is None:
-            return body
         reference = prompt_reference(body["prompt"])
         prompt = await self._prompts.get(exchange.context.caller, reference.key, reference.version)
         if prompt is None:

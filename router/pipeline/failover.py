@@ -164,7 +164,13 @@ class Failover:
         )
         plan.desperate = desperate
         # No slot is held meanwhile.
-        failure: RouterError | None = await self._fetch_images(plan, exchange)
+        failure: RouterError | None = None
+        body = exchange.body
+        text_only = isinstance(body.get("input"), str) and isinstance(
+            body.get("instructions"), str | None
+        )
+        if not text_only:
+            failure = await self._fetch_images(plan, exchange)
         attempts = 0
         while True:
             reservation = await self._reserve(plan, failure)

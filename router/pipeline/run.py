@@ -307,8 +307,7 @@ class _Run:
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(None)
 
-    def _take_notes(self, attempt: Attempt) -> None:
-        self._exchange.result.partial = bool(attempt.response_headers)
+    def _count_dropped_reasoning(self, attempt: Attempt) -> None:
         if dropped := attempt.response_headers.get(REASONING_DROPPED):
             name = attempt.reservation.deployment.endpoint.name
             self._metrics.reasoning_dropped.labels(name).inc(int(dropped))
@@ -355,7 +354,9 @@ class _Run:
 
     async def _whole(self, attempt: Attempt) -> None:
         await attempt.send()
-        self._take_notes(attempt)
+        self._exchange.result.partial = bool(attempt.response_headers)
+        if attempt.response_headers:
+            self._count_dropped_reasoning(attempt)
         body = await attempt.whole()
         self._has_begun()
         self._selector.answered(attempt.reservation, None)
@@ -368,7 +369,9 @@ class _Run:
         """Deliver what an attempt reads, after the ``frames`` it has read."""
         decoder = attempt.decoder
         assert decoder is not None
-        self._take_notes(attempt)
+        self._exchange.result.partial = bool(attempt.response_headers)
+        if attempt.response_headers:
+            self._count_dropped_reasoning(attempt)
         if frames is not None:
             await self._deliver(frames, decoder)
         while not decoder.ended:

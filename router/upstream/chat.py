@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from router.balance.capability import stream_usage
@@ -59,7 +59,7 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank, TranslatingAdapter):
         call = self._call(
             exchange.body, exchange, model, builder, context, assembled=assembled, usage=asks
         )
-        call.retry = self._retry(model) if asks else None
+        call.retry = partial(self._learn, model) if asks else None
         return call
 
     def chat(self, exchange: Exchange, model: str, context: int | None = None) -> UpstreamCall:
@@ -76,7 +76,7 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank, TranslatingAdapter):
         )
         options = exchange.body.get("stream_options") or {}
         if asks and not options.keys() - {"include_usage"}:  # else the client's may be at fault
-            call.retry = self._retry(model)
+            call.retry = partial(self._learn, model)
         return call
 
     def completions(self, exchange: Exchange, model: str) -> UpstreamCall:
@@ -85,7 +85,7 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank, TranslatingAdapter):
         call = self._complete(exchange, model, usage=asks, assembled=assembled)
         options = exchange.body.get("stream_options") or {}
         if asks and not options.keys() - {"include_usage"}:
-            call.retry = either(self._retry(model), call.retry)
+            call.retry = either(partial(self._learn, model), call.retry)
         return call
 
     def _streams(self, exchange: Exchange, model: str) -> tuple[bool, bool]:
@@ -93,24 +93,18 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank, TranslatingAdapter):
         is put together here. Where it has no counts, whole answers are asked for as such: those
         have them.
         """
-        has_usage = self._has_usage(model)
+        has_usage = model not in self._without_usage and (
+            not self._capabilities or stream_usage(self._capabilities, model) is not False
+        )
         assembled = has_usage and assembles(exchange, self._endpoint)
         return (exchange.stream or assembled) and has_usage, assembled
 
-    def _has_usage(self, model: str) -> bool:
-        """Whether a stream of this model may be asked for its usage."""
-        if model in self._without_usage:
+    def _learn(self, model: str, error: UpstreamError) -> bool:
+        """Whether the endpoint refuses the question for the usage of this model's streams."""
+        if not isinstance(error, UpstreamRejected) or not _refuses_usage(error):
             return False
-        return stream_usage(self._capabilities, model) is not False
-
-    def _retry(self, model: str) -> Callable[[UpstreamError], bool]:
-        def retry(error: UpstreamError) -> bool:
-            if not isinstance(error, UpstreamRejected) or not _refuses_usage(error):
-                return False
-            self._without_usage.add(model)
-            return True
-
-        return retry
+        self._without_usage.add(model)
+        return True
 
 
 def _refuses_usage(error: UpstreamRejected) -> bool:

@@ -67,20 +67,22 @@ class HttpTransport:
         timeouts = request.patience or self._timeouts
         body = request.body
         if request.method == "POST":
-            begin = self._post(request.path)
+            begin = self._posts.get(request.path) or self._post(request.path)
         else:
             begin = self._head_of(request.method, self._dialer.path + request.path)
-        head = b"%b%d\r\n%b\r\n" % (begin, len(body), _more(request.headers))
+        more = _more(request.headers) if request.headers else b""
+        head = b"%b%d\r\n%b\r\n" % (begin, len(body), more)
         # An answer in one piece has its first byte when all of it is there.
         first_byte = timeouts.first_byte if request.stream else timeouts.total
         answer = await self._ask(head, body, first_byte, timeouts.idle, timeouts.total)
         if answer.status != 200:
             raise await self._refusal(answer)
-        try:
-            answer.decode()
-        except UpstreamError:
-            answer.close()
-            raise
+        if _CODING in answer.fields:
+            try:
+                answer.decode()
+            except UpstreamError:
+                answer.close()
+                raise
         return answer
 
     async def get(
@@ -170,11 +172,9 @@ class HttpTransport:
 
     def _post(self, path: str) -> bytes:
         """Everything of a POST's head before the length of its body."""
-        post = self._posts.get(path)
-        if post is None:
-            post = self._head_of("POST", self._dialer.path + path)
-            if len(self._posts) < _MAX_HEADS:
-                self._posts[path] = post
+        post = self._head_of("POST", self._dialer.path + path)
+        if len(self._posts) < _MAX_HEADS:
+            self._posts[path] = post
         return post
 
     def _head_of(self, method: str, path: str) -> bytes:
@@ -191,10 +191,11 @@ class HttpTransport:
         return f"{method} {path} HTTP/1.1\r\n"
 
 
-def _more(headers: Mapping[str, str] | None) -> bytes:
+_CODING: Final = b"content-encoding"
+
+
+def _more(headers: Mapping[str, str]) -> bytes:
     """Header lines beyond those of every request."""
-    if not headers:
-        return b""
     lines = [f"{name}: {value}" for name, value in headers.items()]
     if not all(line.isascii() and line.isprintable() for line in lines):
         raise ValueError("not headers that can be sent")

@@ -262,21 +262,15 @@ def _is_encrypted(item: dict[str, Any]) -> bool:
 _MAX_MODELS: Final = 1024
 
 
-class ModelSet:
+class ModelSet(dict[str, None]):
     """The models of which something was learned; past a bound the oldest is forgotten."""
-
-    def __init__(self) -> None:
-        self._models: dict[str, None] = {}
-
-    def __contains__(self, model: str) -> bool:
-        return model in self._models
 
     def discard(self, model: str) -> None:
         """It was not so."""
-        self._models.pop(model, None)
+        self.pop(model, None)
 
     def add(self, model: str) -> None:
         """It was learned of this model."""
-        self._models[model] = None
-        if len(self._models) > _MAX_MODELS:
-            del self._models[next(iter(self._models))]
+        self[model] = None
+        if len(self) > _MAX_MODELS:
+            del self[next(iter(self))]

@@ -75,7 +75,10 @@ class TranslatingAdapter:
         """The call for this Responses request; ``assembled`` as ``UpstreamCall.assembles``,
         ``usage`` as for ``EncodeRequest``.
         """
-        given, response_headers = within_context(exchange, body, context)
+        response_headers: dict[str, str] = {}
+        given = body
+        if context is not None and exchange.truncates:
+            given, response_headers = within_context(exchange, body, context)
         encoded = self._dialect.encode(
             given,
             model=model,
@@ -84,11 +87,13 @@ class TranslatingAdapter:
             settings=self._endpoint,
             images=exchange.images,
         )
+        if isinstance(given.get("input"), list):
+            response_headers = {**dropped_note(given), **response_headers}
         options = machine_options(exchange, given, forced_call=encoded.forced_call)
         return UpstreamCall(
             UpstreamRequest(encoded.path, orjson.dumps(encoded.body), exchange.stream),
             self._dialect.decoder(builder, options),
-            {**dropped_note(given), **response_headers},
+            response_headers,
             dropped=encoded.dropped,
             assembles=assembled,
         )

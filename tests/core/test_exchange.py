@@ -8,7 +8,7 @@ from router.core.exchange import Exchange, ExchangeContext, ExchangeResult, Outc
 from router.core.plugin_chain import PluginChain
 from router.core.plugin_set import PluginSet
 from router.errors import Overloaded
-from tests.support.plugin_chain import an_exchange
+from tests.support.exchanges import an_exchange
 
 INHERITED = {"images", "large", "model", "stream"}
 """What of an exchange itself is true of every one that is made for the same request."""

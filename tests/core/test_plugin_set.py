@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from router.core.exchange import Exchange, Sink
 from router.core.plugin_chain import Interceptor, Observer, PluginChain, Proceed
 from router.core.plugin_set import PluginSet, PluginSets, first_output, proceed
-from tests.support.plugin_chain import Page, an_exchange
+from tests.support.exchanges import an_exchange
+from tests.support.plugin_chain import Page
 from tests.support.waiting import until
 
 

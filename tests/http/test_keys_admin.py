@@ -63,7 +63,7 @@ def settings(*keys: dict[str, Any]) -> Settings:
 @pytest.fixture
 async def admin(database: Any) -> AsyncIterator[Admin]:
     async def anybody(exchange: Any) -> None:
-        exchange.caller = "admin"
+        exchange.context.caller = "admin"
 
     dispatcher = RequestDispatcher(PluginSets(PluginChain([]), proceed), ServerSettings())
     async with here(database) as one:

@@ -24,7 +24,8 @@ from router.errors import (
 from router.pipeline.attempt import answer_headers
 from router.usage.memory_limiter import MemoryRateLimiter
 from router.usage.rate_limiter import Demand, Reservation
-from tests.support.plugin_chain import HELLO, Page, an_exchange
+from tests.support.exchanges import an_exchange, put
+from tests.support.plugin_chain import HELLO, Page
 
 LIMITED = Key("alice", limits=KeyLimits(requests_per_minute=10))
 
@@ -176,8 +177,7 @@ async def test_a_guess_is_no_reason_to_refuse(key: Key, body: dict[str, Any], to
 )
 async def test_who_is_not_limited(change: dict[str, Any]) -> None:
     rate_limiter, exchange, core = Listening(), asked(), Core()
-    for name, value in change.items():
-        setattr(exchange, name, value)
+    put(exchange, **change)
     tags = {"team": (Budget("day", "usd", 1),)}
     assert await run(rate_limiter, exchange, core, tags=tags) == ["200 core"]
     assert (rate_limiter.demands, rate_limiter.settled, core.calls) == ([], [], 1)

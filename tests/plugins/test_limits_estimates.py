@@ -16,7 +16,7 @@ from router.core.usage_record import NO_TOKENS, Tokens
 from router.errors import QuotaExceeded, RateLimitExceeded
 from router.usage.memory_limiter import MemoryRateLimiter
 from router.usage.rate_limiter import Demand, Reservation
-from tests.support.plugin_chain import an_exchange
+from tests.support.exchanges import an_exchange
 
 
 async def _nothing(owner: str, since: float) -> tuple[int, int]:

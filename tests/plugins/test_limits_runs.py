@@ -25,7 +25,8 @@ from router.errors import (
 )
 from router.usage.memory_limiter import MemoryRateLimiter
 from router.usage.rate_limiter import Demand, RateLimiter, Reservation
-from tests.support.plugin_chain import Page, an_exchange
+from tests.support.exchanges import an_exchange
+from tests.support.plugin_chain import Page
 
 KEY = Key(
     "alice",

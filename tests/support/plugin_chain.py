@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
-from router.core.exchange import ClientGone, ClientRequest, Exchange, ExchangeContext, Operation
+from router.core.exchange import ClientGone
 from router.response.frame import Frame
 
-__all__ = ["HELLO", "Page", "an_exchange", "broke"]
+__all__ = ["HELLO", "Page", "broke"]
 
 HELLO = Frame.of({"type": "hello"})
 
@@ -39,21 +39,6 @@ class Page:
 
     def end(self) -> None:
         self.said.append("end")
-
-
-def an_exchange() -> Exchange:
-    return Exchange(
-        ClientRequest(
-            id="req_1",
-            operation=Operation.RESPONSES,
-            route="/",
-            method="POST",
-            headers={},
-            remote=None,
-            started=0.0,
-        ),
-        ExchangeContext(),
-    )
 
 
 def broke(log: list[MutableMapping[str, Any]]) -> list[str]:

@@ -7,28 +7,13 @@ from typing import Any
 import pytest
 
 from router import errors
-from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation, Outcome
+from router.core.exchange import Exchange, Outcome
 from router.telemetry.exchange_metrics import code_of, fault_of
+from tests.support.exchanges import an_exchange
 
 
 def ended(outcome: Outcome | None, status: int, code: str | None, attempts: int = 0) -> Exchange:
-    exchange = Exchange(
-        ClientRequest(
-            id="req_1",
-            operation=Operation.RESPONSES,
-            route="/",
-            method="POST",
-            headers={},
-            remote=None,
-            started=0.0,
-        ),
-        ExchangeContext(),
-    )
-    exchange.result.outcome = outcome
-    exchange.result.status = status
-    exchange.result.error_code = code
-    exchange.result.attempts = attempts
-    return exchange
+    return an_exchange(outcome=outcome, status=status, error_code=code, attempts=attempts)
 
 
 @pytest.mark.parametrize(

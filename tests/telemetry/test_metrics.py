@@ -6,32 +6,17 @@ from typing import Any
 
 import pytest
 
-from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation, Outcome
+from router.core.exchange import Exchange, Operation, Outcome
 from router.core.usage_record import Spent
 from router.telemetry.metrics import Metrics
+from tests.support.exchanges import an_exchange
 from tests.telemetry.test_account_metrics import a_row
 
 
-def an_exchange(**fields: Any) -> Exchange:
-    exchange = Exchange(
-        ClientRequest(
-            id="req_1",
-            operation=Operation.RESPONSES,
-            route="/",
-            method="POST",
-            headers={},
-            remote=None,
-            started=10.0,
-        ),
-        ExchangeContext(),
-    )
-    exchange.result.endpoint = "one"
-    exchange.result.status = 200
-    exchange.result.outcome = Outcome.OK
-    exchange.result.finished = 12.0
-    for name, value in fields.items():
-        setattr(exchange, name, value)
-    return exchange
+def ended(**fields: Any) -> Exchange:
+    """It took two seconds at an endpoint."""
+    known = {"started": 10.0, "endpoint": "one", "status": 200, "outcome": Outcome.OK}
+    return an_exchange(**{**known, "finished": 12.0, **fields})
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float:
@@ -46,7 +31,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float:
 
 def test_durations_are_seconds() -> None:
     metrics = Metrics("1")
-    metrics.record(an_exchange(first_output=10.5), "m")
+    metrics.record(ended(first_output=10.5), "m")
     assert value(metrics, "request_duration_seconds_sum") == 2.0
     assert value(metrics, "time_to_first_token_seconds_sum") == 0.5
     assert value(metrics, "request_duration_seconds_bucket", le="2.5") == 1
@@ -56,14 +41,14 @@ def test_durations_are_seconds() -> None:
 def test_an_exchange_that_got_nowhere() -> None:
     metrics = Metrics("1")
     fields = {"endpoint": None, "finished": None, "outcome": None, "status": 0}
-    metrics.record(an_exchange(**fields), "")
+    metrics.record(ended(**fields), "")
     assert value(metrics, "requests_total", endpoint="", model="", outcome="failed") == 1
 
 
 def test_the_time_between_tokens_is_that_of_the_whole_stream() -> None:
     metrics = Metrics("1")
     usage = {"output_tokens": 11}
-    metrics.record(an_exchange(first_output=11.0, usage=usage), "m")
+    metrics.record(ended(first_output=11.0, usage=usage), "m")
     assert value(metrics, "time_between_tokens_seconds_sum", endpoint="one", model="m") == 0.1
     for odd in (
         {"usage": {"output_tokens": 1}},
@@ -72,7 +57,7 @@ def test_the_time_between_tokens_is_that_of_the_whole_stream() -> None:
         {"usage": usage, "endpoint": None},  # from the cache
         {"usage": usage, "outcome": Outcome.CANCELLED},
     ):
-        metrics.record(an_exchange(**{"first_output": 11.0, **odd}), "m")
+        metrics.record(ended(**{"first_output": 11.0, **odd}), "m")
     assert value(metrics, "time_between_tokens_seconds_count") == 1
 
 
@@ -99,8 +84,8 @@ def test_overhead_is_what_was_spent_here(
     seconds: float, attempts: list[tuple[float, float]], queue_seconds: float
 ) -> None:
     metrics = Metrics("1")
-    metrics.record(an_exchange(spent=spent(*attempts), queue_seconds=queue_seconds), "m")
-    metrics.record(an_exchange(), "m")  # no endpoint was asked
+    metrics.record(ended(spent=spent(*attempts), queue_seconds=queue_seconds), "m")
+    metrics.record(ended(), "m")  # no endpoint was asked
     assert value(metrics, "overhead_seconds_sum", operation="responses") == seconds
     assert value(metrics, "overhead_seconds_count") == 1
 
@@ -115,7 +100,7 @@ def test_overhead_is_what_was_spent_here(
 )
 def test_clients_that_leave_are_counted_by_phase(phase: str, fields: dict[str, Any]) -> None:
     metrics = Metrics("1")
-    metrics.record(an_exchange(outcome=Outcome.CANCELLED, status=499, **fields), "m")
+    metrics.record(ended(outcome=Outcome.CANCELLED, status=499, **fields), "m")
     assert value(metrics, "client_disconnects_total", phase=phase, operation="responses") == 1
     assert value(metrics, "client_disconnects_total") == 1
     assert value(metrics, "errors_total") == 0
@@ -123,16 +108,16 @@ def test_clients_that_leave_are_counted_by_phase(phase: str, fields: dict[str, A
 
 def test_a_run_that_is_cancelled_is_no_client_that_leaves() -> None:
     metrics = Metrics("1")
-    metrics.record(an_exchange(outcome=Outcome.CANCELLED, operation=Operation.RUN), "m")
+    metrics.record(ended(outcome=Outcome.CANCELLED, operation=Operation.RUN), "m")
     assert value(metrics, "client_disconnects_total") == 0
 
 
 def test_errors_have_a_fault_and_a_code() -> None:
     metrics = Metrics("1")
     fields = {"outcome": Outcome.FAILED, "status": 502, "attempts": 1}
-    metrics.record(an_exchange(error_code="upstream_error", **fields), "m")
-    metrics.record(an_exchange(error_code="made up", **{**fields, "status": 400}), "m")
-    metrics.record(an_exchange(), "m")
+    metrics.record(ended(error_code="upstream_error", **fields), "m")
+    metrics.record(ended(error_code="made up", **{**fields, "status": 400}), "m")
+    metrics.record(ended(), "m")
     labels = {"operation": "responses", "endpoint": "one"}
     assert value(metrics, "errors_total", fault="upstream", code="upstream_error", **labels) == 1
     assert value(metrics, "errors_total", fault="caller", code="other", **labels) == 1
@@ -151,7 +136,7 @@ def test_an_exemplar_leads_to_a_request_in_the_log_at_most_once_a_second() -> No
     metrics = Metrics("1")
     for number, finished in enumerate((12.0, 12.5, 12.9, 13.0)):
         fields = {"started": finished - 0.002, "finished": finished, "id": f"req_{number}"}
-        metrics.record(an_exchange(first_output=finished - 0.001, **fields), "m")
+        metrics.record(ended(first_output=finished - 0.001, **fields), "m")
         shown = "req_3" if number == 3 else "req_0"
         assert exemplars(metrics, "request_duration_seconds_bucket") == [shown]
         assert exemplars(metrics, "time_to_first_token_seconds_bucket") == [shown]
@@ -161,7 +146,7 @@ def test_an_exemplar_leads_to_a_request_in_the_log_at_most_once_a_second() -> No
 
 def test_durations_reach_half_an_hour() -> None:
     metrics = Metrics("1")
-    metrics.record(an_exchange(finished=10.0 + 1799, first_output=10.0 + 1799), "m")
+    metrics.record(ended(finished=10.0 + 1799, first_output=10.0 + 1799), "m")
     for name in ("request_duration", "time_to_first_token"):
         assert value(metrics, f"{name}_seconds_bucket", le="600.0") == 0
         assert value(metrics, f"{name}_seconds_bucket", le="1800.0") == 1
@@ -170,7 +155,7 @@ def test_durations_reach_half_an_hour() -> None:
 def test_models_as_labels_are_bounded_however_many_are_known() -> None:
     metrics = Metrics("1")
     for number in range(1500):
-        metrics.record(an_exchange(), f"m{number}")
+        metrics.record(ended(), f"m{number}")
         metrics.slots_changed(("one", f"m{number}"), 1, known=True)
     families = [f for f in metrics.registry.collect() if f.name == "pointsman_requests"]
     (family,) = families

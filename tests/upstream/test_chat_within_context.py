@@ -11,7 +11,7 @@ from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Opera
 from router.core.upstream import UpstreamCall
 from router.settings.schema import EndpointSettings
 from router.upstream.adapters import make_adapter
-from tests.support.plugin_chain import an_exchange
+from tests.support.exchanges import an_exchange
 from tests.upstream.test_within_context import ALL, HEADER, TURNS
 
 WAYS: list[dict[str, Any]] = [

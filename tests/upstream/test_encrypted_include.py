@@ -13,8 +13,8 @@ from router.dialects.responses.decode_stream import seal
 from router.errors import UpstreamRejected
 from router.settings.schema import EndpointSettings
 from router.upstream.responses import ResponsesAdapter
+from tests.support.exchanges import an_exchange
 from tests.support.native import REASONING_ID, begun, reasoning
-from tests.support.plugin_chain import an_exchange
 from tests.support.reading import make_builder
 
 ASKED = "reasoning.encrypted_content"

@@ -12,7 +12,7 @@ from router.core.upstream import UpstreamCall
 from router.errors import UpstreamRejected
 from router.settings.schema import EndpointSettings
 from router.upstream.chat import ChatAdapter
-from tests.support.plugin_chain import an_exchange
+from tests.support.exchanges import an_exchange
 from tests.support.reading import make_builder
 from tests.support.router import endpoint, routing
 from tests.support.speech import SPEECH

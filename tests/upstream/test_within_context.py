@@ -12,7 +12,7 @@ from router.errors import NotSupported
 from router.response.tokens import estimate_tokens, prompt_chars
 from router.settings.schema import Dialect, EndpointSettings
 from router.upstream.adapters import make_adapter
-from tests.support.plugin_chain import an_exchange
+from tests.support.exchanges import an_exchange
 from tests.support.reading import make_builder
 
 HEADER = "X-Pointsman-Truncated"

@@ -18,6 +18,7 @@ from router.dialects.responses.fields import (
     CHAT_TRANSLATED,
     PRIVATE_FIELDS,
     RESPONSES_FIELDS,
+    ROUTERS,
 )
 from router.dialects.system_messages import SystemMessages
 from router.errors import InvalidRequest
@@ -38,7 +39,7 @@ _NOT_SENT: Final = (
     | {"messages", "n", "functions", "function_call"}
 )
 
-_DROPPED: Final = _NOT_SENT - CHAT_TRANSLATED - frozenset(CHAT_SAME)
+_DROPPED: Final = _NOT_SENT - CHAT_TRANSLATED - frozenset(CHAT_SAME) - ROUTERS
 
 _LIMITS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 
@@ -72,10 +73,11 @@ def encode_chat_request(
     limit = body.get("max_output_tokens")
     if limit is not None:
         chat[_limit_field(model)] = limit
-    plan = plan_tools(body)
+    plan = plan_tools(body) if body.get("tools") or body.get("tool_choice") else _NO_TOOLS
     if plan.tools:
         _add_tools(chat, plan, body.get("parallel_tool_calls"))
-    _add_text(chat, body.get("text") or {})
+    if text := body.get("text"):
+        _add_text(chat, text)
     effort = (body.get("reasoning") or {}).get("effort")
     if effort is not None:
         chat["reasoning_effort"] = effort
@@ -88,7 +90,10 @@ def encode_chat_request(
             continue
         if limit is None or name not in _LIMITS:
             chat[name] = value
-    given = {name: body[name] for name in _DROPPED & body.keys()}
+    unsent = _DROPPED & body.keys()
+    if not unsent:
+        return chat, plan.dropped
+    given = {name: body[name] for name in unsent}
     return chat, (*plan.dropped, *sorted(dropped_fields(given, ())))
 
 
@@ -187,7 +192,13 @@ def plan_tools(body: Mapping[str, Any]) -> ToolPlan:
 
 def custom_tool_names(body: Mapping[str, Any]) -> frozenset[str]:
     """The custom tools of a validated body: their calls come back as calls of functions."""
-    return frozenset(t["name"] for t in body.get("tools") or () if t["type"] == "custom")
+    tools = body.get("tools")
+    if not tools:
+        return _NO_NAMES
+    return frozenset(tool["name"] for tool in tools if tool["type"] == "custom")
+
+
+_NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
 def _chosen(

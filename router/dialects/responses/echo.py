@@ -47,8 +47,9 @@ def shown_reasoning(given: Mapping[str, Any] | None) -> dict[str, Any]:
 def shown_text(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """``text`` as a Response repeats it."""
     given = given or {}
+    form = given.get("format")
     return {
-        "format": _format(given.get("format") or _TEXT_FORMAT),
+        "format": dict(_TEXT_FORMAT) if form is None else _format(form),
         "verbosity": given.get("verbosity") or "medium",
     }
 
@@ -88,7 +89,7 @@ def _masked(tool: Any) -> Any:
 
 def shown_tools(given: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     """``tools`` as a Response repeats them: in full, without credentials."""
-    return [_tool(tool) for tool in given or ()]
+    return list(map(_tool, given)) if given else []
 
 
 def shown_conversation(given: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -195,8 +196,15 @@ def stored_items(
     Nothing in ``given`` is changed, but what needs no change is shared with it.
     """
     if isinstance(given, str):
-        part = {"type": "input_text", "text": given}
-        return [_message({"role": "user", "content": [part]}, new_id("msg_"))]
+        return [
+            {
+                "id": new_id("msg_"),
+                "type": "message",
+                "status": "completed",
+                "content": [{"type": "input_text", "text": given}],
+                "role": "user",
+            }
+        ]
     used: set[str] = set()
     stored = []
     for item in given:
