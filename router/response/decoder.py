@@ -16,18 +16,14 @@ from router.response.frame import Frame
 from router.response.upstream_errors import rejection, reported
 
 __all__ = [
-    "MAX_DEPTH",
     "StreamDecoder",
     "arguments_text",
     "check_reported",
-    "load_object",
     "not_a_stream",
     "reported_failure",
     "upstream_message",
 ]
 
-MAX_DEPTH: Final = 200
-"""How deeply an endpoint's JSON may be nested: what is read must also be written (orjson: 254)."""
 
 _MAX_MESSAGE: Final = 2000
 _NO_WORDS: Final = "The endpoint reported an error."
@@ -102,19 +98,6 @@ class StreamDecoder(Protocol):
         ...
 
 
-def load_object(data: bytes, what: str) -> dict[str, Any]:
-    """Decode a JSON object that an endpoint sent; raises UpstreamFailure, naming ``what``."""
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as exc:
-        raise UpstreamFailure(f"The endpoint sent {what} that is not valid JSON.") from exc
-    if not isinstance(value, dict):
-        raise UpstreamFailure(f"The endpoint sent {what} that is not a JSON object.")
-    if len(data) > 2 * MAX_DEPTH and _is_too_deep(data, value):
-        raise UpstreamFailure(f"The endpoint sent {what} that is nested too deeply.")
-    return value
-
-
 def arguments_text(arguments: Any) -> str:
     """The arguments of a call as JSON text; some endpoints send the object itself."""
     if isinstance(arguments, str):
@@ -159,19 +142,3 @@ def upstream_message(error: Any) -> str:
     if isinstance(error, str) and error:
         return error[:_MAX_MESSAGE]
     return _NO_WORDS
-
-
-def _is_too_deep(data: bytes, value: Any) -> bool:
-    if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
-        return False
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True

@@ -1,4 +1,6 @@
-"""The unit a stream is made of: one server-sent event, decoded only when someone asks.
+"""What comes and goes over the wire: server-sent events, and JSON objects.
+
+``Frame`` is the unit a stream is made of: one event, decoded only when someone asks.
 
 ``SSEDecoder`` cuts bytes into events. It decodes nothing: a character may be split between two
 reads. It follows the HTML standard's parsing rules (section 9.2.6): LF, CRLF or CR end a line,
@@ -12,18 +14,25 @@ from typing import Any, Final
 
 import orjson
 
+from router.errors import UpstreamFailure
+
 __all__ = [
     "COMMENT",
+    "MAX_DEPTH",
     "MAX_EVENT_BYTES",
     "Comment",
     "EventTooLarge",
     "Frame",
     "SSEDecoder",
     "encode_event",
+    "load_object",
 ]
 
 MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
 """One event may carry a whole response with images in it, but not more than this."""
+
+MAX_DEPTH: Final = 200
+"""How deeply an endpoint's JSON may be nested: what is read must also be written (orjson: 254)."""
 
 COMMENT: Final = b": keep-alive\n\n"
 
@@ -164,3 +173,32 @@ class Comment(Frame):
 def encode_event(kind: str, data: bytes) -> bytes:
     """One event on the wire; without a ``kind`` just its data (Chat Completions)."""
     return Frame(kind, data).encode()
+
+
+def load_object(data: bytes, what: str) -> dict[str, Any]:
+    """Decode a JSON object that an endpoint sent; raises UpstreamFailure, naming ``what``."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as exc:
+        raise UpstreamFailure(f"The endpoint sent {what} that is not valid JSON.") from exc
+    if not isinstance(value, dict):
+        raise UpstreamFailure(f"The endpoint sent {what} that is not a JSON object.")
+    if len(data) > 2 * MAX_DEPTH and _is_too_deep(data, value):
+        raise UpstreamFailure(f"The endpoint sent {what} that is nested too deeply.")
+    return value
+
+
+def _is_too_deep(data: bytes, value: Any) -> bool:
+    if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+        return False
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True

@@ -22,8 +22,8 @@ import orjson
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.response import tokens
 from router.response.builder import ResponseBuilder, StreamState
-from router.response.decoder import arguments_text, load_object
-from router.response.frame import Frame
+from router.response.decoder import arguments_text
+from router.response.frame import Frame, load_object
 from router.response.output import OutputBuilder
 
 __all__ = ["MachineOptions", "ResponseMachine", "ThinkSplitter"]

@@ -8,9 +8,7 @@ from typing import Any, Final
 
 from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
-from router.response.pieces import frame_tokens, pieces, with_logprobs
-from router.response.retold import retold
-from router.response.texts import (
+from router.response.items import (
     ArgumentsText,
     InputText,
     OutputText,
@@ -19,6 +17,8 @@ from router.response.texts import (
     RefusalText,
     SummaryText,
 )
+from router.response.pieces import frame_tokens, pieces, with_logprobs
+from router.response.retold import retold
 
 __all__ = ["Replay", "frame_tokens", "pieces", "replay"]
 

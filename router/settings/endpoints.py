@@ -112,7 +112,7 @@ class EndpointSettings(Section):
     None merges them in translated requests, and leaves passed on Chat Completions as they are.
     ``stream_whole_answers``: a stream is asked for also where the client wants its answer in one
     piece, which is put together here. It is for servers that notice only while they stream that
-    nobody waits for an answer any more; see ``router.upstream.shared.assembles``.
+    nobody waits for an answer any more; see ``router.upstream.translated.assembles``.
     """
 
     name: Name

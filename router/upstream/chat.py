@@ -13,15 +13,9 @@ from router.dialects.chat.dialect import ENDPOINT
 from router.errors import UpstreamError, UpstreamRejected
 from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
+from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations, either
 from router.upstream.openai import OpenAIModels, chat_passthrough
-from router.upstream.shared import (
-    EmbeddingsAndRerank,
-    ModelSet,
-    UnsupportedOperations,
-    assembles,
-    either,
-)
-from router.upstream.translated import TranslatingAdapter
+from router.upstream.translated import ModelSet, TranslatingAdapter, assembles
 
 __all__ = ["ChatAdapter"]
 

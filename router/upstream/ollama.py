@@ -19,14 +19,9 @@ from router.dialects.ollama.dialect import ENDPOINT
 from router.dialects.ollama.schema import listed_models
 from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
+from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations
 from router.upstream.openai import chat_passthrough
-from router.upstream.shared import (
-    EmbeddingsAndRerank,
-    UnsupportedOperations,
-    assembles,
-    cannot,
-)
-from router.upstream.translated import TranslatingAdapter
+from router.upstream.translated import TranslatingAdapter, assembles, cannot
 
 __all__ = ["OllamaAdapter"]
 

@@ -14,7 +14,7 @@ from router.dialects.responses.encode_request import encode_native_chat_request
 from router.dialects.system_messages import SystemMessages
 from router.errors import UpstreamFailure
 from router.settings.values import KeepAlive
-from router.upstream.shared import within_context
+from router.upstream.translated import within_context
 
 __all__ = ["OpenAIModels", "chat_passthrough"]
 

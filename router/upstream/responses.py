@@ -34,9 +34,9 @@ from router.errors import (
 )
 from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
+from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations
 from router.upstream.openai import OpenAIModels, chat_passthrough
-from router.upstream.shared import EmbeddingsAndRerank, ModelSet, UnsupportedOperations, assembles
-from router.upstream.translated import as_chat
+from router.upstream.translated import ModelSet, as_chat, assembles
 
 __all__ = ["ResponsesAdapter"]
 

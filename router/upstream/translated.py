@@ -1,15 +1,23 @@
-"""Endpoints whose dialect is neither Responses nor, for a chat, Chat Completions."""
+"""Requests translated into an endpoint's dialect, and what translated answers have to know.
+
+``TranslatingAdapter`` is for every dialect that a folder of ``router.dialects`` declares;
+``as_chat`` for Chat Completions at endpoints that do not speak them. ``machine_options``,
+``within_context`` and ``dropped_note`` say what a translated answer has to know of its request, and
+what its client is told. ``ModelSet`` keeps what an adapter has learned of an endpoint's models.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
 
 import orjson
 
 from router.core.exchange import AnswerKind, Exchange
 from router.core.response_lifecycle import new_builder
 from router.core.upstream import (
+    REASONING_DROPPED,
     Listed,
     LoadRequest,
     UpstreamCall,
@@ -17,21 +25,37 @@ from router.core.upstream import (
     cannot_compact,
 )
 from router.dialects.chat.decode_request import decode_chat_request
+from router.dialects.chat.encode_request import custom_tool_names, wants_logprobs
 from router.dialects.chat.encode_stream import ChatEncoder
 from router.dialects.dialect import EndpointDialect
-from router.errors import InvalidRequest, UpstreamFailure
+from router.dialects.history import match, match_messages
+from router.dialects.truncation import fit
+from router.errors import InvalidRequest, NotSupported, UpstreamFailure
 from router.response.builder import ResponseBuilder
+from router.response.machine import MachineOptions
+from router.response.tokens import answers, estimate_tokens, estimated_prompt, prompt_chars
 from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
-from router.upstream.shared import (
-    assembles,
-    cannot,
-    dropped_note,
-    machine_options,
-    within_context,
-)
 
-__all__ = ["TranslatingAdapter", "as_chat"]
+__all__ = [
+    "ModelSet",
+    "TranslatingAdapter",
+    "as_chat",
+    "assembles",
+    "cannot",
+    "dropped_note",
+    "machine_options",
+    "within_context",
+]
+
+_SHOWN: Final = 200
+"""Characters of a client's value that an error repeats."""
+
+_DOES: Final[Mapping[AnswerKind, str]] = {
+    AnswerKind.COMPLETIONS: "serve legacy completions",
+    AnswerKind.EMBEDDINGS: "make embeddings",
+    AnswerKind.RERANK: "rerank documents",
+}
 
 
 class TranslatingAdapter:
@@ -155,6 +179,14 @@ class TranslatingAdapter:
         return None
 
 
+def cannot(kind: AnswerKind, exchange: Exchange, model: str) -> NotSupported:
+    """For endpoints that cannot do this with a model."""
+    name = (exchange.model or model)[:_SHOWN]
+    return NotSupported(
+        f"No endpoint that serves the model '{name}' can {_DOES[kind]} with it.", param="model"
+    )
+
+
 def as_chat(
     exchange: Exchange,
     context: int | None,
@@ -184,3 +216,104 @@ def as_chat(
     call.dropped = (*given.dropped, *map(given.named, call.dropped))
     call.named = given.named
     return call
+
+
+_FRAME_TOKENS: Final = 4
+"""What an item costs beside its text: its role and its ends."""
+
+_LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
+
+_RESERVED_PART: Final = 4
+"""One part in so many is kept free for an answer of unknown length."""
+
+
+def assembles(exchange: Exchange, endpoint: EndpointSettings) -> bool:
+    """Whether the endpoint is asked for a stream of an answer that is wanted in one piece.
+
+    Not of several answers at once, whose streams servers cut in ways of their own (llama.cpp has
+    events of ``null`` between them), and not of speech, which is encoded otherwise in streams.
+    """
+    if exchange.stream or not endpoint.stream_whole_answers:
+        return False
+    body = exchange.body
+    return answers(body) == 1 and "audio" not in (body.get("modalities") or ())
+
+
+def machine_options(
+    exchange: Exchange, body: dict[str, Any], *, forced_call: bool = False
+) -> MachineOptions:
+    """The options for reading the answer to ``body``, which is what an endpoint is asked."""
+    return MachineOptions(
+        custom_tools=custom_tool_names(body),
+        forced_call=forced_call,
+        logprobs=wants_logprobs(body),
+        prompt_tokens=partial(estimated_prompt, body, exchange.prompts),
+    )
+
+
+def dropped_note(body: dict[str, Any]) -> dict[str, str]:
+    """The header that says how much encrypted reasoning a translated endpoint was not sent: only
+    the account that issued it can read it.
+    """
+    items = body.get("input")
+    if isinstance(items, list) and (lost := sum(_is_encrypted(item) for item in items)):
+        return {REASONING_DROPPED: str(lost)}
+    return {}
+
+
+def within_context(
+    exchange: Exchange, body: dict[str, Any], context: int | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The body, of a response or of a chat, as it fits into a context of so many tokens, where it
+    is to be cut (``Exchange.truncates``) and the context is known; and the header that says how
+    many items or messages were dropped.
+    """
+    if context is None or not exchange.truncates:
+        return body, {}
+    field = "messages" if "messages" in body else "input"
+    items = body.get(field)
+    if not isinstance(items, list):
+        return body, {}
+    fixed = {name: body.get(name) for name in ("instructions", "tools")}
+    budget = context - _reserve(body, context) - _tokens(fixed)
+    kept, dropped = fit(
+        items,
+        budget_tokens=budget,
+        count=lambda item: _FRAME_TOKENS + _tokens({field: [item]}),
+        calls=(match_messages if field == "messages" else match)(items).calls,
+    )
+    if not dropped:
+        return body, {}
+    return {**body, field: kept}, {"X-Pointsman-Truncated": str(dropped)}
+
+
+def _reserve(body: dict[str, Any], context: int) -> int:
+    """The tokens kept free for the answer. A limit that is no limit says nothing of its length."""
+    limits = (body.get(name) for name in _LIMITS)
+    limit = next((most for most in limits if type(most) is int and most > 0), context)
+    return limit if limit < context else context // _RESERVED_PART
+
+
+def _tokens(fields: dict[str, Any]) -> int:
+    return estimate_tokens(prompt_chars(fields))
+
+
+def _is_encrypted(item: dict[str, Any]) -> bool:
+    return item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
+
+
+_MAX_MODELS: Final = 1024
+
+
+class ModelSet(dict[str, None]):
+    """The models of which something was learned; past a bound the oldest is forgotten."""
+
+    def discard(self, model: str) -> None:
+        """It was not so."""
+        self.pop(model, None)
+
+    def add(self, model: str) -> None:
+        """It was learned of this model."""
+        self[model] = None
+        if len(self) > _MAX_MODELS:
+            del self[next(iter(self))]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from router.upstream.shared import ModelSet
+from router.upstream.translated import ModelSet
 
 
 def test_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.upstream.shared._MAX_MODELS", 2)
+    monkeypatch.setattr("router.upstream.translated._MAX_MODELS", 2)
     models = ModelSet()
     for name in ("a", "b", "b", "c"):
         models.add(name)

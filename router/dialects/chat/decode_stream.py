@@ -9,8 +9,8 @@ import orjson
 
 from router.errors import UpstreamError, UpstreamFailure
 from router.response import tokens
-from router.response.decoder import arguments_text, check_reported, load_object
-from router.response.frame import EventTooLarge, Frame, SSEDecoder
+from router.response.decoder import arguments_text, check_reported
+from router.response.frame import EventTooLarge, Frame, SSEDecoder, load_object
 from router.response.machine import ResponseMachine
 
 __all__ = ["CallKeys", "ChatDecoder", "logprob_entries", "text_or_none"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from router.dialects.chat.messages import to_messages
+from router.dialects.dialect import EncodedRequest
 from router.dialects.dropped import dropped_fields
 from router.dialects.responses.fields import (
     CHAT_SAME,
@@ -22,12 +23,14 @@ from router.dialects.responses.fields import (
 )
 from router.dialects.system_messages import SystemMessages
 from router.errors import InvalidRequest
+from router.settings.schema import EndpointSettings
 
 __all__ = [
     "NO_PARAMETERS",
     "ToolPlan",
     "custom_tool_names",
     "encode_chat_request",
+    "encode_for_chat",
     "plan_tools",
     "wants_logprobs",
 ]
@@ -45,6 +48,24 @@ _LIMITS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 
 _NEW_LIMIT: Final = re.compile(r"(?:.*/)?(?:o\d|gpt-[5-9])")
 """OpenAI's reasoning models."""
+
+
+def encode_for_chat(
+    body: Mapping[str, Any],
+    *,
+    model: str,
+    stream: bool,
+    usage: bool,
+    settings: EndpointSettings,
+    images: Mapping[str, str],
+) -> EncodedRequest:
+    """See ``router.dialects.dialect.EncodeRequest``."""
+    sent, dropped = encode_chat_request(
+        body, model=model, stream=stream, later_system=settings.system_messages or "merge"
+    )
+    if not usage:
+        sent.pop("stream_options", None)
+    return EncodedRequest("/chat/completions", sent, dropped)
 
 
 def encode_chat_request(

@@ -12,8 +12,8 @@ from router.dialects.chat.join_chunks import JoinedChunks
 from router.dialects.model_name import ModelName
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.response import tokens
-from router.response.decoder import check_reported, load_object, not_a_stream
-from router.response.frame import EventTooLarge, Frame, SSEDecoder
+from router.response.decoder import check_reported, not_a_stream
+from router.response.frame import EventTooLarge, Frame, SSEDecoder, load_object
 
 __all__ = ["ChatPassthrough"]
 

@@ -18,7 +18,8 @@ from router.dialects.embeddings.decoder import WholeBodyDecoder
 from router.dialects.embeddings.schema import inputs_of
 from router.dialects.model_name import ModelName
 from router.errors import InvalidRequest, UpstreamFailure
-from router.response.decoder import check_reported, load_object
+from router.response.decoder import check_reported
+from router.response.frame import load_object
 from router.response.tokens import estimate_tokens, from_embeddings, prompt_chars
 
 __all__ = [

@@ -12,7 +12,8 @@ import orjson
 from router.dialects.embeddings.decoder import WholeBodyDecoder
 from router.dialects.model_name import ModelName
 from router.errors import UpstreamFailure
-from router.response.decoder import check_reported, load_object
+from router.response.decoder import check_reported
+from router.response.frame import load_object
 from router.response.tokens import from_rerank
 
 __all__ = ["RerankDecoder"]

@@ -10,8 +10,8 @@ from router.dialects.chat.decode_stream import logprob_entries, text_or_none
 from router.dialects.ndjson import NDJSONDecoder
 from router.errors import UpstreamError, UpstreamFailure
 from router.response import tokens
-from router.response.decoder import arguments_text, load_object, reported_failure
-from router.response.frame import EventTooLarge, Frame
+from router.response.decoder import arguments_text, reported_failure
+from router.response.frame import EventTooLarge, Frame, load_object
 from router.response.machine import ResponseMachine
 
 __all__ = ["OllamaDecoder"]

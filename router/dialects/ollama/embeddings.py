@@ -19,8 +19,7 @@ from router.dialects.parameters import (
     wrong_type,
 )
 from router.errors import UpstreamFailure
-from router.response.decoder import load_object
-from router.response.frame import Frame
+from router.response.frame import Frame, load_object
 
 __all__ = ["OllamaEmbedEncoder", "embed_request", "embeddings_request"]
 

@@ -15,12 +15,14 @@ from router.dialects.chat.encode_request import (
     wants_logprobs,
 )
 from router.dialects.chat.messages import to_messages
+from router.dialects.dialect import EncodedRequest
 from router.dialects.dropped import dropped_fields, is_default
 from router.dialects.ollama.forced_calls import forced_format
 from router.dialects.parts import PartConverter, ollama_part
 from router.dialects.system_messages import SystemMessages
+from router.settings.schema import EndpointSettings
 
-__all__ = ["OllamaMode", "encode_ollama_request"]
+__all__ = ["OllamaMode", "encode_for_ollama", "encode_ollama_request"]
 
 _OPTIONS: Final = frozenset(
     {
@@ -78,6 +80,29 @@ class OllamaMode:
 
     forced: bool = False
     dropped: tuple[str, ...] = ()
+
+
+def encode_for_ollama(
+    body: Mapping[str, Any],
+    *,
+    model: str,
+    stream: bool,
+    usage: bool,
+    settings: EndpointSettings,
+    images: Mapping[str, str],
+) -> EncodedRequest:
+    """See ``router.dialects.dialect.EncodeRequest``."""
+    sent, mode = encode_ollama_request(
+        body,
+        model=model,
+        stream=stream,
+        num_ctx=settings.num_ctx,
+        later_system=settings.system_messages or "merge",
+        images=images,
+    )
+    if settings.keep_alive is not None:
+        sent["keep_alive"] = settings.keep_alive
+    return EncodedRequest("/api/chat", sent, mode.dropped, mode.forced)
 
 
 def encode_ollama_request(

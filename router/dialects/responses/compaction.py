@@ -15,7 +15,8 @@ from router.dialects.responses.schema import check_fields, parse_object
 from router.errors import UpstreamFailure
 from router.response import tokens
 from router.response.builder import IdFactory
-from router.response.decoder import load_object, reported_failure
+from router.response.decoder import reported_failure
+from router.response.frame import load_object
 
 __all__ = ["CompactionDecoder", "compacted", "parse_compact"]
 

@@ -23,8 +23,8 @@ from router.dialects.responses.places import BEGINNINGS, Places
 from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamRejected
 from router.response import tokens
 from router.response.builder import ResponseBuilder, StreamState, output_text
-from router.response.decoder import load_object, not_a_stream, reported_failure, upstream_message
-from router.response.frame import EventTooLarge, Frame, SSEDecoder
+from router.response.decoder import not_a_stream, reported_failure, upstream_message
+from router.response.frame import EventTooLarge, Frame, SSEDecoder, load_object
 from router.response.partial import DELTAS, PartialOutput
 
 __all__ = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 import orjson
 
 from router.errors import UpstreamFailure
-from router.response.decoder import load_object
-from router.response.frame import Frame
+from router.response.frame import Frame, load_object
 from router.response.machine import ResponseMachine
 from router.response.tokens import response_usage
 
