@@ -29,13 +29,19 @@ only; ``lint-imports`` checks it. Each room's ``__init__`` says what is in it.
 
 The primitives:
 
-- ``Exchange`` (``core.exchange``): one request's life, handed from room to room.
+- ``Exchange`` (``core.exchange``): one request's life, handed from room to room: what came in
+  (``ClientRequest``), what it is answered in (``ExchangeContext``), and how it was answered
+  (``ExchangeResult``).
+- ``ClientApi``, ``EndpointDialect`` (``dialects.dialect``): what a folder of ``dialects`` declares;
+  between them there is one form, a Responses request and the events of a response.
+- ``RequestField`` (``dialects.responses.field_types``): what a field of that request is, declared
+  once, in ``dialects.responses.fields``.
 - ``Sink`` (``core.exchange``): where an answer goes. Streams are pushed: ``sink.feed(batch)``.
 - ``Frame`` (``response.frame``): one server-sent event, decoded when someone asks.
 - ``PluginChain`` (``core.plugin_chain``): guards, gates, interceptors and observers, frozen per
   configuration. What plugins may use is in ``router.plugin``.
 - ``PluginSet`` (``core.plugin_set``): the plugins of one configuration; a reload makes another.
-- ``Fleet`` (``pipeline.fleet``): the endpoints, and what decides between them; survives reloads.
+- ``Fleet`` (``pipeline.hedging``): the endpoints, and what decides between them; survives reloads.
 - ``Deployment`` (``endpoints.deployment``): a model at an endpoint: slots, breaker, averages.
 - ``Plan``, ``SlotReservation`` (``endpoints``): where a request may go, and the slot it got.
 - ``ResponseBuilder`` (``response.builder``): the response under construction, across attempts.

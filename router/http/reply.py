@@ -153,7 +153,8 @@ class HttpReply:
             if not self._ended:
                 self._done = self._loop.create_future()
                 await self._done
-            await self.resumed()
+            if self._request.protocol.writing_paused:
+                await self.resumed()
         self.close()
         return stream
 
@@ -183,7 +184,7 @@ class HttpReply:
         first, self._pending = b"".join(self._pending), []
         first = first or (b"" if self._ended else self._api_format.silence)
         if first:  # clients and proxies that wait for a first byte have one
-            self._send(transport, first)
+            transport.write(b"%x\r\n%b\r\n" % (len(first), first) if self._chunked else first)
         if not self._ended and self._api_format.silence:
             self._timer = self._loop.call_later(self._keepalive, self._tick)
 

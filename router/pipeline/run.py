@@ -220,9 +220,10 @@ class _Run:
 
     def attempt(self, reservation: SlotReservation) -> Coroutine[Any, Any, None]:
         """See ``Work.attempt``."""
-        patience = self._limit = None
-        if reservation.probe:
-            patience = reservation.deployment.patience(stream=self._exchange.stream)
+        self._limit = None
+        if not reservation.probe:
+            return self._try(reservation)
+        patience = reservation.deployment.patience(stream=self._exchange.stream)
         if patience is None:
             return self._try(reservation)
         return self._probe(reservation, patience)
@@ -242,7 +243,13 @@ class _Run:
 
     async def _try(self, reservation: SlotReservation) -> None:
         exchange = self._exchange
-        attempt = self._attempt_at(reservation, self._job.builder, self._kind())
+        # Why it is made: a fallback's model is asked, or an endpoint for a second time.
+        before, self._tried = self._tried, exchange.result.served_model
+        if before != self._tried:
+            kind = Kind.FALLBACK
+        else:
+            kind = Kind.RETRY if exchange.result.attempts else Kind.FIRST
+        attempt = Attempt(exchange, self._job, reservation, self._job.builder, self._recorder, kind)
         self._goes_on_with(attempt)
         try:
             if not exchange.stream:
@@ -253,9 +260,11 @@ class _Run:
             else:
                 await self._hedged(attempt, delay)
         finally:
+            decoder = None
             if self._attempt is not None:
                 self._attempt.close()
-            if (decoder := self._decoder) is not None:
+                decoder = self._attempt.decoder
+            if decoder is not None:
                 exchange.result.usage = decoder.usage
         result = "ok"
         if decoder is not None and decoder.failure is not None:
@@ -265,19 +274,6 @@ class _Run:
                 if reservation.good:  # its output was well until then
                     self._selector.failed(reservation)
         self._metrics.fleet.attempts.labels(reservation.deployment.endpoint.name, result).inc()
-
-    def _attempt_at(
-        self, reservation: SlotReservation, builder: ResponseBuilder | None, kind: Kind
-    ) -> Attempt:
-        return Attempt(self._exchange, self._job, reservation, builder, self._recorder, kind)
-
-    def _kind(self) -> Kind:
-        """Why the next attempt is made."""
-        exchange = self._exchange
-        before, self._tried = self._tried, exchange.result.served_model
-        if before != exchange.result.served_model:
-            return Kind.FALLBACK
-        return Kind.RETRY if exchange.result.attempts else Kind.FIRST
 
     def _goes_on_with(self, attempt: Attempt) -> None:
         """It is this attempt's answer that the client gets."""
@@ -290,7 +286,8 @@ class _Run:
 
     def _first_output(self) -> None:
         """The endpoint has begun to answer; its first output is about to leave."""
-        self._has_begun()
+        if self._limit is not None:
+            self._has_begun()
         attempt = self._attempt
         if attempt is not None and attempt.decoder is not None:
             failure = attempt.decoder.failure
@@ -329,7 +326,8 @@ class _Run:
                 # Both go on from here, whoever has output first and whenever the head leaves.
                 hold(builder.open())
                 builder = copy(builder)
-            return PendingAttempt(self._attempt_at(reservation, builder, Kind.HEDGE), held.extend)
+            attempt = Attempt(self._exchange, job, reservation, builder, self._recorder, Kind.HEDGE)
+            return PendingAttempt(attempt, held.extend)
 
         chosen = await self._hedging.race(self._exchange, attempt, delay, hold, another)
         frames = chosen.frames
@@ -390,7 +388,8 @@ class _Run:
             if decoder.ended and self._exchange.record is not None:
                 if len(frames) > 1:
                     self._delivery.push(frames[:-1], decoder)
-                self._has_begun()
+                if self._limit is not None:
+                    self._has_begun()
                 frames = [await self._keep(frames[-1])]
             self._delivery.push(frames, decoder)
         if decoder.error is not None:

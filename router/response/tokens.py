@@ -187,6 +187,8 @@ def _counted(
 
 def _count(value: Any) -> int | None:
     """A number of tokens; None for anything else, such as a number no answer can have."""
+    if type(value) is int and 0 <= value <= _MAX_COUNT:
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if 0 <= value <= _MAX_COUNT else None
