@@ -52,9 +52,9 @@ class BrowserRules:
         return bool(self._origins)
 
     def check(self, request: web.Request) -> None:
-        """Raise Forbidden or UnsupportedMediaType for what a web page may have sent by itself."""
-        if not self.keyless:
-            return
+        """Raise Forbidden or UnsupportedMediaType for what a web page may have sent by itself. To
+        be asked where the router is ``keyless``.
+        """
         headers = request.headers
         host = headers.get(hdrs.HOST)
         if host is not None and host not in self._known:

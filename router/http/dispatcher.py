@@ -147,7 +147,8 @@ class RequestDispatcher:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
-                self._browsers.check(request)
+                if self._browsers.keyless:
+                    self._browsers.check(request)
             except RouterError as error:
                 return json_response(api_format.error(error), error.status)
             return await handler(request)
@@ -157,7 +158,8 @@ class RequestDispatcher:
     async def _handled(
         self, request: web.Request, exchange: Exchange, handler: Handler, admit: Admit
     ) -> web.StreamResponse:
-        self._browsers.check(request)
+        if self._browsers.keyless:
+            self._browsers.check(request)
         response: web.StreamResponse | None = None
         if request.method == hdrs.METH_OPTIONS:
             response = self._browsers.preflight(request)

@@ -83,7 +83,7 @@ def encode_chat_request(
     """
     chat: dict[str, Any] = {
         "model": model,
-        "messages": to_messages(body, later_system=later_system),
+        "messages": _question(body) or to_messages(body, later_system=later_system),
     }
     if stream:
         chat["stream"] = True
@@ -116,6 +116,15 @@ def encode_chat_request(
         return chat, plan.dropped
     given = {name: body[name] for name in unsent}
     return chat, (*plan.dropped, *sorted(dropped_fields(given, ())))
+
+
+def _question(body: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The messages of a text with instructions or without; None for any other input."""
+    given, instructions = body.get("input"), body.get("instructions")
+    if not isinstance(given, str) or isinstance(instructions, list):
+        return None
+    question = {"role": "user", "content": given}
+    return [{"role": "system", "content": instructions}, question] if instructions else [question]
 
 
 def wants_logprobs(body: Mapping[str, Any]) -> bool:

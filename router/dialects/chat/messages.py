@@ -61,11 +61,6 @@ def to_messages(
     """
     instructions = body.get("instructions")
     given = body.get("input")
-    if isinstance(given, str) and not isinstance(instructions, list):
-        question = {"role": "user", "content": given}
-        return (
-            [{"role": "system", "content": instructions}, question] if instructions else [question]
-        )
     conversation = _MessageBuilder(convert, reasoning, later_system)
     if isinstance(instructions, str):
         if instructions:
