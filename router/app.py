@@ -55,7 +55,6 @@ from router.settings.schema import Settings, StateSettings
 from router.state.connect import open_database
 from router.state.conversations import ConversationStore
 from router.state.database import Database
-from router.state.health import MeasuredDatabase
 from router.state.heartbeat import Heartbeat
 from router.state.prompts import PromptStore
 from router.state.responses import ResponseStore
@@ -116,7 +115,7 @@ def create_app(config: Settings) -> web.Application:
     fleet = Fleet(config, connect, metrics)
     registry = fleet.registry
     cache = make_cache(config.cache, metrics.cache, registry.named)
-    database = MeasuredDatabase(open_database(config.state), metrics.state.operated)
+    database = open_database(config.state, metrics.state.operated)
     accounting = Accounting(config, database, registry, metrics)
     strict = config.server.unsupported == "strict"
     pipeline = Pipeline(

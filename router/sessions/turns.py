@@ -32,8 +32,7 @@ from router.sessions.resolve import (
 )
 from router.sessions.runs import Runs
 from router.settings.schema import StateSettings
-from router.state.database import Database
-from router.state.health import unavailable
+from router.state.database import Database, unavailable
 from router.state.responses import ResponseStore, StoredResponse
 from router.state.statement import StatementStep
 from router.state.turn_lock import Turn

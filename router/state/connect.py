@@ -8,6 +8,7 @@ from router.settings.schema import StateSettings
 from router.settings.words import install_extra
 from router.state.database import Database, StateError
 from router.state.sqlite import SqliteDatabase
+from router.state.writer import Operated, unmeasured
 
 __all__ = ["SQLITE", "open_database", "require_asyncpg"]
 
@@ -15,20 +16,23 @@ SQLITE: Final = "sqlite:///"
 """What the URL of a SQLite database begins with."""
 
 
-def open_database(settings: StateSettings) -> Database:
-    """The database of ``state.url``, not started yet.
+def open_database(settings: StateSettings, operated: Operated = unmeasured) -> Database:
+    """The database of ``state.url``, not started yet; ``operated`` is told of all it does.
 
     Raises StateError where what it needs is not installed.
     """
     url = settings.url.get_secret_value()
     durable = settings.durability == "power"
     if url.startswith(SQLITE):
-        return SqliteDatabase(url.removeprefix(SQLITE), settings.timeout, durable=durable)
+        path = url.removeprefix(SQLITE)
+        return SqliteDatabase(path, settings.timeout, durable=durable, operated=operated)
     require_asyncpg()
     from router.state.postgres import PostgresDatabase
 
     patient = settings.on_down == "degrade"
-    return PostgresDatabase(url, settings.timeout, durable=durable, patient=patient)
+    return PostgresDatabase(
+        url, settings.timeout, durable=durable, patient=patient, operated=operated
+    )
 
 
 def require_asyncpg() -> None:

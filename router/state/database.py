@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from router.errors import InternalError
+from router.errors import InternalError, StateUnavailable
 from router.state.statement import Dialect, Statement, StatementStep, Value
 
-__all__ = ["Database", "StateError", "WriteRefused"]
+__all__ = ["Database", "Fault", "StateError", "Unreachable", "WriteRefused", "unavailable"]
 
 
 class StateError(Exception):
@@ -17,6 +17,35 @@ class StateError(Exception):
 
 class WriteRefused(InternalError):
     """The database takes this row from nobody: a value it cannot hold, a broken constraint."""
+
+
+class Unreachable(Exception):
+    """The database did not answer, or is not in a state to.
+
+    ``down`` is False where only this transaction suffered (a deadlock): try again at once.
+    ``locked``: another process is at work on the database, such as ``pointsman state vacuum``;
+    that is no outage, unless it takes longer than a write may wait.
+    """
+
+    def __init__(self, reason: str, *, down: bool = True, locked: bool = False) -> None:
+        super().__init__(reason)
+        self.down = down
+        self.locked = locked
+
+
+class Fault(Exception):
+    """A row or a statement is at fault; nothing was written.
+
+    The text says what is wrong without any value of the row.
+    """
+
+
+def unavailable() -> StateUnavailable:
+    """The error for the client."""
+    return StateUnavailable(
+        "The database of the stored state does not answer. Try again soon, or send store: false.",
+        headers={"Retry-After": "1"},
+    )
 
 
 class Database(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from router.state.health import Unreachable
+from router.state.database import Unreachable
 
 __all__ = ["DatabaseFiles"]
 

@@ -9,8 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
-from router.state.database import StateError
-from router.state.health import Fault, Unreachable
+from router.state.database import Fault, StateError, Unreachable
 
 __all__ = ["UNHOLDABLE", "DatabaseLink", "without_password"]
 

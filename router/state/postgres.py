@@ -11,13 +11,12 @@ from itertools import compress
 from typing import Any, Final
 
 from router.errors import InternalError
-from router.state.database import StateError
-from router.state.health import Fault, Unreachable, unavailable
+from router.state.database import Fault, StateError, Unreachable, unavailable
 from router.state.link import UNHOLDABLE, DatabaseLink
 from router.state.migrate import migrate_postgresql
-from router.state.statement import Dialect, Statement, Value, postgresql_at_once
+from router.state.statement import Dialect, Row, Statement, Value, postgresql_at_once
 from router.state.watch import PROBE_DOWN, PROBE_UP, DatabaseWatch
-from router.state.writer import WriteJob, Writer, WrittenDatabase, gathered
+from router.state.writer import Operated, WriteJob, Writer, WrittenDatabase, gathered, unmeasured
 
 __all__ = ["PostgresDatabase"]
 
@@ -39,8 +38,16 @@ class PostgresDatabase(WrittenDatabase):
 
     dialect: Dialect = "postgresql"
 
-    def __init__(self, url: str, timeout: float, *, durable: bool, patient: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        url: str,
+        timeout: float,
+        *,
+        durable: bool,
+        patient: bool = False,
+        operated: Operated = unmeasured,
+    ) -> None:
+        super().__init__(operated)
         self._url = url
         self._timeout = timeout
         self._patient = patient
@@ -70,7 +77,7 @@ class PostgresDatabase(WrittenDatabase):
         ]
         for link in self._readers:
             self._idle.put_nowait(link)
-        self._writer = Writer(self._commit, self._health, self._timeout)
+        self._writer = Writer(self._commit, self._health, self._timeout, self._operated)
         self._watch = DatabaseWatch(self._probe, self._health)
         self._started = True
 
@@ -87,8 +94,7 @@ class PostgresDatabase(WrittenDatabase):
             else:
                 link.give_up()
 
-    async def read(self, statement: Statement, **parameters: Value) -> list[tuple[Any, ...]]:
-        """See ``Database.read``."""
+    async def _rows(self, statement: Statement, parameters: Row) -> list[tuple[Any, ...]]:
         if not self.up:
             raise unavailable()
         sql, values = statement.postgresql, statement.values(parameters)

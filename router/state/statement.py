@@ -46,14 +46,15 @@ _WORDS: Final[Mapping[Dialect, Mapping[str, str]]] = {
 
 
 class Statement:
-    """One SQL statement; ``names`` are its parameters in the order of their first use.
+    """One SQL statement; ``names`` are its parameters in the order of their first use. ``plain``:
+    it is ``INSERT ... VALUES (...)``, and no row of it looks at others.
 
     PostgreSQL's are numbered. SQLite's are not: Python 3.12 takes a number for a name.
     """
 
     __slots__ = (
-        "_parts", "_places", "_repeated", "_sqlite_values", "_values", "names", "postgresql",
-        "sqlite",
+        "_parts", "_places", "_repeated", "_sqlite_values", "_values", "names", "plain",
+        "postgresql", "sqlite",
     )  # fmt: skip
 
     def __init__(self, text: str) -> None:
@@ -67,12 +68,8 @@ class Statement:
             _PARAMETER.sub(lambda m: "$" + number[m[1]], text), "postgresql"
         )
         self._parts = _around_values(text)
+        self.plain = self._parts is not None
         self._repeated: dict[int, str] = {}
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is ``INSERT ... VALUES (...)``, and no row of it looks at others."""
-        return self._parts is not None
 
     def sqlite_rows(self, count: int) -> str:
         """The SQL of a plain statement for ``count`` rows, whose values follow one another."""

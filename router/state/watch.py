@@ -7,7 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from router.state.health import Fault, Health, Unreachable
+from router.state.database import Fault, Unreachable
+from router.state.writer import Health
 from router.telemetry.tasks import Tasks
 
 __all__ = ["PROBE_DOWN", "PROBE_UP", "DatabaseWatch"]

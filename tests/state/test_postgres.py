@@ -16,8 +16,7 @@ import structlog
 
 from router.errors import StateUnavailable
 from router.state.connect import open_database
-from router.state.database import StateError
-from router.state.health import Unreachable
+from router.state.database import StateError, Unreachable
 from router.state.link import DatabaseLink, without_password
 from router.state.postgres import PostgresDatabase
 from router.state.statement import Statement, StatementStep

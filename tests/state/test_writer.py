@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from router.errors import StateUnavailable
 from router.state import writer as writing
-from router.state.database import WriteRefused
-from router.state.health import Fault, Health, Unreachable
+from router.state.database import Fault, Unreachable, WriteRefused
 from router.state.statement import Statement, StatementStep
-from router.state.writer import WriteJob, Writer, gathered
+from router.state.writer import Answer, Health, WriteJob, Writer, gathered
 
 ADD = Statement("INSERT INTO t (n) VALUES (:n)")
 PUT = Statement("INSERT INTO u (n) VALUES (:n)")
@@ -107,12 +106,12 @@ async def test_what_waits_is_bounded(by: str, monkeypatch: pytest.MonkeyPatch) -
         await script.began.wait()
         jobs = [writer.submit(add(n, b"x" * 100)) for n in range(1, 25)]
         with pytest.raises(StateUnavailable):
-            await writer.write(add(99, b"x" * 100))
+            await writer.submit(add(99, b"x" * 100))
         script.gate.set()
         results = await asyncio.gather(*jobs, return_exceptions=True)
         assert results[:20] == [True] * 20
         assert all(isinstance(result, StateUnavailable) for result in results[20:])
-        assert await writer.write(add(100))
+        assert await writer.submit(add(100))
     assert script.numbers == [*range(21), 100]
 
 
@@ -136,7 +135,7 @@ async def test_a_deadlock_is_not_an_outage() -> None:
     script.before = once(Unreachable("deadlock", down=False), lambda numbers: True)
     async with script.writer() as writer:
         with structlog.testing.capture_logs() as log:
-            assert await writer.write(add(1))
+            assert await writer.submit(add(1))
     assert (script.batches, log) == ([[1], [1]], [])
 
 
@@ -220,7 +219,7 @@ async def test_close_ends_what_cannot_be_written() -> None:
         ends = asyncio.gather(running, waiting, return_exceptions=True)
     assert all(isinstance(result, StateUnavailable) for result in await ends)
     with pytest.raises(StateUnavailable):
-        await writer.write(add(2))
+        await writer.submit(add(2))
 
 
 async def test_a_lost_write_is_logged_once() -> None:
@@ -233,7 +232,7 @@ async def test_a_lost_write_is_logged_once() -> None:
     with structlog.testing.capture_logs() as log:
         async with script.writer(timeout=0.1) as writer:
             writer.submit(add(0))
-            cancelled = asyncio.ensure_future(writer.write(add(1)))
+            cancelled = asyncio.ensure_future(writer.submit(add(1)))
             heard = asyncio.gather(writer.submit(add(2)), return_exceptions=True)
             await asyncio.sleep(0)
             cancelled.cancel()
@@ -253,7 +252,7 @@ def test_gathered(shapes: list[list[StatementStep]]) -> None:
     """No job is lost or overtaken; only jobs that do not notice run side by side."""
     loop = asyncio.new_event_loop()
     try:
-        jobs = [WriteJob(tuple(steps), loop.create_future(), 0.0) for steps in shapes]
+        jobs = [WriteJob(tuple(steps), Answer(loop=loop), 0.0) for steps in shapes]
     finally:
         loop.close()
     groups = [*gathered(jobs)]

@@ -10,8 +10,7 @@ import pytest
 import structlog
 
 from router.errors import StateUnavailable
-from router.state.database import Database
-from router.state.health import unavailable
+from router.state.database import Database, unavailable
 from router.state.statement import Statement, StatementStep, Value
 from router.usage.accounting import AccountKeyResolver
 from router.usage.keys import KeyRow, KeyStore

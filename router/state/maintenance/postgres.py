@@ -6,8 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from router.state.database import StateError
-from router.state.health import Fault, Unreachable
+from router.state.database import Fault, StateError, Unreachable
 from router.state.link import DatabaseLink
 from router.state.migrate import postgresql_version
 from router.state.schema import VERSIONS

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from router.state.database import StateError
-from router.state.health import Unreachable
+from router.state.database import StateError, Unreachable
 from router.state.maintenance.access import Damaged
 from router.state.migrate import sqlite_version
+from router.state.sqlite import Workers
 from router.state.statement import Statement
-from router.state.writer import Workers
 
 __all__ = ["SqliteAccess"]
 
