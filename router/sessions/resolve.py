@@ -21,7 +21,14 @@ from router.state.conversations import ConversationStore
 from router.state.responses import ResponseStore
 from router.state.turn_lock import Turn, TurnLock
 
-__all__ = ["HistoryResolver", "RequestItems", "conversation_id", "refers", "with_history"]
+__all__ = [
+    "HistoryResolver",
+    "RequestItems",
+    "conversation_id",
+    "own_items",
+    "refers",
+    "with_history",
+]
 
 _FINISHED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 
@@ -157,6 +164,11 @@ def refers(body: Mapping[str, Any]) -> bool:
         return True
     items = body.get("input")
     return isinstance(items, list) and any(map(_looks_up, items))
+
+
+def own_items(body: Mapping[str, Any]) -> RequestItems:
+    """The items of a request that refers to nothing."""
+    return RequestItems(partial(stored_items, body.get("input") or [], new_id))
 
 
 def with_history(

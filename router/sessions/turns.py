@@ -11,7 +11,8 @@ the items of its conversation. ``RunRecord`` is for a run, whose row is there fr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -27,6 +28,7 @@ from router.sessions.resolve import (
     HistoryResolver,
     RequestItems,
     conversation_id,
+    own_items,
     refers,
     with_history,
 )
@@ -69,32 +71,36 @@ class Turns:
         if body.get("background") or is_durable(body):
             await self._start_run(exchange, sink)
             return
-        looks_up = refers(body)
-        store = self._stores(exchange, looks_up)
-        if not store and not looks_up:
-            await proceed(exchange, sink)
+        looks_up, store = refers(body), body.get("store") is not False
+        if (looks_up or store) and not self._database.up:
+            store = self._degraded(exchange, looks_up)
+        if looks_up:
+            await self._continue(exchange, sink, store)
             return
+        if store:
+            exchange.record = TurnRecord(
+                self._responses,
+                exchange,
+                own_items(body),
+                None,
+                self._database,
+                True,
+                self._degrade,
+            )
+        await proceed(exchange, sink)
+
+    async def _continue(self, exchange: Exchange, sink: Sink, store: bool) -> None:
+        """Answer a request that refers to what was before it."""
         turn = await self._resolver.turn(exchange, _TURN_SECONDS)
         try:
             history = await self._resolver.history(exchange)
             # Of a chain nothing is listed together; in a conversation no two ids are the same.
-            request_items = await self._resolver.request_items(
-                exchange, ids_of(history) if turn else ()
-            )
-            if looks_up:
-                exchange.large = exchange.large or len(history) > _LONG_HISTORY
-                exchange.body = await exchange.compute(
-                    with_history, exchange.body, history, request_items
-                )
+            items = await self._resolver.request_items(exchange, ids_of(history) if turn else ())
+            exchange.large = exchange.large or len(history) > _LONG_HISTORY
+            exchange.body = await exchange.compute(with_history, exchange.body, history, items)
             if store or turn is not None:
                 exchange.record = TurnRecord(
-                    self._database,
-                    self._responses,
-                    exchange,
-                    request_items,
-                    turn,
-                    store=store,
-                    degrade=self._degrade,
+                    self._responses, exchange, items, turn, self._database, store, self._degrade
                 )
             await proceed(exchange, sink)
         finally:
@@ -109,15 +115,13 @@ class Turns:
             exchange.body = with_history(exchange.body, history, request_items)
         await proceed(exchange, sink)
 
-    def _stores(self, exchange: Exchange, looks_up: bool) -> bool:
-        """Whether the response is to be kept; raises StateUnavailable where that cannot be."""
-        body = exchange.body
-        store = body.get("store") is not False
-        if self._database.up or not (store or looks_up):
-            return store
+    def _degraded(self, exchange: Exchange, looks_up: bool) -> bool:
+        """Have the exchange answered without the database, which is down, so that it is not stored
+        (False); raises StateUnavailable where that cannot be.
+        """
         if looks_up or not self._degrade:
             raise unavailable()
-        exchange.body = {**body, "store": False}
+        exchange.body = {**exchange.body, "store": False}
         exchange.result.headers.update(DEGRADED)
         return False
 
@@ -196,20 +200,14 @@ _IN_CONVERSATION: Final = frozenset({"completed", "incomplete"})
 """Answers that become part of their conversation; a failed one leaves no trace there."""
 
 
+@dataclass(slots=True, eq=False)
 class _StoredRecord:
     """What both kinds know of their exchange."""
 
-    def __init__(
-        self,
-        responses: ResponseStore,
-        exchange: Exchange,
-        request_items: RequestItems,
-        turn: Turn | None,
-    ) -> None:
-        self._responses = responses
-        self._exchange = exchange
-        self._request_items = request_items
-        self.turn = turn
+    _responses: ResponseStore
+    _exchange: Exchange
+    _request_items: RequestItems
+    turn: Turn | None
 
     def _stored(
         self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], *, resumable: bool
@@ -231,6 +229,7 @@ class _StoredRecord:
     def _turn_steps(
         self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]
     ) -> tuple[StatementStep, ...]:
+        """What appends to its conversation, if it is in one."""
         if self.turn is None or response["status"] not in _IN_CONVERSATION:
             return ()
         items = [*self._request_items.items, *response["output"]]
@@ -239,6 +238,7 @@ class _StoredRecord:
         )
 
 
+@dataclass(slots=True, eq=False)
 class TurnRecord(_StoredRecord):
     """Implements ``router.core.exchange.ExchangeRecord`` for an answer that the client waits for.
 
@@ -246,22 +246,10 @@ class TurnRecord(_StoredRecord):
     without being kept when the database is down.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        responses: ResponseStore,
-        exchange: Exchange,
-        request_items: RequestItems,
-        turn: Turn | None,
-        *,
-        store: bool,
-        degrade: bool,
-    ) -> None:
-        super().__init__(responses, exchange, request_items, turn)
-        self._database = database
-        self._store = store
-        self._degrade = degrade
-        self._begun = False
+    _database: Database
+    _store: bool
+    _degrade: bool
+    _begun: bool = False
 
     async def finish(
         self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], last: Frame | None
@@ -272,7 +260,14 @@ class TurnRecord(_StoredRecord):
         if not steps:
             return True
         try:
-            written = await self._written(steps)
+            answer = self._database.submit(*steps)
+            try:
+                written = await asyncio.shield(answer)
+            except asyncio.CancelledError:
+                if self._exchange.abort is None:
+                    answer.cancel()  # it is written all the same
+                    raise
+                written = await answer  # the router stops: the client is to hear how it ended
         except StateUnavailable:
             if self._degrade and self.turn is None:
                 self._exchange.result.headers.update(DEGRADED)
@@ -288,22 +283,13 @@ class TurnRecord(_StoredRecord):
     def _steps(
         self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]
     ) -> tuple[StatementStep, ...]:
-        steps = self._turn_steps(response, encrypted_reasoning)
+        steps: tuple[StatementStep, ...] = ()
+        if self.turn is not None:
+            steps = self._turn_steps(response, encrypted_reasoning)
         if self._store:
             stored = self._stored(response, encrypted_reasoning, resumable=False)
             steps = (*steps, *self._responses.added(stored))
         return steps
-
-    async def _written(self, steps: Sequence[StatementStep]) -> bool:
-        """Commit them. A router that stops waits for it: the client is to hear how it ended."""
-        answer = self._database.submit(*steps)
-        try:
-            return await asyncio.shield(answer)
-        except asyncio.CancelledError:
-            if self._exchange.abort is None:
-                answer.cancel()  # it is written all the same
-                raise
-        return await answer
 
     def abandon(self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]) -> None:
         """See ``ExchangeRecord.abandon``."""
@@ -314,19 +300,11 @@ class TurnRecord(_StoredRecord):
         self._database.submit(*self._responses.added(stored))
 
 
+@dataclass(slots=True, eq=False)
 class RunRecord(_StoredRecord):
     """Implements ``router.core.exchange.ExchangeRecord`` for a run."""
 
-    def __init__(
-        self,
-        responses: ResponseStore,
-        exchange: Exchange,
-        request_items: RequestItems,
-        turn: Turn | None,
-        log: RunLog,
-    ) -> None:
-        super().__init__(responses, exchange, request_items, turn)
-        self._log = log
+    _log: RunLog
 
     async def finish(
         self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], last: Frame | None

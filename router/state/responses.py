@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any, Final
 
 import orjson
@@ -188,16 +188,15 @@ def _stored(row: tuple[Any, ...]) -> StoredResponse:
     )
 
 
-def _index(stored: StoredResponse, *, sent: bool) -> Iterator[StatementStep]:
+def _index(stored: StoredResponse, *, sent: bool) -> tuple[StatementStep, ...]:
     """The step that lets its items be found, if there are any."""
-    made = keys_of(orjson.loads(stored.output)) if stored.made is None else stored.made
-    keys = [(key, 0) for key in made]
-    if sent:
-        given = keys_of(orjson.loads(stored.input)) if stored.sent is None else stored.sent
-        keys += [(key, 1) for key in given]
-    if keys:
-        owner, ident = stored.owner, stored.id
-        rows: list[Row] = [
-            {"item": key, "owner": owner, "sent": came, "response": ident} for key, came in keys
-        ]
-        yield StatementStep(_ADD_ITEMS, rows)
+    made, given = stored.made, stored.sent if sent else ()
+    if made is None:
+        made = keys_of(orjson.loads(stored.output))
+    if given is None:
+        given = keys_of(orjson.loads(stored.input))
+    rows: list[Row] = []
+    for keys, came in ((made, 0), (given, 1)):
+        for key in keys:
+            rows.append({"item": key, "owner": stored.owner, "sent": came, "response": stored.id})
+    return (StatementStep(_ADD_ITEMS, rows),) if rows else ()

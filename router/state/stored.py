@@ -52,7 +52,12 @@ def key_of(item: Mapping[str, Any]) -> str:
 
 def keys_of(items: Iterable[Any]) -> list[str]:
     """The keys of those items that have one."""
-    return [key for item in items if isinstance(item, dict) and (key := key_of(item))]
+    keys = []
+    for item in items:
+        ident = item.get("id") if isinstance(item, dict) else None
+        if isinstance(ident, str):
+            keys.append(item_key(ident))
+    return keys
 
 
 ENCRYPTED: Final = "reasoning.encrypted_content"
