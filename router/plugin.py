@@ -73,7 +73,7 @@ from router.core.exchange import (
     Sink,
     internal_error,
 )
-from router.core.key import Key, KeyResolver, check_model, presented_key
+from router.core.key import Key, KeyResolver, check_model, is_limited, presented_key
 from router.core.plugin_chain import (
     Gate,
     Guard,
@@ -151,7 +151,7 @@ from router.telemetry.plugin_metrics import (
 )
 from router.telemetry.tasks import Tasks
 from router.telemetry.trace import NO_TRACE, AttemptTrace
-from router.usage.budgets import NO_TAGS, BudgetTooSmall, TagBudgets, is_limited, tag_budgets
+from router.usage.budgets import NO_TAGS, BudgetTooSmall, TagBudgets, tag_budgets
 from router.usage.limits import OverLimit, most_tokens, rules_of
 from router.usage.limits import What as LimitKind
 from router.usage.rate_limiter import Demand, RateLimiter, Reservation

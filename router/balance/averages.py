@@ -106,8 +106,9 @@ class Quantile:
         return self._sorted[max(ceil(self._q * count), 1) - 1]
 
 
-_SLOPES: Final = (0.5, 4.0)
-_FIXED: Final = (0.0, 2048.0)
+_LEAST_SLOPE: Final = 0.5
+_MOST_SLOPE: Final = 4.0
+_MOST_FIXED: Final = 2048.0
 """Bounds: a report that is nonsense does no lasting harm."""
 
 _OPENING: Final = 4.0
@@ -150,13 +151,11 @@ class PromptTokens:
         error = reported - (self._slope * share + self._fixed)
         error *= 1.0 if self.reports == 0 else _STEP
         weight = share * share + _EVEN * _EVEN
-        self._slope = _within(_SLOPES, self._slope + error * share / weight)
-        self._fixed = _within(_FIXED, self._fixed + error * _EVEN * _EVEN / weight)
+        slope = self._slope + error * share / weight
+        fixed = self._fixed + error * _EVEN * _EVEN / weight
+        self._slope = min(max(slope, _LEAST_SLOPE), _MOST_SLOPE)
+        self._fixed = min(max(fixed, 0.0), _MOST_FIXED)
         self.reports += 1
-
-
-def _within(bounds: tuple[float, float], value: float) -> float:
-    return min(max(value, bounds[0]), bounds[1])
 
 
 _LONG_AGO: Final = -1e9

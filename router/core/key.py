@@ -26,6 +26,7 @@ __all__ = [
     "bearer_token",
     "budgets_of",
     "check_model",
+    "is_limited",
     "key_of",
     "limits_of",
     "model_limits_of",
@@ -133,9 +134,16 @@ def model_limits_of(settings: Mapping[str, LimitSettings]) -> tuple[tuple[str, K
     return tuple((pattern, limits_of(limits)) for pattern, limits in settings.items())
 
 
+def is_limited(key: Key, tags: Mapping[str, tuple[Budget, ...]]) -> bool:
+    """Whether anything has to be counted for the key; ``tags`` are the budgets of tags."""
+    if key.budgets or key.model_limits or key.limits != NO_LIMITS:
+        return True
+    return bool(tags) and any(tag in tags for tag in key.tags)
+
+
 def check_model(key: Key, model: str) -> None:
     """Raises ModelNotFound where the key may not use the model, by the client's name for it."""
-    if not key.may_use(model):
+    if key.models is not None and not key.may_use(model):
         raise no_access(model)
 
 

@@ -94,20 +94,44 @@ class UsageRecord:
     response: str | None
     stream: bool
 
+    def values(self) -> tuple[str | int | float | None, ...]:
+        """What the ledger keeps, in the order of ``router.state.usage.COLUMNS``. The same tags are
+        the same text, whatever their order.
+        """
+        return (
+            self.id,
+            self.at,
+            self.request,
+            self.key,
+            f",{','.join(sorted(set(self.tags)))}," if self.tags else "",
+            self.operation,
+            self.kind.value,
+            self.model,
+            self.served,
+            self.endpoint,
+            *self.tokens,
+            self.cost,
+            self.duration,
+            self.first_token,
+            self.outcome,
+            self.error,
+            self.provenance.value,
+            self.response,
+            int(self.stream),
+        )
 
+
+@dataclass(slots=True)
 class Spent:
     """What an exchange has come to so far. ``unpriced`` counts attempts that used tokens and have
     no price; ``seconds`` is how long endpoints were waited for, two at once counted once.
     """
 
-    __slots__ = ("_until", "cost", "seconds", "tokens", "unpriced")
-
-    def __init__(self) -> None:
-        self.tokens = NO_TOKENS
-        self.cost = 0
-        self.unpriced = 0
-        self.seconds = 0.0
-        self._until = 0.0
+    tokens: Tokens = NO_TOKENS
+    cost: int = 0
+    unpriced: int = 0
+    seconds: float = 0.0
+    _until: float = 0.0
 
     def add(self, record: UsageRecord) -> None:
         """Count an attempt."""
@@ -120,7 +144,7 @@ class Spent:
             self.tokens = Tokens(*map(sum, zip(self.tokens, record.tokens, strict=True)))
         if record.cost is not None:
             self.cost += record.cost
-        elif record.tokens.total:
+        elif record.tokens.input or record.tokens.output:
             self.unpriced += 1
 
 

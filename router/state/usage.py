@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
-from router.core.usage_record import UsageRecord
 from router.state.database import Database
 from router.state.statement import Row, Statement, StatementStep, Value
 
-__all__ = ["COLUMNS", "UsageRows", "as_row", "joined_tags", "split_tags", "values_of"]
+__all__ = ["COLUMNS", "UsageRows", "as_row", "split_tags"]
 
 COLUMNS: Final = (
     "id", "at", "request", "key", "tags", "operation", "kind", "model", "served", "endpoint",
@@ -71,38 +70,8 @@ class UsageRows:
             ident, at = rows[-1][:2]
 
 
-def values_of(row: UsageRecord) -> tuple[Value, ...]:
-    """The values of a row, in the order of ``COLUMNS``."""
-    return (
-        row.id,
-        row.at,
-        row.request,
-        row.key,
-        joined_tags(row.tags),
-        row.operation,
-        row.kind.value,
-        row.model,
-        row.served,
-        row.endpoint,
-        *row.tokens,
-        row.cost,
-        row.duration,
-        row.first_token,
-        row.outcome,
-        row.error,
-        row.provenance.value,
-        row.response,
-        int(row.stream),
-    )
-
-
-def joined_tags(tags: Iterable[str]) -> str:
-    """Tags as they are stored: the same for the same tags in another order."""
-    return f",{','.join(sorted(set(tags)))}," if tags else ""
-
-
 def split_tags(stored: str) -> list[str]:
-    """The tags again."""
+    """The tags of a row; see ``UsageRecord.values``."""
     return stored[1:-1].split(",") if stored else []
 
 

@@ -11,6 +11,7 @@ import hmac
 import os
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from cache.data_directory import data_directory
 from router.core.exchange import Exchange
 from router.core.key import Key, key_of
-from router.core.usage_record import NO_TOKENS, Tokens, UsageRecord
+from router.core.usage_record import NO_TOKENS, Tokens
 from router.endpoints.deployment import best_reported
 from router.endpoints.registry import Registry
 from router.errors import LimitsUnavailable
@@ -84,12 +85,13 @@ class AccountKeyResolver:
     """
 
     def __init__(self, configured: Iterable[ApiKey], virtual: VirtualKeys | None = None) -> None:
-        self._secret = os.urandom(32)
+        self._hash = partial(hashlib.blake2b, key=os.urandom(32))
         self._virtual = virtual
         self._names: dict[str, Key] = {}
         self._keys: dict[bytes, tuple[bytes, Key]] = {}
         for one in configured:
-            digest, key = self._digest(one.key.get_secret_value()), key_of(one)
+            secret, key = one.key.get_secret_value(), key_of(one)
+            digest = self._hash(secret.encode("utf-8", "surrogateescape")).digest()
             self._keys[digest] = (digest, key)
             self._names[key.name] = key
 
@@ -118,7 +120,7 @@ class AccountKeyResolver:
 
     async def find(self, presented: str, now: float) -> Key | None:
         """See ``KeyResolver.find``."""
-        given = self._digest(presented)
+        given = self._hash(presented.encode("utf-8", "surrogateescape")).digest()
         digest, key = self._keys.get(given, (b"", _NO_KEY))
         if hmac.compare_digest(digest, given):
             return key
@@ -147,9 +149,6 @@ class AccountKeyResolver:
             virtual.displaced.add(name)
             _log.warning("a virtual key has the name of a configured one: refused", key=name)
 
-    def _digest(self, key: str) -> bytes:
-        return hashlib.blake2b(key.encode("utf-8", "surrogateescape"), key=self._secret).digest()
-
 
 _TAG: Final = "tag:"
 _LOOK_SECONDS: Final = 10.0
@@ -166,8 +165,7 @@ class Accounting:
         self._registry = registry
         self._metrics = metrics.accounts
         self.prices = Prices(settings.accounts)
-        self._listeners: list[Book] = []
-        self.recorder = UsageRecorder(self.prices.cost, self._record)
+        self.recorder = UsageRecorder(self.prices.cost)
         self.saved = self.recorder.cached
         self.limit_hit = metrics.accounts.limit_hit
         directory = journal_directory(settings.accounts, settings.state, os.environ)
@@ -202,7 +200,7 @@ class Accounting:
 
     def listen(self, record: Book) -> None:
         """Have every row told to ``record``, too."""
-        self._listeners.append(record)
+        self.recorder.books.append(record)
 
     def key_resolver(self, settings: Settings) -> AccountKeyResolver:
         """What finds the keys of a configuration, and virtual ones."""
@@ -253,10 +251,6 @@ class Accounting:
             return RedisRateLimiter(url, self._spent, tags=tags, on_down=on_down)
         except ValueError as exc:
             raise SettingsError([Mistake("accounts.limits.store", None, str(exc))]) from None
-
-    def _record(self, entry: UsageRecord) -> None:
-        for record in self._listeners:
-            record(entry)
 
     async def _spent(self, owner: str, since: float) -> tuple[int, int]:
         """Tokens and cost of an owner, with what was recorded but not yet written."""

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import Final, NamedTuple
 
-from router.core.key import NO_LIMITS, Budget, Key, budgets_of
+from router.core.key import Budget, Key, budgets_of
 from router.core.usage_record import NANO, Tokens
 from router.errors import QuotaExceeded, RateLimitExceeded
 from router.settings.accounts import Period, TagSettings
@@ -37,7 +37,6 @@ __all__ = [
     "account_at",
     "accounts_of",
     "exceeds",
-    "is_limited",
     "lines_of",
     "over_budget",
     "standing_of",
@@ -102,13 +101,6 @@ class Sums:
 def tag_budgets(settings: Mapping[str, TagSettings]) -> TagBudgets:
     """The budgets of the configured tags that have some."""
     return {name: budgets_of(tag.budgets) for name, tag in settings.items() if tag.budgets}
-
-
-def is_limited(key: Key, tags: TagBudgets) -> bool:
-    """Whether anything has to be counted for the key."""
-    if key.budgets or key.model_limits or key.limits != NO_LIMITS:
-        return True
-    return bool(tags) and any(tag in tags for tag in key.tags)
 
 
 def account_at(owner: str, period: Period, now: float) -> Account:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -69,6 +70,7 @@ class Journal:
         self._current: Segment | None = None
         self._sealed: deque[Segment] = deque()
         self._adopted: Segment | None = None
+        self._ours = 0
         self._others = 0
         self._given_up: set[str] = set()
         self._memory: deque[bytes] = deque()
@@ -79,7 +81,7 @@ class Journal:
     @property
     def size(self) -> int:
         """Bytes in the directory: of this process as they are, of others as last looked."""
-        return self._others + sum(segment.size for segment in self._segments())
+        return self._others + self._ours
 
     @property
     def waiting(self) -> int:
@@ -95,7 +97,7 @@ class Journal:
             return
         if not self._open:
             self._lose("stopped")
-        elif self.directory is not None and self.size + len(line) > self._most:
+        elif self.directory is not None and self._others + self._ours + len(line) > self._most:
             self._lose("full", bytes=self.size)
         elif not self._written(line):
             if len(self._memory) < MOST_IN_MEMORY:
@@ -115,6 +117,7 @@ class Journal:
             if found.size:
                 self._adopted = found
                 self._others -= found.size
+                self._ours += found.size
                 _log.info("a journal was left behind", file=found.path.name, bytes=found.size)
             else:
                 self._remove(found)
@@ -182,6 +185,7 @@ class Journal:
                 self._remove(segment)
         self._current = self._adopted = None
         self._sealed.clear()
+        self._ours = 0
 
     def _segments(self) -> list[Segment]:
         """Those that are held, from the oldest."""
@@ -194,7 +198,7 @@ class Journal:
             return False
         segment = self._current
         try:
-            if segment is not None and segment.deleted:
+            if segment is not None and not os.fstat(segment.fd).st_nlink:
                 # What is in it is read through the open file; what comes needs one with a name.
                 self._complain("a file of the journal was deleted", file=segment.path.name)
                 self._seal(segment)
@@ -208,6 +212,7 @@ class Journal:
             if segment is not None and segment.spoilt:
                 self._seal(segment)
             return False
+        self._ours += len(line)
         if segment.size >= _SEGMENT:
             self._seal(segment)
         return True
@@ -236,7 +241,9 @@ class Journal:
                 return
             if not segment.flawed:
                 try:
+                    emptied = segment.size
                     segment.empty()
+                    self._ours -= emptied
                     return
                 except OSError as exc:
                     self._complain("the journal cannot be emptied", error=_reason(exc))
@@ -244,6 +251,7 @@ class Journal:
         self._remove(segment)
 
     def _forget(self, segment: Segment) -> None:
+        self._ours -= segment.size
         if segment is self._adopted:
             self._adopted = None
         elif segment is self._current:

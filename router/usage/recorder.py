@@ -86,11 +86,11 @@ _LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 
 
 class UsageRecorder:
-    """Books attempts."""
+    """Books attempts: every row goes to each of ``books``."""
 
-    def __init__(self, price: Price, record: Book) -> None:
+    def __init__(self, price: Price) -> None:
+        self.books: list[Book] = []
         self._price = price
-        self._record = record
         self._priced: dict[str, tuple[str, str, str]] = {}
         # Random for every process, counted within it: cheaper than random for every row.
         self._mark = os.urandom(6).hex()
@@ -98,11 +98,13 @@ class UsageRecorder:
 
     def over(self, exchange: Exchange, attempt: AttemptFacts) -> None:
         """An attempt is over, or as good as: what it came to will not change any more."""
-        tokens, provenance = _used(exchange, attempt)
+        decoder = attempt.decoder
+        tokens, provenance = _used(exchange, attempt, decoder)
+        outcome, code = _ending(attempt, decoder)
         deployment, sent = attempt.reservation.deployment, attempt.sent
         if provenance is Provenance.REPORTED and attempt.complete:
             _learn(exchange, deployment.prompts, tokens.input)
-        endpoint, first, error = deployment.endpoint, exchange.result.first_output, attempt.error
+        endpoint, first = deployment.endpoint, exchange.result.first_output
         place = endpoint.name, endpoint.settings.url, deployment.model
         served = exchange.shown_model
         ident, at, took = self._moment(sent)
@@ -121,8 +123,8 @@ class UsageRecorder:
             self._price(*place, tokens, at),
             took,
             first - sent if first and first >= sent else None,
-            _outcome(attempt),
-            error.code if error is not None else _failure(attempt),
+            outcome,
+            code,
             provenance,
             attempt.builder.id if attempt.builder is not None else None,
             exchange.stream,
@@ -133,7 +135,8 @@ class UsageRecorder:
         if spent is None:
             spent = exchange.result.spent = Spent()
         spent.add(record)
-        self._record(record)
+        for book in self.books:
+            book(record)
         if attempt.trace is not None:
             attempt.trace.over(record)
 
@@ -162,7 +165,8 @@ class UsageRecorder:
             response,
             exchange.stream,
         )
-        self._record(record)
+        for book in self.books:
+            book(record)
 
     def _moment(self, began: float) -> tuple[str, float, float]:
         """For something that began then (monotonic) and is over now: an id for its row, when that
@@ -181,9 +185,11 @@ class UsageRecorder:
             del self._priced[next(iter(self._priced))]
 
 
-def _used(exchange: Exchange, attempt: AttemptFacts) -> tuple[Tokens, Provenance]:
+def _used(
+    exchange: Exchange, attempt: AttemptFacts, decoder: StreamDecoder | None
+) -> tuple[Tokens, Provenance]:
     """What the endpoint used for it, and who says so."""
-    usage = attempt.decoder.usage if attempt.decoder is not None else None
+    usage = decoder.usage if decoder is not None else None
     if usage is not None:
         estimated = Provenance.ESTIMATED if usage.get("estimated") else Provenance.REPORTED
         return tokens_of(usage), estimated
@@ -194,7 +200,7 @@ def _used(exchange: Exchange, attempt: AttemptFacts) -> tuple[Tokens, Provenance
     inputs = estimated_prompt(
         exchange.body, deployment.prompts if exchange.request.operation.templated else None
     )
-    output_chars = attempt.decoder.output_chars if attempt.decoder is not None else 0
+    output_chars = decoder.output_chars if decoder is not None else 0
     whole, each = context, _asked_for(exchange.body)
     if exchange.request.operation.kind in _MANIFOLD and (count := answers(exchange.body)) > 1:
         whole = context * count if context is not None else None
@@ -232,17 +238,14 @@ def _asked_for(body: dict[str, Any]) -> int | None:
     return next((most for most in given if type(most) is int and most > 0), None)
 
 
-def _failure(attempt: AttemptFacts) -> str | None:
-    return attempt.decoder.failure if attempt.decoder is not None else None
-
-
-def _outcome(attempt: AttemptFacts) -> str:
-    error = attempt.error
-    if isinstance(error, UpstreamRejected):
-        return "refused"
-    if isinstance(error, UpstreamError) or _failure(attempt) is not None:
-        return "failed"
-    return "ok" if attempt.complete else "cancelled"
+def _ending(attempt: AttemptFacts, decoder: StreamDecoder | None) -> tuple[str, str | None]:
+    """Its outcome, and the code of the error that it ended with."""
+    if attempt.error is not None:
+        refused = isinstance(attempt.error, UpstreamRejected)
+        return "refused" if refused else "failed", attempt.error.code
+    if decoder is not None and decoder.failure is not None:
+        return "failed", decoder.failure
+    return "ok" if attempt.complete else "cancelled", None
 
 
 _REMEMBERED: Final = 4096
@@ -289,27 +292,27 @@ class Prices:
 
         ``url`` is the endpoint's, ``model`` its own name for the model, ``at`` in Unix time.
         """
-        price = self._price(endpoint, url, model)
+        try:
+            price = self._known[endpoint, url, model]
+        except KeyError:
+            price = self._look_up(endpoint, url, model)
         rates = None if price is None else price.rates(at)
         return None if rates is None else rates.cost(tokens)
 
     def explain(self, endpoint: str, url: str, model: str, at: float) -> str | None:
         """The price in words for people, and where it is from; None where none is known."""
-        price = self._price(endpoint, url, model)
+        price = self._find(endpoint, url, model)
         rates = None if price is None else price.rates(at)
         if price is None or rates is None:
             return None
         return f"{rates.words()} ({price.source})"
 
-    def _price(self, endpoint: str, url: str, model: str) -> _Price | None:
-        key = (endpoint, url, model)
-        try:
-            return self._known[key]
-        except KeyError:
-            if len(self._known) >= _REMEMBERED:
-                del self._known[next(iter(self._known))]
-            found = self._known[key] = self._find(endpoint, url, model)
-            return found
+    def _look_up(self, endpoint: str, url: str, model: str) -> _Price | None:
+        """``_find``, remembered."""
+        if len(self._known) >= _REMEMBERED:
+            del self._known[next(iter(self._known))]
+        found = self._known[endpoint, url, model] = self._find(endpoint, url, model)
+        return found
 
     def _find(self, endpoint: str, url: str, model: str) -> _Price | None:
         there = f"{endpoint}/{model}"

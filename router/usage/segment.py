@@ -15,7 +15,7 @@ import orjson
 
 from router.core.usage_record import UsageRecord
 from router.state.statement import Row
-from router.state.usage import as_row, values_of
+from router.state.usage import as_row
 
 __all__ = ["Batch", "Segment", "adopted", "created", "decoded", "encoded", "read"]
 
@@ -61,11 +61,6 @@ class Segment:
         os.ftruncate(self.fd, 0)
         self.size = self.taken = 0
 
-    @property
-    def deleted(self) -> bool:
-        """Whether it has lost its name: it ends with this process then. Raises OSError."""
-        return os.fstat(self.fd).st_nlink == 0
-
     def close(self) -> None:
         """Let go of it; whoever finds it may take it over."""
         os.close(self.fd)
@@ -86,9 +81,9 @@ class Batch:
 
 def encoded(record: UsageRecord) -> bytes:
     """A row as a line; raises TypeError for what no JSON can hold."""
-    line = orjson.dumps((_FORMAT, *values_of(record)))
+    line = orjson.dumps((_FORMAT, *record.values()))
     if len(line) > _LONG:
-        clipped = [v[:_CLIPPED] if isinstance(v, str) else v for v in values_of(record)]
+        clipped = [v[:_CLIPPED] if isinstance(v, str) else v for v in record.values()]
         line = orjson.dumps((_FORMAT, *clipped))
     return line + b"\n"
 

@@ -12,7 +12,7 @@ from router.state.database import Database
 from router.state.maintenance.export import Exported, export
 from router.state.prompts import PromptStore
 from router.state.responses import ResponseStore
-from router.state.usage import COLUMNS, values_of
+from router.state.usage import COLUMNS
 from tests.support.damage import executed
 from tests.support.state import database_url, opened, state_settings
 from tests.support.stored import message, reasoning, stored
@@ -113,7 +113,7 @@ async def test_usage_of_a_key(database_url: str) -> None:
     assert [line["id"] for line in lines] == [one.id for one in rows]
     assert lines[0] == {
         "type": "usage",
-        **dict(zip(COLUMNS, values_of(rows[0]), strict=True)),
+        **dict(zip(COLUMNS, rows[0].values(), strict=True)),
         "tags": ["a", "b"],
         "stream": True,
     }

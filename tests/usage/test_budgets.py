@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.core.key import Budget, Key, KeyLimits
+from router.core.key import Budget, Key, KeyLimits, is_limited
 from router.core.usage_record import NANO, Tokens
 from router.errors import QuotaExceeded, RateLimitExceeded
 from router.settings.accounts import BudgetSettings, Period, TagSettings
@@ -19,7 +19,6 @@ from router.usage.budgets import (
     account_at,
     accounts_of,
     exceeds,
-    is_limited,
     lines_of,
     over_budget,
     standing_of,

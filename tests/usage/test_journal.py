@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from router.settings.accounts import AccountsSettings
-from router.state.usage import COLUMNS, values_of
+from router.state.usage import COLUMNS
 from router.usage import journal as journal_module
 from router.usage.accounting import journal_directory
 from router.usage.journal import Journal
@@ -53,7 +53,7 @@ def test_a_row_comes_back_as_it_was() -> None:
     ):
         line = encoded(one)
         assert line.count(b"\n") == 1
-        assert decoded(line[:-1]) == dict(zip(COLUMNS, values_of(one), strict=True))
+        assert decoded(line[:-1]) == dict(zip(COLUMNS, one.values(), strict=True))
     assert decoded(encoded(row(tags=("b", "a"))))["tags"] == ",a,b,"
 
 

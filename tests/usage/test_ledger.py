@@ -15,7 +15,7 @@ import pytest
 from router.errors import StateUnavailable
 from router.state.database import Database
 from router.state.statement import Statement, StatementStep
-from router.state.usage import COLUMNS, values_of
+from router.state.usage import COLUMNS
 from router.usage import ledger as ledger_module
 from router.usage.journal import Journal
 from router.usage.ledger import UsageLedger
@@ -81,7 +81,7 @@ async def test_rows_come_as_they_were_recorded(database: Database, directory: Pa
             ledger.record(one)
         assert ledger.figures().waiting == 3
         await until(lambda: ledger.figures().waiting == 0)
-        assert await database.read(ROWS) == [values_of(one) for one in rows]
+        assert await database.read(ROWS) == [one.values() for one in rows]
         figures = ledger.figures()
         assert (figures.written, figures.lost) == (3, {})
     assert os.listdir(directory) == []
