@@ -18,7 +18,7 @@ class RequestMetrics(Observer):
     name = "request_metrics"
 
     def __init__(self, metrics: Metrics, known_model: KnownModel) -> None:
-        self._metrics = metrics
+        self._record = metrics.exchanges.record
         self._known_model = known_model
 
     @classmethod
@@ -33,4 +33,4 @@ class RequestMetrics(Observer):
         label = ""
         if model is not None:
             label = model if self._known_model(model) else OTHER
-        self._metrics.record(exchange, label)
+        self._record(exchange, label)

@@ -92,7 +92,7 @@ def configured(capabilities: Mapping[str, CapabilitySettings], model: str) -> Ab
 
 def stream_usage(capabilities: Mapping[str, CapabilitySettings], model: str) -> bool | None:
     """Whether streams are configured to have token counts; None where nothing is said of it."""
-    said: bool | None = _stated(capabilities, model, "stream_usage")
+    said: bool | None = _stated(capabilities, model, "stream_usage") if capabilities else None
     return said
 
 

@@ -97,6 +97,7 @@ class LoadView(Protocol):
 L = TypeVar("L", bound=LoadView)
 Random = Callable[[], float]
 
+_grade: Final = attrgetter("grade")
 _load: Final = attrgetter("load")
 _turn: Final = attrgetter("turn")
 _weight: Final = attrgetter("weight")
@@ -131,6 +132,8 @@ class LeastLoaded:
 
     def pick(self, ready: Sequence[L], now: float, random: Random) -> L:
         """See ``Policy.pick``."""
+        if len(ready) == 1:
+            return ready[0]
         loads = list(map(_load, ready))
         most = min(loads) + _EVEN
         tied = [deployment for deployment, load in zip(ready, loads, strict=True) if load <= most]
@@ -289,9 +292,8 @@ class Selection:
         not wait where a model can be loaded instead. With ``probes`` it may be the one that tries
         a half-open deployment; only if ``desperate`` it goes to a sick one.
         """
-        ready = [deployment for deployment in deployments if deployment.grade == READY]
-        if len(ready) == len(deployments) and not self.policy.tiered and deployments:
-            return self._pick(ready, now, preferred, bound)
+        if deployments and not self.policy.tiered and not any(map(_grade, deployments)):
+            return self._pick(deployments, now, preferred, bound)  # READY is 0: all are
         full = self._of(deployments, FULL)
         panics = desperate and self._panics(deployments)
         spared: list[S] = []

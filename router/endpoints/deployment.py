@@ -24,14 +24,16 @@ _LEARNED_FOR: Final = 3600.0
 
 
 class Deployment(DeploymentState):
-    """What one attempt is sent to.
+    """What one attempt is sent to; ``slot`` is what is counted in metrics.
 
     ``kept`` says that somebody holds on to it, ``limited`` that it cools down because of a rate
     limit and not because its model could not be loaded. ``prompts`` is what it makes of prompts,
     in tokens.
     """
 
-    __slots__ = ("_learned", "_learned_until", "endpoint", "kept", "limited", "model", "prompts")
+    __slots__ = (
+        "_learned", "_learned_until", "endpoint", "kept", "limited", "model", "prompts", "slot",
+    )  # fmt: skip
 
     def __init__(
         self, endpoint: Endpoint, model: str, share: Share, rules: BreakerRules,
@@ -40,16 +42,12 @@ class Deployment(DeploymentState):
         super().__init__(endpoint.host, share, rules, random)
         self.endpoint = endpoint
         self.model = model
+        self.slot: Slot = (endpoint.name, model)
         self.kept = False
         self.limited = False
         self.prompts = PromptTokens()
         self._learned = Abilities()
         self._learned_until = inf
-
-    @property
-    def slot(self) -> Slot:
-        """What is counted in metrics."""
-        return (self.endpoint.name, self.model)
 
     def learn(self, inferred: Abilities, now: float) -> None:
         """A refusal taught what the model cannot do, or how long its context is."""

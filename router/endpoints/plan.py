@@ -17,6 +17,7 @@ import asyncio
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 from operator import attrgetter
@@ -54,6 +55,7 @@ _SURE: Final = 0.8
 """What of an estimate of tokens is sure: text of more than five characters to a token is rare."""
 
 
+@dataclass(slots=True, eq=False)
 class Plan:
     """The candidates for one request and one model.
 
@@ -67,49 +69,21 @@ class Plan:
     ``truncates`` as for ``able``.
     """
 
-    __slots__ = (
-        "_dropped",
-        "body",
-        "bound",
-        "caller",
-        "corrected",
-        "deployments",
-        "desperate",
-        "group",
-        "key",
-        "loaded_by",
-        "preferred",
-        "prints",
-        "probes",
-        "tried",
-        "truncates",
-    )
-
-    def __init__(
-        self,
-        group: Group,
-        deployments: Sequence[Deployment],
-        caller: str,
-        body: dict[str, Any] | None = None,
-        key: Key | None = None,
-        *,
-        truncates: bool = False,
-    ) -> None:
-        self.group = group
-        self.truncates = truncates
-        self.key = key
-        self.body = body
-        self.deployments = deployments
-        self.caller = caller
-        self.tried: list[Deployment] = []
-        self._dropped: list[Deployment] = []
-        self.preferred: Sequence[Deployment] = ()
-        self.bound = inf
-        self.prints: Sequence[bytes] = ()
-        self.probes = True
-        self.desperate = True
-        self.corrected = False
-        self.loaded_by: float | None = None
+    group: Group
+    deployments: Sequence[Deployment]
+    caller: str
+    body: dict[str, Any] | None = None
+    key: Key | None = None
+    truncates: bool = field(default=False, kw_only=True)
+    tried: list[Deployment] = field(default_factory=list, init=False)
+    preferred: Sequence[Deployment] = field(default=(), init=False)
+    bound: float = field(default=inf, init=False)
+    prints: Sequence[bytes] = field(default=(), init=False)
+    probes: bool = field(default=True, init=False)
+    desperate: bool = field(default=True, init=False)
+    corrected: bool = field(default=False, init=False)
+    loaded_by: float | None = field(default=None, init=False)
+    _dropped: list[Deployment] = field(default_factory=list, init=False)
 
     @property
     def left(self) -> Sequence[Deployment]:
@@ -194,6 +168,7 @@ class Fallbacks:
     """The configured fallbacks. A model's own name counts for more than a pattern that fits it."""
 
     def __init__(self, given: Mapping[str, FallbackSettings]) -> None:
+        self._given = bool(given)
         self._named = by_either_name(given)
         self._patterns = Patterns(given)
 
@@ -205,7 +180,7 @@ class Fallbacks:
         """The name or pattern that a model's fallbacks are configured by, and those of them that
         may stand in for it when ``key`` asks; None is nobody in particular.
         """
-        found = self._find(model)
+        found = self._find(model) if self._given else None
         if found is None:
             return model, ()
         name, fallback = found
@@ -252,7 +227,7 @@ class Ticket(Generic[S]):
 
 
 class Queue(Generic[S]):
-    """Requests that wait for one of several slots; ``size`` of them at most.
+    """Requests that wait for one of several slots: ``waiting``, ``size`` of them at most.
 
     ``give_back`` gets the slot of a waiter that was cancelled with it already in hand.
     """
@@ -260,17 +235,17 @@ class Queue(Generic[S]):
     def __init__(self, size: int, give_back: Callable[[S], None]) -> None:
         self.size = size
         self._give_back = give_back
-        self._waiting: list[Ticket[S]] = []
+        self.waiting: list[Ticket[S]] = []
         self._arrivals = count()
         self._turns = count(1)
         self._turn: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def ticket(self, caller: str, seconds: float, rank: int = 1) -> Ticket[S]:
         """A place for this caller, good for so many seconds; raises QueueFull."""
-        if len(self._waiting) >= self.size:
+        if len(self.waiting) >= self.size:
             raise QueueFull
         due = asyncio.get_running_loop().time() + seconds
         return Ticket(caller, next(self._arrivals), due, rank)
@@ -282,7 +257,7 @@ class Queue(Generic[S]):
         """
         ticket.woken = woken = asyncio.get_running_loop().create_future()
         ticket.slots = frozenset(slots)
-        insort(self._waiting, ticket, key=_NUMBER)
+        insort(self.waiting, ticket, key=_NUMBER)
         try:
             async with asyncio.timeout_at(ticket.due):
                 await woken
@@ -294,21 +269,21 @@ class Queue(Generic[S]):
                 self._give_back(ticket.granted)
             raise
         finally:
-            if ticket in self._waiting:
-                self._waiting.remove(ticket)
+            if ticket in self.waiting:
+                self.waiting.remove(ticket)
         return ticket.granted
 
     def offer(self, slot: S) -> bool:
         """Hand a slot to the waiter whose turn it is; False when there is none that can use it."""
         first, next_in_turn = None, (inf, inf)
-        for ticket in self._waiting:
+        for ticket in self.waiting:
             if slot in ticket.slots and not ticket.woken.cancelled():
                 turn = (ticket.rank, self._turn.get(ticket.caller, 0))
                 if turn < next_in_turn:
                     first, next_in_turn = ticket, turn
         if first is None:
             return False
-        self._waiting.remove(first)
+        self.waiting.remove(first)
         self.served(first)
         first.granted = slot
         if not first.woken.done():
@@ -326,7 +301,7 @@ class Queue(Generic[S]):
         """Have everybody look around, in turn: something has changed."""
         before: Counter[str] = Counter()
         order = []
-        for ticket in self._waiting:
+        for ticket in self.waiting:
             caller = ticket.caller
             turn = self._turn.get(caller, 0)
             order.append((ticket.rank, before[caller], turn, ticket.number, ticket))

@@ -210,7 +210,7 @@ class Registry:
         endpoint that might serve it has never listed its models; what is said of others is for
         ``key`` to know.
         """
-        found = self.find(model)
+        found = self._groups.get(model) or self.find(model)
         if found is None and not self._all_probed():
             found = await self._awaited(
                 model, self._first_probe_seconds, lambda: not self._all_probed()

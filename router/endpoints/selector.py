@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from math import ceil, inf
 from random import random
@@ -38,16 +39,17 @@ _LEAST_PAUSE: Final = 0.001
 
 
 class Timers:
-    """The deployments with a ``due``. ``clock`` is in seconds.
+    """The deployments with a ``due``, as a heap of ``entries``. ``clock`` is in seconds.
 
-    Whoever chooses among deployments calls ``catch_up`` before. While ``awaited()`` it is also done
-    on time: those who wait for a slot do not choose until something has changed.
+    Whoever chooses among deployments calls ``catch_up`` before, if there are any. While
+    ``awaited()`` it is also done on time: those who wait for a slot do not choose until something
+    has changed.
     """
 
     def __init__(self, clock: Callable[[], float], awaited: Callable[[], bool]) -> None:
         self._clock = clock
         self._awaited = awaited
-        self._entries: list[tuple[float, int, DeploymentState]] = []
+        self.entries: list[tuple[float, int, DeploymentState]] = []
         self._number = count()
         self._noted: dict[DeploymentState, float] = {}
         self._alarm: asyncio.TimerHandle | None = None
@@ -57,14 +59,14 @@ class Timers:
         """Look at it again when its time has come."""
         if self._noted.get(deployment, inf) > deployment.due:
             self._noted[deployment] = deployment.due
-            heapq.heappush(self._entries, (deployment.due, next(self._number), deployment))
+            heapq.heappush(self.entries, (deployment.due, next(self._number), deployment))
             if self._awaited():
                 self.watch()
 
     def catch_up(self, now: float) -> None:
         """Grade anew what time has changed."""
-        while self._entries and self._entries[0][0] <= now:
-            due, _, deployment = heapq.heappop(self._entries)
+        while self.entries and self.entries[0][0] <= now:
+            due, _, deployment = heapq.heappop(self.entries)
             if self._noted.get(deployment) != due:
                 continue  # it was noted again, for sooner
             del self._noted[deployment]
@@ -73,9 +75,9 @@ class Timers:
 
     def watch(self) -> None:
         """Somebody waits from now on."""
-        if not self._entries:
+        if not self.entries:
             return
-        due = self._entries[0][0]
+        due = self.entries[0][0]
         if self._alarm is not None:
             if self._alarm_at <= due:
                 return
@@ -99,6 +101,7 @@ desperate do).
 """
 
 
+@dataclass(slots=True, eq=False)
 class SlotReservation:
     """A slot that was taken, at ``since``.
 
@@ -106,15 +109,12 @@ class SlotReservation:
     it was answered. ``queue_seconds``: the seconds it stood in the queue.
     """
 
-    __slots__ = ("deployment", "good", "plan", "probe", "queue_seconds", "since")
-
-    def __init__(self, plan: Plan, deployment: Deployment, since: float, probe: bool) -> None:
-        self.plan = plan
-        self.deployment = deployment
-        self.since = since
-        self.probe = probe
-        self.good = False
-        self.queue_seconds = 0.0
+    plan: Plan
+    deployment: Deployment
+    since: float
+    probe: bool
+    good: bool = False
+    queue_seconds: float = 0.0
 
     def swap(self, other: SlotReservation) -> None:
         """Exchange the slots of two reservations for the same request."""
@@ -127,7 +127,7 @@ class SlotReservation:
 class Selector:
     """Chooses among a registry's deployments. ``clock`` is in seconds.
 
-    ``slots_changed(slot, in_flight)`` is told how many requests an endpoint works on for a model.
+    ``slots_changed(slot, change)`` is told how many requests more an endpoint works on for a model.
     """
 
     def __init__(
@@ -139,10 +139,9 @@ class Selector:
     ) -> None:
         self._clock = clock
         self._slots_changed = slots_changed
-        self._in_flight: dict[Slot, int] = {}
         self._affinity = Affinity()
         self.queue: Queue[Deployment] = Queue(balance.queue_size, self._returned)
-        self._timers = Timers(clock, lambda: len(self.queue) > 0)
+        self._timers = Timers(clock, lambda: bool(self.queue.waiting))
         self._registry = registry
         self.configure(balance)
         registry.changed = self._changed
@@ -182,7 +181,8 @@ class Selector:
         refusal: Overloaded | None = None
         began = 0.0
         while True:
-            await self.follow(plan)
+            if plan.group.stale:
+                await self.follow(plan)
             deployment, why = self.choose(plan, patient=refusal is None)
             if deployment is not None:
                 reservation = self._taken(plan, deployment)
@@ -236,13 +236,14 @@ class Selector:
     def choose(self, plan: Plan, *, patient: bool = True) -> tuple[Deployment | None, str]:
         """The deployment that the request would get now, and why; see ``Selection.choose``."""
         now = self._clock()
-        self._timers.catch_up(now)
+        if self._timers.entries:
+            self._timers.catch_up(now)
         return self.selection.choose(
             plan.left,
             now,
             preferred=plan.preferred,
             bound=plan.bound,
-            waiting=len(self.queue),
+            waiting=len(self.queue.waiting),
             patient=patient,
             probes=plan.probes and not plan.tried,
             desperate=plan.desperate,
@@ -289,41 +290,37 @@ class Selector:
         now = self._clock()
         probe = deployment.grade == PROBE and deployment.begin_probe(now)
         deployment.take()
-        self._count(deployment.slot, 1)
+        self._slots_changed(deployment.slot, 1)
         return SlotReservation(plan, deployment, now, probe)
 
     def _returned(self, deployment: Deployment) -> None:
         """A slot is free again: it goes to whoever waits for it."""
         deployment.give_back(self._clock())
-        self._timers.note(deployment)
-        if deployment.free and deployment.grade in _OFFERED and self.queue.offer(deployment):
+        if deployment.due < inf:
+            self._timers.note(deployment)
+        offered = self.queue.waiting and deployment.free and deployment.grade in _OFFERED
+        if offered and self.queue.offer(deployment):
             deployment.take()
             return
-        self._count(deployment.slot, -1)
+        self._slots_changed(deployment.slot, -1)
         if deployment.grade == COLD:
             self._changed(deployment)  # who waits may have better to expect
-
-    def _count(self, slot: Slot, change: int) -> None:
-        """Count by name: an endpoint that was replaced may not be done yet."""
-        in_flight = self._in_flight.get(slot, 0) + change
-        if in_flight:
-            self._in_flight[slot] = in_flight
-        else:
-            del self._in_flight[slot]
-        self._slots_changed(slot, in_flight)
 
     def _changed(self, deployment: DeploymentState | None) -> None:
         """A grade has changed, or who serves what: those who wait may have to go elsewhere."""
         if deployment is not None:
             self._timers.note(deployment)
-        if len(self.queue):
+        if self.queue.waiting:
             self.queue.look_again()
 
     def _overloaded(self, plan: Plan, reason: str) -> Overloaded:
         """Every slot is taken. ``Retry-After`` is when the queue of now will be through."""
         now = self._clock()
         full = [deployment for deployment in plan.deployments if deployment.grade == FULL]
-        waits = [deployment.predicted_wait(len(self.queue) / len(full), now) for deployment in full]
+        waits = [
+            deployment.predicted_wait(len(self.queue.waiting) / len(full), now)
+            for deployment in full
+        ]
         seconds = min(waits, default=inf)
         if seconds == inf:
             seconds = self._queue_timeout

@@ -16,7 +16,6 @@ from typing import Final
 from router.balance.averages import RetryBudget
 from router.balance.deployment_state import GRADES
 from router.core.exchange import Exchange
-from router.endpoints.deployment import Slot
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.loads import Loads
 from router.endpoints.prober import Prober
@@ -238,8 +237,9 @@ class Fleet:
         self._metrics = metrics
         self.registry = Registry(connect, time.monotonic)
         self.registry.apply(self.registry.prepare(settings))
+        metrics.fleet.known_model = self.registry.known_model
         self.selector = Selector(
-            self.registry, settings.balance, self._slots_changed, time.monotonic
+            self.registry, settings.balance, metrics.fleet.slots_changed, time.monotonic
         )
         self.loads = Loads()
         self._images = Images(FetchGuard(settings.fetch))
@@ -284,10 +284,6 @@ class Fleet:
         await self.loads.close()
         self._images.close()
         await self.registry.close()
-
-    def _slots_changed(self, slot: Slot, in_flight: int) -> None:
-        known = self.registry.known_model(slot[1])
-        self._metrics.slots_changed(slot, in_flight, known=known)
 
     def _told(self, endpoint: Endpoint) -> None:
         """It has been asked: from now on there is something to tell of it."""

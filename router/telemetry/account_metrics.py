@@ -134,7 +134,7 @@ class AccountMetrics:
             if bound.cost is None:
                 bound.cost = self._cost.labels(record.endpoint, model, record.key)
             bound.cost.inc(record.cost / NANO)
-        elif record.tokens.total and self.price_expected(record.endpoint):
+        elif (record.tokens.input or record.tokens.output) and self.price_expected(record.endpoint):
             self._unpriced.labels(record.endpoint, model).inc()
         for kind, count in zip(Tokens._fields, record.tokens, strict=True):
             if count:

@@ -282,44 +282,28 @@ class _ExchangeSeries:
 
     def record(self, exchange: Exchange) -> None:
         self._count.inc()
-        finished = exchange.result.finished
+        result, started = exchange.result, exchange.request.started
+        first, finished = result.first_output, result.finished
         exemplar = None
         if finished is not None:
             if finished >= self._next_exemplar:
                 self._next_exemplar = finished + _EXEMPLAR_SECONDS
                 exemplar = {"request_id": exchange.request.id}
-            self._duration.observe(finished - exchange.request.started, exemplar)
-            if exchange.result.spent is not None:
-                self._own_time(
-                    finished - exchange.request.started - exchange.result.spent.seconds, exchange
-                )
-        if exchange.result.first_output is not None:
+            self._duration.observe(finished - started, exemplar)
+            if result.spent is not None:
+                if self._overhead is None:
+                    self._overhead = self._metrics.overhead.labels(self._where[0])
+                waited = result.spent.seconds + result.queue_seconds
+                self._overhead.observe(max(0.0, finished - started - waited))
+        if first is not None:
             if self._first_output is None:
                 self._first_output = self._metrics.first_output.labels(*self._where)
-            self._first_output.observe(
-                exchange.result.first_output - exchange.request.started, exemplar
-            )
-            if finished is not None and exchange.result.outcome is Outcome.OK:
-                self._between_tokens(exchange, finished - exchange.result.first_output)
-
-    def _own_time(self, seconds: float, exchange: Exchange) -> None:
-        if self._overhead is None:
-            self._overhead = self._metrics.overhead.labels(self._where[0])
-        self._overhead.observe(max(0.0, seconds - exchange.result.queue_seconds))
-
-    def _between_tokens(self, exchange: Exchange, seconds: float) -> None:
-        """An answer from the cache comes as fast as it likes, which says nothing."""
-        count = (
-            exchange.result.usage.get("output_tokens")
-            if exchange.result.usage is not None
-            else None
-        )
-        if (
-            exchange.result.endpoint is None
-            or type(count) is not int
-            or not 1 < count <= _MAX_TOKENS
-        ):
+            self._first_output.observe(first - started, exemplar)
+        # An answer from the cache comes as fast as it likes, which says nothing.
+        if first is None or finished is None or result.endpoint is None:
             return
-        if self._between is None:
-            self._between = self._metrics.between_tokens.labels(*self._where[1:])
-        self._between.observe(seconds / (count - 1))
+        count = result.usage.get("output_tokens") if result.usage is not None else None
+        if result.outcome is Outcome.OK and type(count) is int and 1 < count <= _MAX_TOKENS:
+            if self._between is None:
+                self._between = self._metrics.between_tokens.labels(*self._where[1:])
+            self._between.observe((finished - first) / (count - 1))

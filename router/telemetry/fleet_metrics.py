@@ -41,9 +41,13 @@ class DeploymentGauges(NamedTuple):
 
 
 class FleetMetrics:
-    """The metrics of one fleet."""
+    """The metrics of one fleet.
+
+    ``known_model`` says whether a name may be a label; until it is set, every name may.
+    """
 
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
+        self.known_model: Callable[[str], bool] = lambda model: True
         self.attempts = _Attempts(
             Counter(
                 "pointsman_upstream_attempts",
@@ -53,6 +57,7 @@ class FleetMetrics:
                 registry=registry,
             ),
             cap,
+            fold=("endpoint",),
         )
         self._in_flight = Series(
             Gauge(
@@ -147,16 +152,17 @@ class FleetMetrics:
             (one[:2], one.loaded) for one in deployments() if one.loaded is not None
         ]
 
-    def slots_changed(self, slot: tuple[str, str], in_flight: int, *, known: bool) -> None:
-        """An endpoint works on so many requests for a model; ``known``: it may be a label."""
+    def slots_changed(self, slot: tuple[str, str], change: int) -> None:
+        """An endpoint works on so many requests more for a model (fewer: negative)."""
         gauge = self._in_use.get(slot)
         if gauge is None:
             endpoint, model = slot
-            labels = self._in_flight.bounded(endpoint, model if known else OTHER)
+            label = model if self.known_model(model) else OTHER
+            labels = self._in_flight.bounded(endpoint, label)
             gauge = self._in_use[slot] = _SlotGauge(self._in_flight.labels(*labels), labels)
-        gauge.child.inc(in_flight - gauge.in_flight)
-        gauge.in_flight = in_flight
-        if not in_flight and gauge.shared:
+        gauge.child.inc(change)
+        gauge.in_flight += change
+        if not gauge.in_flight and gauge.shared:
             del self._in_use[slot]  # of these names there may be any number
 
     def queue_waited(self, seconds: float) -> None:
@@ -179,12 +185,15 @@ class _SlotGauge:
         self.in_flight = 0
 
 
-class _Attempts:
-    """The counter of attempts, its children looked up once."""
+class _Attempts(Series[Counter]):
+    """The counter of attempts by endpoint and result."""
 
-    def __init__(self, counter: Counter, cap: Cap) -> None:
-        self._children = Series(counter, cap, fold=("endpoint",))
+    __slots__ = ()
 
-    def labels(self, endpoint: str, result: str) -> Counter:
+    def labels(self, *values: str) -> Counter:
         """The counter of one result; codes that an endpoint made up are all ``rejected``."""
-        return self._children.labels(endpoint, result if result in _RESULTS else _REJECTED)
+        child = self._children.get(values)
+        if child is None:
+            endpoint, result = values
+            child = super().labels(endpoint, result if result in _RESULTS else _REJECTED)
+        return child

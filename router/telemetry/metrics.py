@@ -22,7 +22,6 @@ from typing import Final, Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from router.core.exchange import Exchange
 from router.telemetry.account_metrics import AccountMetrics
 from router.telemetry.cache_metrics import CacheMetrics
 from router.telemetry.descriptors import shortage
@@ -210,14 +209,6 @@ class Metrics:
         self.cache = CacheMetrics(registry)
         self.plugins = PluginMetrics(registry, cap)
         self.process = ProcessMetrics(registry, version)
-
-    def record(self, exchange: Exchange, model: str) -> None:
-        """Count a finished exchange; ``model`` is a known name, ``other``, or empty for none."""
-        self.exchanges.record(exchange, model)
-
-    def slots_changed(self, slot: tuple[str, str], in_flight: int, *, known: bool) -> None:
-        """An endpoint works on so many requests for a model; ``known``: it may be a label."""
-        self.fleet.slots_changed(slot, in_flight, known=known)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The body and content type of a scrape that sent this ``Accept`` header."""

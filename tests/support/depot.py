@@ -111,8 +111,8 @@ class Depot:
         self.made.append((settings.name, transport))
         return make_adapter(settings), transport
 
-    def _slots_changed(self, slot: Slot, in_flight: int) -> None:
-        self.in_flight[slot] = in_flight
+    def _slots_changed(self, slot: Slot, change: int) -> None:
+        self.in_flight[slot] = self.in_flight.get(slot, 0) + change
 
     def __getitem__(self, name: str) -> Endpoint:
         return next(e for e in self.registry.endpoints if e.name == name)
