@@ -23,7 +23,7 @@ from router.dialects.responses.schema import parse_object
 from router.errors import NotFound
 from router.http.dispatcher import Handler, RequestDispatcher, json_response
 from router.state.conversations import Conversation, ConversationStore
-from router.state.stored import ENCRYPTED
+from router.state.items import ENCRYPTED
 
 __all__ = ["ConversationsApi", "FindItems"]
 

@@ -6,9 +6,8 @@ of the request are its own items, each with an id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 from router.core.exchange import Exchange
@@ -25,7 +24,6 @@ __all__ = [
     "HistoryResolver",
     "RequestItems",
     "conversation_id",
-    "own_items",
     "refers",
     "with_history",
 ]
@@ -37,12 +35,12 @@ _FINISHED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 class RequestItems:
     """A request's own items as they are kept, and encrypted reasoning that belongs to them.
 
-    ``make`` is called when the items are first asked for: usually that is when the answer is
-    there, and many requests wait for theirs at once. ``orders`` are items that are told to the
-    endpoint and not kept.
+    What was ``given`` gets its ids when the items are first asked for: usually that is when the
+    answer is there, and many requests wait for theirs at once. ``orders`` are items that are told
+    to the endpoint and not kept.
     """
 
-    make: Callable[[], list[dict[str, Any]]]
+    given: str | list[dict[str, Any]]
     encrypted_reasoning: dict[str, str] = field(default_factory=dict)
     orders: list[dict[str, Any]] = field(default_factory=list)
     _items: list[dict[str, Any]] | None = None
@@ -51,7 +49,7 @@ class RequestItems:
     def items(self) -> list[dict[str, Any]]:
         """The items, each with an id."""
         if self._items is None:
-            self._items = self.make()
+            self._items = stored_items(self.given, new_id)
         return self._items
 
     def upstream(self) -> list[dict[str, Any]]:
@@ -97,9 +95,7 @@ class HistoryResolver:
                     _found(item, i, found, encrypted_reasoning) for i, item in enumerate(given)
                 ]
                 check_items(given, "input")  # what an endpoint once made may be anything
-        request_items = RequestItems(
-            partial(stored_items, given, new_id), encrypted_reasoning, _orders(given)
-        )
+        request_items = RequestItems(given, encrypted_reasoning, _orders(given))
         if taken:
             request_items.rename(taken)
         return request_items
@@ -164,11 +160,6 @@ def refers(body: Mapping[str, Any]) -> bool:
         return True
     items = body.get("input")
     return isinstance(items, list) and any(map(_looks_up, items))
-
-
-def own_items(body: Mapping[str, Any]) -> RequestItems:
-    """The items of a request that refers to nothing."""
-    return RequestItems(partial(stored_items, body.get("input") or [], new_id))
 
 
 def with_history(

@@ -28,7 +28,6 @@ from router.sessions.resolve import (
     HistoryResolver,
     RequestItems,
     conversation_id,
-    own_items,
     refers,
     with_history,
 )
@@ -81,7 +80,7 @@ class Turns:
             exchange.record = TurnRecord(
                 self._responses,
                 exchange,
-                own_items(body),
+                RequestItems(body.get("input") or []),
                 None,
                 self._database,
                 True,
@@ -220,7 +219,7 @@ class _StoredRecord:
             request_items=self._request_items.items,
             encrypted_reasoning={**self._request_items.encrypted_reasoning, **encrypted_reasoning},
             parent=body.get("previous_response_id"),
-            conversation=conversation_id(body),
+            conversation=self.turn.conversation if self.turn is not None else None,
             account=exchange.result.account,
             background=bool(body.get("background")),
             resumable=resumable,

@@ -14,8 +14,8 @@ from router.dialects.paging import Page, unknown_after
 from router.state import conversation_sql as sql
 from router.state.database import Database
 from router.state.history import MAX_BYTES, too_long
+from router.state.items import is_id, item_key, key_of, with_hidden
 from router.state.statement import Row, StatementStep, Value
-from router.state.stored import is_id, item_key, key_of, with_hidden
 
 __all__ = ["BUSY", "MAX_ITEMS", "Conversation", "ConversationStore"]
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from router.errors import InvalidRequest
 from router.state.database import Database
+from router.state.items import is_id, items_with
 from router.state.statement import Statement
-from router.state.stored import is_id, items_with
 
 __all__ = ["MAX_BYTES", "MAX_TURNS", "ResponseHistory", "read_history", "too_long"]
 

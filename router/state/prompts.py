@@ -9,8 +9,8 @@ from typing import Any, Final
 from router.dialects.paging import Page, unknown_after
 from router.errors import Conflict, InvalidRequest
 from router.state.database import Database
+from router.state.items import is_id
 from router.state.statement import Statement, StatementStep, Value
-from router.state.stored import is_id
 
 __all__ = ["MAX_NAME", "Prompt", "PromptStore"]
 

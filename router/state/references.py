@@ -10,8 +10,8 @@ import orjson
 from router.errors import InvalidRequest
 from router.state.database import Database
 from router.state.history import MAX_BYTES
+from router.state.items import item_key, items_with, key_of, with_hidden
 from router.state.statement import Statement, Value
-from router.state.stored import item_key, items_with, key_of, with_hidden
 
 __all__ = ["MAX_IDS", "find_items"]
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Container, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
+from router.response.builder import output_text
 from router.state.database import Database
 from router.state.history import ResponseHistory, read_history
+from router.state.items import ENCRYPTED, PLAIN_ID, is_id, item_key, items_with
 from router.state.references import find_items
 from router.state.statement import Row, Statement, StatementStep, Value
-from router.state.stored import StoredResponse, is_id, keys_of
 
 __all__ = ["ResponseStore", "StoredResponse"]
 
@@ -83,6 +85,87 @@ _REMOVE_UNUSED: Final = Statement(
 _WINDOW: Final = Statement(
     "SELECT id, owner FROM responses WHERE id > :after ORDER BY id LIMIT :limit"
 )
+
+
+@dataclass(slots=True)
+class StoredResponse:
+    """A row of ``responses``, made by ``of``.
+
+    ``body`` is the Response object as JSON without ``output`` and ``output_text``; ``input`` and
+    ``output`` are JSON arrays of items, ``input`` of this request's own with their ids.
+    ``encrypted_reasoning`` is a JSON object: sealed encrypted reasoning, which the client did not
+    ask for, by item id. ``resumable`` says that its stream can be replayed, ``account`` which
+    endpoint account answered. ``created_at`` is in unix seconds. ``made`` and ``sent`` are the
+    items in ``output`` and ``input``; None where they are not at hand.
+    """
+
+    id: str
+    owner: str
+    status: str
+    created_at: int
+    background: bool
+    resumable: bool
+    parent: str | None
+    conversation: str | None
+    account: str | None
+    body: bytes
+    input: bytes
+    output: bytes
+    encrypted_reasoning: bytes | None
+    made: Sequence[Any] | None = None
+    sent: Sequence[Any] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        response: dict[str, Any],
+        *,
+        owner: str,
+        request_items: Sequence[dict[str, Any]],
+        encrypted_reasoning: Mapping[str, str],
+        parent: str | None,
+        conversation: str | None,
+        account: str | None,
+        background: bool,
+        resumable: bool,
+    ) -> StoredResponse:
+        """The row for this Response object; ``request_items`` are the request's, with their ids."""
+        body = dict(response)
+        output = body.pop("output", [])
+        body.pop("output_text", None)
+        return cls(
+            id=body["id"],
+            owner=owner,
+            status=body["status"],
+            created_at=int(body["created_at"]),
+            background=background,
+            resumable=resumable,
+            parent=parent,
+            conversation=conversation,
+            account=account,
+            body=orjson.dumps(body),
+            input=orjson.dumps(request_items),
+            output=orjson.dumps(output),
+            encrypted_reasoning=orjson.dumps(encrypted_reasoning) if encrypted_reasoning else None,
+            made=output,
+            sent=request_items,
+        )
+
+    def public(self, include: Container[str] = ()) -> bytes:
+        """The Response object as JSON; hidden reasoning is in it where ``include`` asks for it."""
+        output = items_with(self.output, self.encrypted_reasoning if ENCRYPTED in include else None)
+        return orjson.dumps(
+            {
+                **orjson.loads(self.body),
+                "status": self.status,
+                "output": output,
+                "output_text": output_text(output),
+            }
+        )
+
+    def input_items(self, include: Container[str] = ()) -> list[dict[str, Any]]:
+        """The items that came with the request, in order; ``include`` as in ``public``."""
+        return items_with(self.input, self.encrypted_reasoning if ENCRYPTED in include else None)
 
 
 class ResponseStore:
@@ -189,14 +272,19 @@ def _stored(row: tuple[Any, ...]) -> StoredResponse:
 
 
 def _index(stored: StoredResponse, *, sent: bool) -> tuple[StatementStep, ...]:
-    """The step that lets its items be found, if there are any."""
+    """The step that lets its items be found, if there are any that have an id."""
     made, given = stored.made, stored.sent if sent else ()
     if made is None:
-        made = keys_of(orjson.loads(stored.output))
+        made = orjson.loads(stored.output)
     if given is None:
-        given = keys_of(orjson.loads(stored.input))
+        given = orjson.loads(stored.input)
     rows: list[Row] = []
-    for keys, came in ((made, 0), (given, 1)):
-        for key in keys:
-            rows.append({"item": key, "owner": stored.owner, "sent": came, "response": stored.id})
+    for items, came in ((made, 0), (given, 1)):
+        for item in items:
+            ident = item.get("id") if isinstance(item, dict) else None
+            if isinstance(ident, str):
+                key = ident if PLAIN_ID.fullmatch(ident) else item_key(ident)
+                rows.append(
+                    {"item": key, "owner": stored.owner, "sent": came, "response": stored.id}
+                )
     return (StatementStep(_ADD_ITEMS, rows),) if rows else ()

@@ -11,8 +11,7 @@ import pytest
 from router.http.conversations import ConversationsApi
 from router.state.conversations import ConversationStore
 from router.state.database import Database
-from router.state.responses import ResponseStore
-from router.state.stored import StoredResponse
+from router.state.responses import ResponseStore, StoredResponse
 from tests.support.mounted import Mounted, mounted
 from tests.support.router import Reply
 from tests.support.schema import faults

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from router.dialects.paging import Page
 from router.state.database import Database
+from router.state.items import ENCRYPTED
 from router.state.statement import Statement, StatementStep
-from router.state.stored import ENCRYPTED
 from tests.support.state import opened, postgresql_url
 from tests.support.state_model import Conversation, Model, Node, revealed
 from tests.support.state_world import ROUTERS, World

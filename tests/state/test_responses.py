@@ -11,9 +11,9 @@ import pytest
 from router.errors import InvalidRequest
 from router.state import references
 from router.state.database import Database
+from router.state.items import ENCRYPTED
 from router.state.responses import ResponseStore, StoredResponse
 from router.state.statement import Statement
-from router.state.stored import ENCRYPTED
 from tests.support.stored import message, reasoning, stored
 
 HOSTILE = ["", "\0", "a\0b", "\ud800", "é", "resp_1'--", "x" * 129, "y" * 3_000_000, "%", "_ "]

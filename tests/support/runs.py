@@ -14,10 +14,9 @@ from router.sessions.event_log import RunLog
 from router.sessions.runs import Claimed, Execute, Runs
 from router.state.database import Database
 from router.state.heartbeat import Heartbeat
-from router.state.responses import ResponseStore
+from router.state.responses import ResponseStore, StoredResponse
 from router.state.runs import RunStore
 from router.state.statement import Statement, StatementStep, Value
-from router.state.stored import StoredResponse
 from tests.support.state import opened, state_settings
 
 __all__ = [

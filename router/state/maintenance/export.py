@@ -19,10 +19,10 @@ from router.settings.schema import StateSettings
 from router.state import conversation_sql
 from router.state.connect import open_database
 from router.state.database import Database
+from router.state.items import ENCRYPTED, with_hidden
 from router.state.maintenance.access import given_up, is_current
-from router.state.responses import ResponseStore
+from router.state.responses import ResponseStore, StoredResponse
 from router.state.statement import Statement
-from router.state.stored import ENCRYPTED, StoredResponse, with_hidden
 from router.state.usage import UsageRows
 
 __all__ = ["Exported", "export"]
