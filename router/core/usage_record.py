@@ -153,13 +153,12 @@ def tokens_of(usage: dict[str, Any] | None) -> Tokens:
     if usage is None:
         return NO_TOKENS
     inputs, outputs = usage.get("input_tokens_details"), usage.get("output_tokens_details")
-    return Tokens(
-        _count(usage.get("input_tokens")),
-        _count(inputs.get("cached_tokens")) if type(inputs) is dict else 0,
-        _count(usage.get("output_tokens")),
-        _count(outputs.get("reasoning_tokens")) if type(outputs) is dict else 0,
-    )
-
-
-def _count(value: Any) -> int:
-    return value if type(value) is int and 0 <= value <= _MOST else 0
+    counts = []
+    for count in (
+        usage.get("input_tokens"),
+        inputs.get("cached_tokens") if type(inputs) is dict else 0,
+        usage.get("output_tokens"),
+        outputs.get("reasoning_tokens") if type(outputs) is dict else 0,
+    ):
+        counts.append(count if type(count) is int and 0 <= count <= _MOST else 0)
+    return Tokens(*counts)

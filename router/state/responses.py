@@ -13,7 +13,7 @@ from router.state.database import Database
 from router.state.history import ResponseHistory, read_history
 from router.state.items import ENCRYPTED, PLAIN_ID, is_id, item_key, items_with
 from router.state.references import find_items
-from router.state.statement import Row, Statement, StatementStep, Value
+from router.state.statement import Row, Statement, StatementStep
 
 __all__ = ["ResponseStore", "StoredResponse"]
 
@@ -180,11 +180,34 @@ class ResponseStore:
 
     def added(self, stored: StoredResponse) -> tuple[StatementStep, ...]:
         """Steps that insert it, for a whole response or one that only begins."""
-        return StatementStep(_ADD, (_row(stored),)), *_index(stored, sent=True)
+        row: Row = {
+            "id": stored.id,
+            "owner": stored.owner,
+            "status": stored.status,
+            "created_at": stored.created_at,
+            "background": int(stored.background),
+            "resumable": int(stored.resumable),
+            "parent": stored.parent,
+            "conversation": stored.conversation,
+            "account": stored.account,
+            "body": stored.body,
+            "input": stored.input,
+            "output": stored.output,
+            "hidden": stored.encrypted_reasoning,
+        }
+        return StatementStep(_ADD, (row,)), *_index(stored, sent=True)
 
     def finished(self, stored: StoredResponse) -> tuple[StatementStep, ...]:
         """Steps that bring an existing row to its end: status, body, output, account."""
-        return StatementStep(_FINISH, (_row(stored),)), *_index(stored, sent=False)
+        row: Row = {
+            "id": stored.id,
+            "status": stored.status,
+            "account": stored.account,
+            "body": stored.body,
+            "output": stored.output,
+            "hidden": stored.encrypted_reasoning,
+        }
+        return StatementStep(_FINISH, (row,)), *_index(stored, sent=False)
 
     async def get(self, owner: str, ident: str) -> StoredResponse | None:
         """This owner's response; None where there is none."""
@@ -244,24 +267,6 @@ class ResponseStore:
                 stored = await self.get(owner, ident)
                 if stored is not None:
                     yield stored
-
-
-def _row(stored: StoredResponse) -> dict[str, Value]:
-    return {
-        "id": stored.id,
-        "owner": stored.owner,
-        "status": stored.status,
-        "created_at": stored.created_at,
-        "background": int(stored.background),
-        "resumable": int(stored.resumable),
-        "parent": stored.parent,
-        "conversation": stored.conversation,
-        "account": stored.account,
-        "body": stored.body,
-        "input": stored.input,
-        "output": stored.output,
-        "hidden": stored.encrypted_reasoning,
-    }
 
 
 def _stored(row: tuple[Any, ...]) -> StoredResponse:

@@ -279,19 +279,18 @@ class Writer:
 
     def _on_alarm(self) -> None:
         """The first deadline has passed: end what is overdue, set the alarm for the next."""
-        now = self._loop.time()
-        overdue = now - self._timeout
+        now, timeout = self._loop.time(), self._timeout
         if self._locked:
             self._health.lost(self._locked)
         for job in self._running:
-            if job.began <= overdue:
+            if job.began + timeout <= now:
                 self._fail(job, unavailable())
-        while self._waiting and self._waiting[0].began <= overdue:
+        while self._waiting and self._waiting[0].began + timeout <= now:
             job = self._waiting.popleft()
             self._bytes -= job.size
             self._fail(job, unavailable())
         left = [job.began for job in (*self._running, *self._waiting) if not job.over]
-        at = max(min(left) + self._timeout, now + _ALARM_SECONDS) if left else None
+        at = max(min(left) + timeout, now + _ALARM_SECONDS) if left else None
         self._alarm = self._loop.call_at(at, self._on_alarm) if at is not None else None
 
 

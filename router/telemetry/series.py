@@ -62,17 +62,8 @@ class Series(Generic[M]):
     def labels(self, *values: str) -> M:
         """The child of these label values, in the order in which they were declared."""
         child = self._children.get(values)
-        if child is None:
-            child = self._new(values)
-        return child
-
-    def bounded(self, *values: str) -> tuple[str, ...]:
-        """The label values that ``labels`` counts these under."""
-        if values in self._children or len(self._children) < self._most:
-            return values
-        return tuple(OTHER if f else v for f, v in zip(self._fold, values, strict=True))
-
-    def _new(self, values: tuple[str, ...]) -> M:
+        if child is not None:
+            return child
         if len(self._children) < self._most:
             child = self._children[values] = self._metric.labels(*values)
             return child
@@ -82,6 +73,12 @@ class Series(Generic[M]):
         if rest is None:
             rest = self._rest[values] = self._metric.labels(*values)
         return rest
+
+    def bounded(self, *values: str) -> tuple[str, ...]:
+        """The label values that ``labels`` counts these under."""
+        if values in self._children or len(self._children) < self._most:
+            return values
+        return tuple(OTHER if f else v for f, v in zip(self._fold, values, strict=True))
 
 
 class PolledMetric(Collector):

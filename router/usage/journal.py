@@ -25,6 +25,9 @@ __all__ = ["MOST_BYTES", "Journal", "JournalBatch"]
 
 _log = get_logger("router.books")
 
+MANY_ROWS: Final = 256
+"""So many rows are told of at once."""
+
 MOST_BYTES: Final = 1024 * 1024 * 1024
 MOST_IN_MEMORY: Final = 10_000
 _SEGMENT: Final = 32 * 1024 * 1024
@@ -48,7 +51,8 @@ class JournalBatch:
 
 class Journal:
     """The journal in ``directory``, or in memory only (None). ``most_bytes`` bounds what all
-    processes have in the directory; ``clock`` is in seconds.
+    processes have in the directory; ``clock`` is in seconds. ``fresh`` counts what was appended
+    since somebody set it to zero; once those are many, ``on_many`` is called for each.
 
     ``lost`` counts rows that the database will never have: ``full`` (no more room in the files),
     ``memory`` (nor in memory, while the files could not be written), ``unreadable`` (lines cut
@@ -65,6 +69,8 @@ class Journal:
     ) -> None:
         self.directory = directory
         self.lost: Counter[str] = Counter()
+        self.fresh = 0
+        self.on_many: Callable[[], None] = lambda: None
         self._most = most_bytes
         self._clock = clock
         self._current: Segment | None = None
@@ -89,7 +95,12 @@ class Journal:
         return len(self._memory) + sum(segment.records for segment in self._segments())
 
     def append(self, record: UsageRecord) -> None:
-        """Keep a row. Raises nothing: what cannot be kept is counted, and logged."""
+        """Keep a row: once this returns it survives the end of the process. Raises nothing: what
+        cannot be kept is counted, and logged.
+        """
+        self.fresh += 1
+        if self.fresh >= MANY_ROWS:
+            self.on_many()
         try:
             line = encoded(record)
         except TypeError as exc:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from router.core.usage_record import UsageRecord
 from router.errors import RouterError
 from router.state.database import Database, WriteRefused
 from router.state.retention import DAY
@@ -25,9 +24,6 @@ __all__ = ["Figures", "UsageLedger"]
 _log = get_logger("router.books")
 
 _INTERVAL_SECONDS: Final = 1.0
-_MANY_ROWS: Final = 256
-"""So many rows do not wait until the interval is over."""
-
 _ADOPT_SECONDS: Final = 15.0
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
@@ -57,7 +53,9 @@ class Figures:
 
 
 class UsageLedger:
-    """Books rows. Rows older than ``retention_days`` are deleted; None keeps them. Those older than
+    """Books rows: ``record`` is ``Journal.append``.
+
+    Rows older than ``retention_days`` are deleted; None keeps them. Those older than
     ``hourly_after_days`` and ``daily_after_days`` are rolled up by hour, then by day.
     """
 
@@ -80,19 +78,13 @@ class UsageLedger:
         self._tasks = Tasks()
         self._sweeping = Tasks()
         self._wake = asyncio.Event()
+        self.record = journal.append
+        journal.on_many = self._wake.set  # they do not wait until the interval is over
         self._moved_once = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._fresh = 0
         self._adopt_at = 0.0
         self._written = 0
         self._flushed: list[asyncio.Future[None]] = []
-
-    def record(self, record: UsageRecord) -> None:
-        """Keep a row: once this returns it survives the end of the process. Raises nothing."""
-        self._journal.append(record)
-        self._fresh += 1
-        if self._fresh >= _MANY_ROWS:
-            self._wake.set()
 
     def figures(self) -> Figures:
         """How it stands."""
@@ -132,7 +124,7 @@ class UsageLedger:
         pause = 0.0
         while True:
             last = self._stopping.is_set()
-            self._fresh = 0
+            self._journal.fresh = 0
             if not last:
                 self._wake.clear()
             waiting, self._flushed = self._flushed, []
