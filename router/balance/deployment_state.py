@@ -255,7 +255,7 @@ class DeploymentState:
     def answered(self, now: float, seconds: float | None, *, probe: bool = False) -> None:
         """A request got its first output, ``seconds`` after it was sent (None: not known)."""
         self.heard = now
-        if self.host.breaker.opens_until:
+        if self.host.breaker.opens_until:  # it was down
             self.host.reachable(now)
         if seconds is not None:
             self.first_token.observe(seconds, now)

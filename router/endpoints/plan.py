@@ -168,7 +168,6 @@ class Fallbacks:
     """The configured fallbacks. A model's own name counts for more than a pattern that fits it."""
 
     def __init__(self, given: Mapping[str, FallbackSettings]) -> None:
-        self._given = bool(given)
         self._named = by_either_name(given)
         self._patterns = Patterns(given)
 
@@ -180,7 +179,7 @@ class Fallbacks:
         """The name or pattern that a model's fallbacks are configured by, and those of them that
         may stand in for it when ``key`` asks; None is nobody in particular.
         """
-        found = self._find(model) if self._given else None
+        found = self._find(model) if self._named else None
         if found is None:
             return model, ()
         name, fallback = found
