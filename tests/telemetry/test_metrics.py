@@ -9,13 +9,14 @@ import pytest
 from router.core.exchange import Exchange, Operation, Outcome
 from router.core.usage_record import Spent
 from router.telemetry.metrics import Metrics
+from tests.support.exchanges import an_exchange
 from tests.telemetry.test_account_metrics import a_row
 
 
 def ended(**fields: Any) -> Exchange:
     """It took two seconds at an endpoint."""
     known = {"started": 10.0, "endpoint": "one", "status": 200, "outcome": Outcome.OK}
-    return ended(**{**known, "finished": 12.0, **fields})
+    return an_exchange(**{**known, "finished": 12.0, **fields})
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float:
