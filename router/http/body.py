@@ -71,7 +71,7 @@ async def read_counted(request: web.Request, limit: int, values: int) -> Request
         await _let_it_come(request)
     pieces = []
     size = most = looked = counted = 0
-    count = ValueCount()
+    count: ValueCount | None = None
     try:
         while piece := await _next_piece(request):
             pieces.append(piece)
@@ -84,6 +84,7 @@ async def read_counted(request: web.Request, limit: int, values: int) -> Request
             looked = len(pieces)
             if most <= values:
                 continue
+            count = count or ValueCount()
             for each in pieces[counted:]:
                 await _counted(count, each, values)
             counted = len(pieces)

@@ -60,11 +60,13 @@ def from_chat(usage: Any) -> dict[str, Any] | None:
     """The ``usage`` of a chat completion, as a Responses ``usage``; None when it has no counts."""
     if not isinstance(usage, dict):
         return None
+    inputs, read = usage.get("prompt_tokens"), usage.get("prompt_tokens_details")
+    outputs, thought = usage.get("completion_tokens"), usage.get("completion_tokens_details")
     return _counted(
-        usage.get("prompt_tokens"),
-        usage.get("completion_tokens"),
-        cached=_detail(usage.get("prompt_tokens_details"), "cached_tokens"),
-        reasoning=_detail(usage.get("completion_tokens_details"), "reasoning_tokens"),
+        inputs,
+        outputs,
+        cached=_detail(read, "cached_tokens") if read else 0,
+        reasoning=_detail(thought, "reasoning_tokens") if thought else 0,
     )
 
 

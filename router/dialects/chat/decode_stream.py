@@ -105,7 +105,7 @@ class ChatDecoder(ResponseMachine):
     """Reads ``chat.completion.chunk`` events, or one ``chat.completion``."""
 
     _decoder: SSEDecoder
-    _calls: CallKeys
+    _calls: CallKeys | None
 
     def feed(self, data: bytes) -> list[Frame]:
         """See ``StreamDecoder.feed``."""
@@ -130,6 +130,7 @@ class ChatDecoder(ResponseMachine):
         message = choices[0].get("message")
         if not isinstance(message, dict):
             raise UpstreamFailure("The endpoint sent a chat completion without a message.")
+        self._calls = CallKeys()
         self._calls.whole = True
         self._delta(message, choices[0].get("logprobs"))
         self.usage = tokens.from_chat(completion.get("usage"))
@@ -140,7 +141,7 @@ class ChatDecoder(ResponseMachine):
     def start(self) -> None:
         """See ``ResponseMachine.start``."""
         self._decoder = SSEDecoder()
-        self._calls = CallKeys()
+        self._calls = None
 
     def _event(self, event: bytes) -> bool:
         """Read an event; whether it was the last."""
@@ -192,6 +193,8 @@ class ChatDecoder(ResponseMachine):
     def _tool_calls(self, calls: Any) -> None:
         if not isinstance(calls, list):
             raise UpstreamFailure("The endpoint sent tool calls that are not a list.")
+        if self._calls is None:
+            self._calls = CallKeys()
         for call in calls:
             if not isinstance(call, dict):
                 raise UpstreamFailure("The endpoint sent a tool call that is not an object.")
