@@ -16,7 +16,7 @@ from router.state.link import UNHOLDABLE, DatabaseLink
 from router.state.migrate import migrate_postgresql
 from router.state.statement import Dialect, Row, Statement, Value, postgresql_at_once
 from router.state.watch import PROBE_DOWN, PROBE_UP, DatabaseWatch
-from router.state.writer import Operated, WriteJob, Writer, WrittenDatabase, gathered, unmeasured
+from router.state.writer import Operated, WriteJob, WrittenDatabase, gathered, unmeasured
 
 __all__ = ["PostgresDatabase"]
 
@@ -47,9 +47,8 @@ class PostgresDatabase(WrittenDatabase):
         patient: bool = False,
         operated: Operated = unmeasured,
     ) -> None:
-        super().__init__(operated)
+        super().__init__(timeout, operated)
         self._url = url
-        self._timeout = timeout
         self._patient = patient
         self._current = False
         self._settings = {
@@ -77,17 +76,15 @@ class PostgresDatabase(WrittenDatabase):
         ]
         for link in self._readers:
             self._idle.put_nowait(link)
-        self._writer = Writer(self._commit, self._health, self._timeout, self._operated)
         self._watch = DatabaseWatch(self._probe, self._health)
-        self._started = True
+        self._begin()
 
     async def close(self) -> None:
         """See ``Database.close``."""
         if not self._started:
             return
-        self._started = False
+        await self._end()
         await self._watch.close()
-        await self._writer.close()
         for link in (self._link, *self._readers):
             if self._health.up:
                 await link.close()

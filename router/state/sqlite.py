@@ -23,7 +23,7 @@ from router.state.files import DatabaseFiles
 from router.state.migrate import migrate_sqlite
 from router.state.statement import Dialect, Row, Statement, StatementStep, Value
 from router.state.watch import PROBE_DOWN, PROBE_UP, DatabaseWatch
-from router.state.writer import Operated, WriteJob, Writer, WrittenDatabase, gathered, unmeasured
+from router.state.writer import Operated, WriteJob, WrittenDatabase, gathered, unmeasured
 from router.telemetry.log import get_logger
 
 __all__ = ["SqliteDatabase", "Workers"]
@@ -75,9 +75,8 @@ class SqliteDatabase(WrittenDatabase):
     def __init__(
         self, path: str, timeout: float, *, durable: bool, operated: Operated = unmeasured
     ) -> None:
-        super().__init__(operated)
+        super().__init__(timeout, operated)
         self._path = path
-        self._timeout = timeout
         self._durable = durable
         self._files = DatabaseFiles(path)
 
@@ -94,17 +93,15 @@ class SqliteDatabase(WrittenDatabase):
         self._reading = self._writing
         if self._path != _MEMORY:
             self._reading = Workers("state reader", _READERS, self._connect)
-        self._writer = Writer(self._commit, self._health, self._timeout, self._operated)
         self._watch = DatabaseWatch(self._probe, self._health)
-        self._started = True
+        self._begin()
 
     async def close(self) -> None:
         """See ``Database.close``."""
         if not self._started:
             return
-        self._started = False
+        await self._end()
         await self._watch.close()
-        await self._writer.close()
         await self._reading.close(_CLOSE_SECONDS)
         if self._writing is not self._reading:
             await self._writing.close(_CLOSE_SECONDS)

@@ -19,11 +19,9 @@ from router.telemetry.tasks import Tasks
 
 __all__ = [
     "Answer",
-    "Commit",
     "Health",
     "Operated",
     "WriteJob",
-    "Writer",
     "WrittenDatabase",
     "gathered",
     "unmeasured",
@@ -87,18 +85,21 @@ class Answer(asyncio.Future[bool]):
 class WriteJob:
     """What one caller wants written together.
 
-    ``size`` is in bytes, ``began`` of the loop's clock. Jobs of the same ``shape`` can be run
+    ``size`` is in bytes, ``deadline`` of the loop's clock. Jobs of the same ``shape`` can be run
     side by side, statement by statement; None can only be run by itself. ``held_first`` is the
     common case of a guard: the first step is one, of one row, so that nothing has to be undone
     when it does not hold.
     """
 
-    __slots__ = ("answer", "began", "guarded", "held_first", "over", "shape", "size", "steps")
+    __slots__ = (
+        "answer", "began", "deadline", "guarded", "held_first", "over", "shape", "size", "steps",
+    )  # fmt: skip
 
-    def __init__(self, steps: tuple[StatementStep, ...], answer: Answer, began: float) -> None:
+    def __init__(self, steps: tuple[StatementStep, ...], answer: Answer, deadline: float) -> None:
         self.steps = steps
         self.answer = answer
-        self.began = began
+        self.began = time.monotonic()  # the loop's clock may have milliseconds only
+        self.deadline = deadline
         self.over = False
         guards = size = 0
         plain = True
@@ -135,63 +136,87 @@ def _alike(one: WriteJob, other: WriteJob) -> bool:
     return one.shape == other.shape and one.held_first == other.held_first
 
 
-class Commit(Protocol):
-    """Writes jobs in one transaction; the answers are in their order (False: guard refused).
-
-    Raises Fault when a row is at fault, Unreachable when the database is; either way jobs are
-    handed in again.
-    """
-
-    def __call__(self, jobs: Sequence[WriteJob], /) -> Awaitable[list[bool]]: ...
-
-
-class Writer:
-    """Queues jobs and hands them to ``commit``: at once when idle, gathered while it runs.
+class WrittenDatabase:
+    """What both databases have of ``Database``: jobs are queued and handed to ``_commit``, at once
+    when idle, gathered while it runs; and ``operated`` is told of everything that is done.
 
     Jobs take effect in the order in which they came. What cannot be queued is refused at once
     rather than kept waiting: whoever waits outside the queue holds the same memory, unbounded.
-    ``timeout``: seconds from submission to StateUnavailable. ``operated`` is told how each job
-    ended.
+    ``timeout``: seconds from submission to StateUnavailable.
+
+    ``start`` of the derived class calls ``_begin``, and ``close`` calls ``_end``.
     """
 
-    def __init__(
-        self, commit: Commit, health: Health, timeout: float, operated: Operated = unmeasured
-    ) -> None:
-        self._commit = commit
-        self._health = health
+    def __init__(self, timeout: float, operated: Operated = unmeasured) -> None:
         self._operated = operated
+        self._health = Health()
         self._timeout = timeout
         self._longest_pause = min(_LONGEST_PAUSE, timeout / 5)
-        self._loop = asyncio.get_running_loop()
         self._waiting: deque[WriteJob] = deque()
         self._bytes = 0
         self._running: list[WriteJob] = []
         self._wake = asyncio.Event()
-        self._closing = False
+        self._started = False
         self._locked = ""
         self._alarm: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
-        self._tasks.spawn(self._run(), "state writer")
 
-    def submit(self, steps: tuple[StatementStep, ...]) -> asyncio.Future[bool]:
+    @property
+    def up(self) -> bool:
+        """See ``Database.up``."""
+        return self._started and self._health.up
+
+    async def read(self, statement: Statement, **parameters: Value) -> list[tuple[Any, ...]]:
+        """See ``Database.read``."""
+        began, ok = time.monotonic(), False
+        try:
+            rows = await self._rows(statement, parameters)
+            ok = True
+            return rows
+        finally:
+            self._operated("read", time.monotonic() - began, ok=ok)
+
+    async def write(self, *steps: StatementStep) -> bool:
+        """See ``Database.write``."""
+        return await self.submit(*steps)
+
+    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
         """See ``Database.submit``."""
-        answer = Answer(loop=self._loop)
-        job = WriteJob(steps, answer, self._loop.time())
+        loop = asyncio.get_running_loop()
+        answer = Answer(loop=loop)
+        job = WriteJob(steps, answer, loop.time() + self._timeout)
         too_much = self._waiting and self._bytes + job.size > MAX_WAITING_BYTES
-        if too_much or len(self._waiting) >= MAX_WAITING_JOBS or self._closing:
+        if too_much or len(self._waiting) >= MAX_WAITING_JOBS or not self._started:
             # Not at once: whoever submits it has to have a chance to wait for it.
-            self._loop.call_soon(self._fail, job, unavailable())
+            loop.call_soon(self._fail, job, unavailable())
             return answer
         self._waiting.append(job)
         self._bytes += job.size
         self._wake.set()
         if self._alarm is None:
-            self._alarm = self._loop.call_at(job.began + self._timeout, self._on_alarm)
+            self._alarm = loop.call_at(job.deadline, self._on_alarm)
         return answer
 
-    async def close(self) -> None:
+    async def _rows(self, statement: Statement, parameters: Row) -> list[tuple[Any, ...]]:
+        """What ``statement`` selects; see ``Database.read``."""
+        raise NotImplementedError
+
+    def _commit(self, jobs: Sequence[WriteJob]) -> Awaitable[list[bool]]:
+        """Write jobs in one transaction; the answers are in their order (False: guard refused).
+
+        Raises Fault when a row is at fault, Unreachable when the database is; either way jobs are
+        handed in again.
+        """
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        """Take jobs from now on."""
+        self._started = True
+        self._tasks.spawn(self._write_jobs(), "state writer")
+
+    async def _end(self) -> None:
         """Write what waits, within the deadlines of the jobs; nothing more is taken."""
-        self._closing = True
+        self._started = False
         self._wake.set()
         await self._tasks.wait(self._timeout)
         await self._tasks.close()
@@ -201,13 +226,13 @@ class Writer:
         if self._alarm is not None:
             self._alarm.cancel()
 
-    async def _run(self) -> None:
+    async def _write_jobs(self) -> None:
         while True:
             if self._waiting:
                 self._running = self._next()
                 await self._settle(self._running)
                 self._running = []
-            elif self._closing:
+            elif not self._started:
                 return
             else:
                 self._wake.clear()
@@ -252,7 +277,7 @@ class Writer:
                 pause = _FIRST_PAUSE
                 self._locked = ""
                 self._health.answered()
-                now = self._loop.time()
+                now = time.monotonic()
                 for job, answer in zip(group, answers, strict=True):
                     job.over = True
                     self._operated("write", now - job.began, ok=True)
@@ -269,7 +294,7 @@ class Writer:
         if job.over:
             return
         job.over = True
-        self._operated("write", self._loop.time() - job.began, ok=False)
+        self._operated("write", time.monotonic() - job.began, ok=False)
         answer = job.answer
         if answer.done() or not answer.awaited:
             _log.error("state was not written", error=str(error))
@@ -279,57 +304,17 @@ class Writer:
 
     def _on_alarm(self) -> None:
         """The first deadline has passed: end what is overdue, set the alarm for the next."""
-        now, timeout = self._loop.time(), self._timeout
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         if self._locked:
             self._health.lost(self._locked)
         for job in self._running:
-            if job.began + timeout <= now:
+            if job.deadline <= now:
                 self._fail(job, unavailable())
-        while self._waiting and self._waiting[0].began + timeout <= now:
+        while self._waiting and self._waiting[0].deadline <= now:
             job = self._waiting.popleft()
             self._bytes -= job.size
             self._fail(job, unavailable())
-        left = [job.began for job in (*self._running, *self._waiting) if not job.over]
-        at = max(min(left) + timeout, now + _ALARM_SECONDS) if left else None
-        self._alarm = self._loop.call_at(at, self._on_alarm) if at is not None else None
-
-
-class WrittenDatabase:
-    """What both databases have of ``Database``: its writes go through a ``Writer``, and
-    ``operated`` is told of everything that it does.
-
-    ``start`` of the derived class makes the writer, and says that it is ``_started``.
-    """
-
-    _writer: Writer
-
-    def __init__(self, operated: Operated) -> None:
-        self._operated = operated
-        self._health = Health()
-        self._started = False
-
-    @property
-    def up(self) -> bool:
-        """See ``Database.up``."""
-        return self._started and self._health.up
-
-    async def read(self, statement: Statement, **parameters: Value) -> list[tuple[Any, ...]]:
-        """See ``Database.read``."""
-        began, ok = time.monotonic(), False
-        try:
-            rows = await self._rows(statement, parameters)
-            ok = True
-            return rows
-        finally:
-            self._operated("read", time.monotonic() - began, ok=ok)
-
-    async def _rows(self, statement: Statement, parameters: Row) -> list[tuple[Any, ...]]:
-        raise NotImplementedError
-
-    async def write(self, *steps: StatementStep) -> bool:
-        """See ``Database.write``."""
-        return await self._writer.submit(steps)
-
-    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
-        """See ``Database.submit``."""
-        return self._writer.submit(steps)
+        left = [job.deadline for job in (*self._running, *self._waiting) if not job.over]
+        at = max(min(left), now + _ALARM_SECONDS) if left else None
+        self._alarm = loop.call_at(at, self._on_alarm) if at is not None else None

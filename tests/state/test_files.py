@@ -180,7 +180,7 @@ async def test_a_lock_is_no_outage_while_writes_wait_for_it(path: Path) -> None:
         await holder.stdout.readline()
         with structlog.testing.capture_logs() as log:
             waiting = database.submit(add("b"))
-            await until(lambda: database._writer._locked != "")  # type: ignore[attr-defined]
+            await until(lambda: database._locked != "")  # type: ignore[attr-defined]
             assert database.up
             await holder.communicate(b"\n")
             assert await asyncio.wait_for(waiting, 60)

@@ -15,15 +15,15 @@ from router.errors import StateUnavailable
 from router.state import writer as writing
 from router.state.database import Fault, Unreachable, WriteRefused
 from router.state.statement import Statement, StatementStep
-from router.state.writer import Answer, Health, WriteJob, Writer, gathered
+from router.state.writer import Answer, WriteJob, WrittenDatabase, gathered
 
 ADD = Statement("INSERT INTO t (n) VALUES (:n)")
 PUT = Statement("INSERT INTO u (n) VALUES (:n)")
 SET = Statement("UPDATE t SET n = :n")
 
 
-class Script:
-    """A database: a set of numbers. ``plan(jobs)`` may raise, before or after they are written."""
+class Script(WrittenDatabase):
+    """A set of numbers. ``before`` and ``after`` they are written these may raise."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -33,9 +33,8 @@ class Script:
         self.began = asyncio.Event()
         self.gate = asyncio.Event()
         self.gate.set()
-        self.health = Health()
 
-    async def commit(self, jobs: Sequence[WriteJob]) -> list[bool]:
+    async def _commit(self, jobs: Sequence[WriteJob]) -> list[bool]:
         numbers = [int(job.steps[0].rows[0]["n"] or 0) for job in jobs]
         self.batches.append(numbers)
         self.began.set()
@@ -46,16 +45,17 @@ class Script:
         return [True] * len(jobs)
 
     @asynccontextmanager
-    async def writer(self, timeout: float = 30.0) -> AsyncIterator[Writer]:
-        writer = Writer(self.commit, self.health, timeout)
+    async def writer(self, timeout: float = 30.0) -> AsyncIterator[Script]:
+        WrittenDatabase.__init__(self, timeout)
+        self._begin()
         try:
-            yield writer
+            yield self
         finally:
-            await writer.close()
+            await self._end()
 
 
-def add(n: int, data: bytes = b"") -> tuple[StatementStep, ...]:
-    return (StatementStep(ADD, [{"n": n, "data": data}]),)
+def add(n: int, data: bytes = b"") -> StatementStep:
+    return StatementStep(ADD, [{"n": n, "data": data}])
 
 
 def once(error: Exception, when: Callable[[list[int]], bool]) -> Callable[[list[int]], None]:
