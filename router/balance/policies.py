@@ -284,8 +284,7 @@ class Selection:
         probes: bool = True,
         desperate: bool = True,
     ) -> tuple[S | None, str]:
-        """One of ``deployments`` and why it; or None and ``QUEUE`` (wait for a slot) or
-        ``NOTHING``.
+        """One of ``deployments`` and why it; or None and ``QUEUE`` (wait for it) or ``NOTHING``.
 
         One of ``preferred`` is taken where it is ready and has at most ``bound`` more load than
         the least loaded. ``waiting`` requests stand in the queue; if not ``patient`` this one does

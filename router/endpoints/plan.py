@@ -130,7 +130,9 @@ def able(
 
     Raises InvalidRequest, naming what is missing, and ModelNotFound.
     """
-    deployments = reached(group, key)
+    deployments: Sequence[Deployment] = group.deployments
+    if key is not None and key.endpoints is not None:
+        deployments = reached(group, key)
     if group.lacks and (needed := needs(body, group.lacks)):
         deployments = [deployment for deployment in deployments if not deployment.lacks & needed]
         if not deployments:

@@ -209,9 +209,8 @@ class Selector:
                 refusal = self._overloaded(plan, reason)
             else:
                 if granted is not None:
-                    reservation = SlotReservation(plan, granted, self._clock(), False)
-                    reservation.queue_seconds = reservation.since - began
-                    return reservation
+                    now = self._clock()
+                    return SlotReservation(plan, granted, now, False, queue_seconds=now - began)
 
     async def follow(self, plan: Plan) -> None:
         """Plan with who serves the model now, if that has changed.

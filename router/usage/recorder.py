@@ -100,7 +100,6 @@ class UsageRecorder:
         """An attempt is over, or as good as: what it came to will not change any more."""
         decoder = attempt.decoder
         tokens, provenance = _used(exchange, attempt, decoder)
-        outcome, code = _ending(attempt, decoder)
         deployment, sent = attempt.reservation.deployment, attempt.sent
         if provenance is Provenance.REPORTED and attempt.complete:
             _learn(exchange, deployment.prompts, tokens.input)
@@ -123,18 +122,17 @@ class UsageRecorder:
             self._price(*place, tokens, at),
             took,
             first - sent if first and first >= sent else None,
-            outcome,
-            code,
+            *_ending(attempt, decoder),
             provenance,
             attempt.builder.id if attempt.builder is not None else None,
             exchange.stream,
         )
         if self._priced.get(served) != place:
             self._remember(served, place)
-        spent = exchange.result.spent
-        if spent is None:
-            spent = exchange.result.spent = Spent()
-        spent.add(record)
+        result = exchange.result
+        if result.spent is None:
+            result.spent = Spent()
+        result.spent.add(record)
         for book in self.books:
             book(record)
         if attempt.trace is not None:
