@@ -41,6 +41,11 @@ def left_behind(directory: Path, content: bytes, name: str = "usage-1-0123456789
     return path
 
 
+def held(directory: Path) -> int:
+    """Bytes in its files."""
+    return sum(entry.stat().st_size for entry in os.scandir(directory))
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     return tmp_path / "journal"
@@ -195,12 +200,16 @@ async def test_its_size_is_bounded(directory: Path) -> None:
     for _ in range(100):
         journal.append(row())
     assert journal.waiting + journal.lost["full"] == 100
-    assert 2500 < sum(entry.stat().st_size for entry in os.scandir(directory)) <= 3000
+    assert 2500 < journal.size <= 3000
+    assert journal.size == held(directory)
     kept = journal.waiting
     assert len(await drained(journal)) == kept + 1
+    assert journal.size == held(directory)
     journal.append(row("again"))
+    assert journal.size == held(directory)
     assert await drained(journal) == ["again"]
     journal.close()
+    assert journal.size == held(directory) == 0
 
 
 class Disk:
