@@ -13,17 +13,17 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 from cache.controls import CachePolicy, Controls, ControlsError, read_controls
 from cache.core import Lookup, ResponseCache
-from cache.request import Bypass, CachedAnswer, CacheKeys, CacheRequest, keys
+from cache.request import Bypass, CacheKeys, CacheRequest, keys
 from plugins.response_cache.shadow import Charge, Shadow, unpaid
-from plugins.response_cache.shared_call import CapturedOutput, SharedCall
-from plugins.response_cache.subscriber import Subscriber, TryAgain, tell
-from plugins.response_cache.surfaces import SURFACES, CallResult, Rendering, Surface
+from plugins.response_cache.shared_call import SharedCall
+from plugins.response_cache.subscriber import Subscriber, TryAgain
+from plugins.response_cache.surfaces import SURFACES, Surface, tell
 from router.plugin import (
+    CACHE_RULES,
     REASONING_DROPPED,
     CacheMetrics,
     CacheSettings,
@@ -60,7 +60,9 @@ _MANY_EVENTS: Final = 1000
 
 @dataclass(slots=True)
 class _CacheableRequest:
-    """One request, as the cache sees it."""
+    """One request, as the cache sees it. ``place`` is where calls for it that can be shared are
+    known by.
+    """
 
     surface: Surface
     controls: Controls
@@ -68,7 +70,7 @@ class _CacheableRequest:
     keys: CacheKeys
     proceed: Proceed
     scope: str
-    silent: PluginSet
+    place: str
 
 
 class ResponseCachePlugin(Interceptor):
@@ -101,6 +103,7 @@ class ResponseCachePlugin(Interceptor):
             semantic=settings.semantic.enabled,
             sampled=settings.semantic.sampled,
         )
+        self._unasked = read_controls(self._policy, None, None, None)
         self._check = settings.semantic.self_check
         self._shadow = Shadow(cache, self._check.share, metrics, charge=charge)
         self._silent = PluginSet(PluginChain(()), _nobody)
@@ -146,25 +149,25 @@ class ResponseCachePlugin(Interceptor):
             exchange.result.headers["X-Cache-Reason"] = asked
             await proceed(exchange, sink)
             return
-        place = asked.keys.key
-        if (
-            self._shared
-            and exchange.context.key is not None
-            and exchange.context.key.models is not None
-        ):
-            # Another model may answer a call: only keys with the same models share one.
-            place = f"{place} {sorted(exchange.context.key.models)}"
         for promoted in (False, True):
-            try:
-                await self._answer(asked, exchange, sink, place, promoted=promoted)
+            lookup, call = await self._look_up(asked)
+            if lookup.entry is not None and await self._hit(asked, exchange, sink, lookup):
                 return
+            subscriber = self._subscriber(asked, exchange, sink, lookup, call, promoted=promoted)
+            try:
+                await subscriber.run()
             except TryAgain as again:
                 exchange.result.headers.pop("X-Cache-Tier", None)
                 if again.answered:
                     # To be shared with those who ask in the same form.
                     api_format = "stream" if exchange.stream else "whole"
-                    place = f"{place} {exchange.request.operation.value} {api_format}"
-        _says(exchange, "miss", "MISS")
+                    asked.place = f"{asked.place} {exchange.request.operation.value} {api_format}"
+                continue
+            if not subscriber.leads:
+                self._tell_saved(subscriber)
+            return
+        exchange.result.cache = "miss"
+        exchange.result.headers["X-Cache"] = "MISS"
         await proceed(exchange, sink)
 
     def _read(
@@ -173,25 +176,17 @@ class ResponseCachePlugin(Interceptor):
         """What is asked of the cache, or why it has nothing to do with it; raises InvalidRequest,
         and NotCached where nobody else may be asked.
         """
-        body = exchange.body
-        try:
-            controls = read_controls(
-                self._policy,
-                exchange.request.headers.get("Cache-Control"),
-                body.get("cache"),
-                body.get("nomyo"),
-            )
-        except ControlsError as error:
-            raise InvalidRequest(str(error), code="invalid_value", param=error.param) from None
-        if controls.only_if_cached and not controls.lookup:
-            raise _not_cached("The request itself does not let the cache answer.")
+        body, header = exchange.body, exchange.request.headers.get("Cache-Control")
+        controls = self._unasked
+        if header is not None or "cache" in body or "nomyo" in body:
+            controls = self._controls(header, body)
         if not (controls.lookup or controls.store):
             by_itself = self._policy.mode == "always" or controls.asked
             return "refused" if by_itself else "not_asked"
         if exchange.dropped or REASONING_DROPPED in exchange.result.headers:
             # The answer is to less than what was asked.
             controls = replace(controls, store=False)
-        request = surface.request(body)
+        request = surface.request(body, CACHE_RULES)
         if isinstance(request, Bypass):
             if controls.only_if_cached:
                 raise _not_cached(f"Requests like this one are never cached ({request.reason}).")
@@ -200,64 +195,38 @@ class ResponseCachePlugin(Interceptor):
             request = replace(request, exact_only=None)
         scope = "shared" if self._shared else f"key:{exchange.context.caller}"
         keyed = keys(request, scope=scope)
-        return _CacheableRequest(surface, controls, request, keyed, proceed, scope, self._silent)
+        place = keyed.key
+        key = exchange.context.key
+        if self._shared and key is not None and key.models is not None:
+            # Another model may answer a call: only keys with the same models share one.
+            place = f"{place} {sorted(key.models)}"
+        return _CacheableRequest(surface, controls, request, keyed, proceed, scope, place)
 
-    async def _answer(
-        self,
-        asked: _CacheableRequest,
-        exchange: Exchange,
-        sink: Sink,
-        place: str,
-        *,
-        promoted: bool,
-    ) -> None:
-        """Answer from the cache, with a call that others make, or with one of its own.
+    def _controls(self, header: str | None, body: dict[str, Any]) -> Controls:
+        try:
+            controls = read_controls(self._policy, header, body.get("cache"), body.get("nomyo"))
+        except ControlsError as error:
+            raise InvalidRequest(str(error), code="invalid_value", param=error.param) from None
+        if controls.only_if_cached and not controls.lookup:
+            raise _not_cached("The request itself does not let the cache answer.")
+        return controls
 
-        ``place`` is where calls that can be shared are known by. Raises TryAgain where the call
-        of others failed.
-        """
-        cache, request, controls = self._cache, asked.request, asked.controls
+    async def _look_up(self, asked: _CacheableRequest) -> tuple[Lookup, SharedCall | None]:
+        """What there is in the cache, and a call under way that can be shared."""
+        cache, controls = self._cache, asked.controls
         lookup = await cache.exact(asked.keys, controls)
-        shared_call = self._under_way(place, lookup, controls)
-        if shared_call is None and lookup.entry is None:
-            await cache.similar(lookup, request, asked.keys, controls)
-            shared_call = self._under_way(place, lookup, controls)  # somebody may have been sooner
-        if lookup.entry is not None and await self._hit(asked, exchange, sink, lookup):
-            return
-        if shared_call is None and controls.only_if_cached:
-            raise _not_cached("There is no answer to this request in the cache.")
-        leads = shared_call is None
-        if shared_call is None:
-            self._tell_of_miss(exchange, lookup)
-            shared_call = self._begin(asked, exchange, lookup, place, promoted=promoted)
-            rendering = asked.surface.leading(exchange, shared_call.carrier)
-        else:
-            self._metrics.shared()
-            _says(exchange, "shared", "HIT", "shared")
-            rendering = asked.surface.rendering(exchange)
-        await Subscriber(
-            exchange, sink, rendering, shared_call, leads=leads, open_after=self._open_after
-        ).run()
-        usage = shared_call.carrier.result.usage
-        if (
-            not leads and exchange.result.spent is None and usage is not None
-        ):  # somebody else's call
-            self._saved(exchange, exchange.shown_model, usage_tokens(usage), _id_of(rendering))
+        call = self._under_way(asked, lookup)
+        if call is None and lookup.entry is None and cache.semantic is not None:
+            await cache.similar(lookup, asked.request, asked.keys, controls)
+            call = self._under_way(asked, lookup)  # somebody may have been sooner
+        return lookup, call
 
-    def _tell_of_miss(self, exchange: Exchange, lookup: Lookup) -> None:
-        if lookup.epoch is not None:
-            _says(exchange, "miss", "MISS")
-            return
-        _says(exchange, "bypass", "BYPASS")
-        exchange.result.headers["X-Cache-Reason"] = "store"
-        self._metrics.bypassed("store")
-
-    def _under_way(self, place: str, lookup: Lookup, controls: Controls) -> SharedCall | None:
+    def _under_way(self, asked: _CacheableRequest, lookup: Lookup) -> SharedCall | None:
         """A call for the same that can be shared: nothing was invalidated since it began."""
-        shared_call = self._shared_calls.get(place)
-        if shared_call is None or not (controls.lookup and shared_call.joinable):
+        call = self._shared_calls.get(asked.place)
+        if call is None or not (asked.controls.lookup and call.joinable):
             return None
-        return shared_call if lookup.epoch == shared_call.epoch else None
+        return call if lookup.epoch == call.epoch else None
 
     async def _hit(
         self, asked: _CacheableRequest, exchange: Exchange, sink: Sink, lookup: Lookup
@@ -270,84 +239,128 @@ class ResponseCachePlugin(Interceptor):
         except ValueError:
             _log.warning("an entry of the cache cannot be read", entry=entry.key)
             return False
-        _says(exchange, lookup.tier, "HIT", lookup.tier)
+        exchange.result.cache = lookup.tier
         response_headers = exchange.result.headers
+        response_headers["X-Cache"] = "HIT"
+        response_headers["X-Cache-Tier"] = lookup.tier
         response_headers["X-Cache-Entry"] = entry.key
         response_headers["Age"] = str(max(0, int(time.time() - entry.created)))
         if lookup.similarity is not None:
             response_headers["X-Cache-Similarity"] = f"{lookup.similarity:.4f}"
-        self._metrics.saved(*answer.tokens)
-        rendering = asked.surface.rendering(exchange)
-        self._saved(exchange, entry.model, usage_tokens(answer.usage), _id_of(rendering))
+        tokens = usage_tokens(answer.usage)
+        self._metrics.saved(tokens.input, tokens.output)
+        rendering = asked.surface.rendering(exchange, None)
+        response_id = None if rendering.builder is None else rendering.builder.id
+        self._saved(exchange, entry.model, tokens, response_id)
         await tell(exchange, sink, rendering, answer, client_headers(exchange, {}), self._rate)
         if lookup.tier == "semantic":
-            shared_call = _shared_call(asked, exchange)
+            call = self._call(asked, exchange)
             plugin_set = exchange.context.plugin_set
-            self._shadow.check(asked.keys.namespace, answer, shared_call, asked.proceed, plugin_set)
+            self._shadow.check(asked.keys.namespace, answer, call, asked.proceed, plugin_set)
         return True
 
-    def _begin(
+    def _tell_saved(self, subscriber: Subscriber) -> None:
+        """What a client was told that shared somebody else's call has cost nothing."""
+        exchange, usage = subscriber.exchange, subscriber.call.carrier.result.usage
+        if exchange.result.spent is None and usage is not None:
+            builder = subscriber.rendering.builder
+            response_id = None if builder is None else builder.id
+            self._saved(exchange, exchange.shown_model, usage_tokens(usage), response_id)
+
+    def _subscriber(
         self,
         asked: _CacheableRequest,
         exchange: Exchange,
+        sink: Sink,
         lookup: Lookup,
-        place: str,
+        call: SharedCall | None,
         *,
         promoted: bool,
+    ) -> Subscriber:
+        """Have the client told what ``call`` brings; without one, one of its own is begun."""
+        response_headers = exchange.result.headers
+        if call is not None:
+            self._metrics.shared()
+            exchange.result.cache = "shared"
+            response_headers["X-Cache"], response_headers["X-Cache-Tier"] = "HIT", "shared"
+            rendering = asked.surface.rendering(exchange, None)
+            return Subscriber(
+                exchange, sink, rendering, call, leads=False, open_after=self._open_after
+            )
+        if asked.controls.only_if_cached:
+            raise _not_cached("There is no answer to this request in the cache.")
+        if lookup.epoch is not None:
+            exchange.result.cache = "miss"
+            response_headers["X-Cache"] = "MISS"
+        else:
+            self._metrics.bypassed("store")
+            exchange.result.cache = "bypass"
+            response_headers["X-Cache"], response_headers["X-Cache-Reason"] = "BYPASS", "store"
+        call = self._begin(asked, exchange, lookup, promoted=promoted)
+        rendering = asked.surface.rendering(exchange, call)
+        return Subscriber(exchange, sink, rendering, call, leads=True, open_after=self._open_after)
+
+    def _begin(
+        self, asked: _CacheableRequest, exchange: Exchange, lookup: Lookup, *, promoted: bool
     ) -> SharedCall:
         """Begin a call, for others too if they may share it."""
-        shared_call = _shared_call(asked, exchange, promoted=promoted, epoch=lookup.epoch)
+        call = self._call(asked, exchange, promoted=promoted, epoch=lookup.epoch)
+        place = asked.place
         if asked.controls.lookup:
-            self._shared_calls[place] = shared_call
+            self._shared_calls[place] = call
         # It may outlive the exchange, and so may what it uses.
         plugin_set = exchange.context.plugin_set
         plugin_set.enter()
         name = f"{exchange.request.id} shared"
-        shared_call.task = self._tasks.spawn(self._fly(shared_call, asked, lookup, place), name)
+        call.task = self._tasks.spawn(self._fly(call, asked, lookup), name)
 
         def over(task: asyncio.Task[None]) -> None:
-            self._withdraw(place, shared_call)
-            if not shared_call.done.is_set():
-                shared_call.landed(ShuttingDown("The router is shutting down."))
+            if self._shared_calls.get(place) is call:
+                del self._shared_calls[place]
+            if not call.done.is_set():
+                call.landed(ShuttingDown("The router is shutting down."))
             plugin_set.leave()
 
-        shared_call.task.add_done_callback(over)
-        return shared_call
+        call.task.add_done_callback(over)
+        return call
 
-    def _withdraw(self, place: str, shared_call: SharedCall) -> None:
-        """Nobody can share this call any more."""
-        if self._shared_calls.get(place) is shared_call:
-            del self._shared_calls[place]
+    def _call(
+        self,
+        asked: _CacheableRequest,
+        exchange: Exchange,
+        *,
+        promoted: bool = False,
+        epoch: int | None = None,
+    ) -> SharedCall:
+        """A call that has not begun."""
+        carrier = exchange.derive(asked.surface.carried(exchange.body), self._silent)
+        call = SharedCall(carrier, asked.surface.answer, promoted=promoted, epoch=epoch)
+        if exchange.record is not None:
+            carrier.record = call.captured
+        return call
 
-    async def _fly(
-        self, shared_call: SharedCall, asked: _CacheableRequest, lookup: Lookup, place: str
-    ) -> None:
+    async def _fly(self, call: SharedCall, asked: _CacheableRequest, lookup: Lookup) -> None:
         """Make the call, and keep its answer."""
         error: RouterError | None = None
         try:
-            await asked.proceed(shared_call.carrier, shared_call)
+            await asked.proceed(call.carrier, call)
         except RouterError as exc:
             error = exc
-        except asyncio.CancelledError:
-            self._withdraw(place, shared_call)
-            raise
         except Exception:
-            _log.exception("request failed", request_id=shared_call.carrier.request.id)
-            error = internal_error(shared_call.carrier)
-        if error is not None:
-            self._withdraw(place, shared_call)  # who tries again makes another call
-        shared_call.landed(error)
+            _log.exception("request failed", request_id=call.carrier.request.id)
+            error = internal_error(call.carrier)
+        call.landed(error)
         if error is None and asked.controls.store and lookup.epoch is not None:
-            await self._put(shared_call, asked, lookup)
+            await self._put(call, asked, lookup)
 
-    async def _put(self, shared_call: SharedCall, asked: _CacheableRequest, lookup: Lookup) -> None:
-        if len(shared_call.whole) > _MANY_EVENTS:
-            answer = await asyncio.to_thread(shared_call.canonical)
+    async def _put(self, call: SharedCall, asked: _CacheableRequest, lookup: Lookup) -> None:
+        if len(call.frames) > _MANY_EVENTS:
+            answer = await asyncio.to_thread(call.answer)
         else:
-            answer = shared_call.canonical()
-        if answer is None or shared_call.carrier.result.partial:
+            answer = call.answer()
+        if answer is None or call.carrier.result.partial:
             return  # another endpoint might have done better
-        request, model = asked.request, shared_call.carrier.result.served_model
+        request, model = asked.request, call.carrier.result.served_model
         kept = asked.keys if model is None else keys(request, scope=asked.scope, model=model)
         await self._cache.put(request, kept, answer, lookup, asked.controls, model=model)
 
@@ -355,50 +368,6 @@ class ResponseCachePlugin(Interceptor):
 async def _nobody(exchange: Exchange, sink: Sink) -> None:
     """What is behind the plugins of a carrier: none are, since nobody listens to one."""
     raise RuntimeError("a carrier is not to be passed on by its plugin set")
-
-
-def _shared_call(
-    asked: _CacheableRequest,
-    exchange: Exchange,
-    *,
-    promoted: bool = False,
-    epoch: int | None = None,
-) -> SharedCall:
-    carrier = exchange.derive(asked.surface.carried(exchange.body), asked.silent)
-    if exchange.record is not None:
-        carrier.record = CapturedOutput()
-    capture = partial(_captured, asked.surface)
-    return SharedCall(carrier, capture, promoted=promoted, epoch=epoch)
-
-
-def _captured(surface: Surface, shared_call: SharedCall) -> CachedAnswer | None:
-    """The canonical answer of a call that is over."""
-    carrier = shared_call.carrier
-    final: dict[str, Any] | None = None
-    encrypted_reasoning: dict[str, str] = {}
-    if isinstance(carrier.record, CapturedOutput):
-        final, encrypted_reasoning = carrier.record.final, dict(carrier.record.encrypted_reasoning)
-    told = CallResult(
-        final,
-        encrypted_reasoning,
-        shared_call.body,
-        shared_call.whole,
-        carrier.result.usage,
-        carrier.shown_model,
-    )
-    return surface.answer(told)
-
-
-def _id_of(rendering: Rendering) -> str | None:
-    return rendering.builder.id if rendering.builder is not None else None
-
-
-def _says(exchange: Exchange, known_as: str, told: str, tier: str | None = None) -> None:
-    """Tell the client, and the log, what the cache did."""
-    exchange.result.cache = known_as
-    exchange.result.headers["X-Cache"] = told
-    if tier is not None:
-        exchange.result.headers["X-Cache-Tier"] = tier
 
 
 def _not_cached(why: str) -> NotCached:

@@ -94,7 +94,7 @@ class Shadow:
                 await proceed(shared_call.carrier, shared_call)
             finally:
                 await self._charge(shared_call.carrier)
-            fresh = shared_call.canonical()
+            fresh = shared_call.answer()
             if fresh is None:
                 return
             similarity = await _similarity(semantic, told.text, fresh.text)

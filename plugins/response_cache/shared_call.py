@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from cache.request import CachedAnswer
@@ -31,6 +32,7 @@ _MAX_HELD: Final = 16 * 1024 * 1024
 """So many bytes of events are kept for those who join late; past it nobody can join."""
 
 
+@dataclass(slots=True)
 class CapturedOutput:
     """Implements ``router.core.exchange.ExchangeRecord``: keeps what the records of the clients are
     given.
@@ -38,10 +40,9 @@ class CapturedOutput:
     ``final`` is the final Response object, ``left`` what there was of it where all have left.
     """
 
-    def __init__(self) -> None:
-        self.final: dict[str, Any] | None = None
-        self.encrypted_reasoning: Mapping[str, str] = {}
-        self.left: dict[str, Any] | None = None
+    final: dict[str, Any] | None = None
+    encrypted_reasoning: Mapping[str, str] = field(default_factory=dict)
+    left: dict[str, Any] | None = None
 
     async def finish(
         self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], last: Frame | None
@@ -58,16 +59,18 @@ class CapturedOutput:
 class SharedCall:
     """Implements ``router.core.exchange.Sink`` for the call.
 
-    ``complete`` is set when nothing more will come, ``done`` when the call is over, too.
+    ``frames`` are the events that came, less the first ``dropped`` of them; or ``body`` is the
+    answer. ``complete`` is set when nothing more will come, ``done`` when the call is over, too.
 
     ``promoted``: the call before it failed, and those who waited for that wait for this one.
-    ``capture`` makes the canonical answer of what came. ``epoch`` is the store's of before it.
+    ``epoch`` is the store's of before it. ``captured`` is what the pipeline had to store; ``read``
+    makes the canonical answer of what came.
     """
 
     def __init__(
         self,
         carrier: Exchange,
-        capture: Callable[[SharedCall], CachedAnswer | None],
+        read: Callable[[SharedCall], CachedAnswer | None],
         *,
         promoted: bool = False,
         epoch: int | None = None,
@@ -75,21 +78,22 @@ class SharedCall:
         self.carrier = carrier
         self.promoted = promoted
         self.epoch = epoch
-        self._capture = capture
-        self._captured: tuple[CachedAnswer | None] | None = None
-        self._paid = False
-        self._given_up = False
+        self.captured = CapturedOutput()
         self.headers: dict[str, str] = {}
         self.body = b""
+        self.frames: list[Frame] = []
+        self.dropped = 0
+        self.opened = False
         self.error: RouterError | None = None
         self.complete = asyncio.Event()
         self.done = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
-        self._frames: list[Frame] = []
+        self._read = read
+        self._answer: tuple[CachedAnswer | None] | None = None
         self._came = 0
         self._held = 0
-        self._dropped = 0
-        self._opened = False
+        self._paid = False
+        self._given_up = False
         self._subscribers: list[Subscriber] = []
         self._room = asyncio.Event()
 
@@ -101,20 +105,12 @@ class SharedCall:
     @property
     def whole(self) -> Sequence[Frame]:
         """Every event that came; empty where they were too many to be kept."""
-        return self._frames if self._came <= _MAX_HELD else ()
-
-    def since(self, position: int) -> list[Frame]:
-        """The events from this position on."""
-        return self._frames[position - self._dropped :]
-
-    @property
-    def position(self) -> int:
-        """How many events there were."""
-        return self._dropped + len(self._frames)
+        return self.frames if self._came <= _MAX_HELD else ()
 
     def join(self, subscriber: Subscriber) -> None:
         """Tell it what comes."""
         self._subscribers.append(subscriber)
+        self._room.set()
 
     async def leave(self, subscriber: Subscriber) -> None:
         """It wants to hear no more; the last that leaves ends the call."""
@@ -134,26 +130,19 @@ class SharedCall:
             subscriber.exchange.result.spent = self.carrier.result.spent
             subscriber.exchange.result.queue_seconds = self.carrier.result.queue_seconds
 
-    def canonical(self) -> CachedAnswer | None:
+    def answer(self) -> CachedAnswer | None:
         """What was answered, once the call is over; None where it can not be given again."""
-        if self._captured is None:
-            self._captured = (self._capture(self),)
-        return self._captured[0]
-
-    def made_room(self) -> None:
-        """A subscriber may have caught up."""
-        self._forget()
-        self._room.set()
+        if self._answer is None:
+            self._answer = (self._read(self),)
+        return self._answer[0]
 
     @property
     def paused(self) -> bool:
         """See ``Sink.paused``."""
-        return bool(self._subscribers) and all(one.behind for one in self._subscribers)
-
-    @property
-    def opened(self) -> bool:
-        """See ``Sink.opened``."""
-        return self._opened
+        for subscriber in self._subscribers:
+            if not subscriber.behind:
+                return False
+        return bool(self._subscribers)
 
     async def resumed(self) -> None:
         """See ``Sink.resumed``."""
@@ -161,22 +150,31 @@ class SharedCall:
             self._room.clear()
             await self._room.wait()
 
+    def made_room(self) -> None:
+        """A subscriber has caught up."""
+        self._forget()
+        self._room.set()
+
     def open(self, headers: Mapping[str, str]) -> None:
         """See ``Sink.open``."""
-        self._opened = True
-        self.headers = dict(headers)
-        self._tell()
+        self.opened, self.headers = True, dict(headers)
+        for subscriber in self._subscribers:
+            subscriber.deliver()
 
     def feed(self, batch: Sequence[Frame]) -> None:
         """See ``Sink.feed``."""
-        self._frames.extend(batch)
-        size = sum(len(frame.data) for frame in batch)
+        self.frames += batch
+        size = 0
+        for frame in batch:
+            size += len(frame.data)
         self._came += size
         self._held += size
-        self._tell()
-        self._forget()
-        if self._held > _MAX_HELD:
-            self._let_go()
+        for subscriber in self._subscribers:
+            subscriber.deliver()
+        if self._came > _MAX_HELD:
+            self._forget()
+            if self._held > _MAX_HELD:
+                self._let_go()
 
     def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """See ``Sink.finish``."""
@@ -186,32 +184,30 @@ class SharedCall:
     def end(self) -> None:
         """See ``Sink.end``."""
         self.complete.set()
-        for subscriber in tuple(self._subscribers):
-            subscriber.wake()
+        for subscriber in self._subscribers:
+            subscriber.awake.set()
 
     def landed(self, error: RouterError | None) -> None:
         """The call is over."""
         self.error = error
-        self.end()
+        if not self.complete.is_set():
+            self.end()
         self.done.set()
-
-    def _tell(self) -> None:
-        for subscriber in tuple(self._subscribers):
-            subscriber.deliver()
 
     def _forget(self) -> None:
         """Drop what everybody has been told, once it is too much to be kept for others."""
         if self._came <= _MAX_HELD:
             return
-        told = min((one.position for one in self._subscribers if one.live), default=self.position)
-        if told > self._dropped:
-            count = told - self._dropped
-            self._held -= sum(len(frame.data) for frame in self._frames[:count])
-            del self._frames[:count]
-            self._dropped = told
+        came = self.dropped + len(self.frames)
+        told = min((one.position for one in self._subscribers if one.live), default=came)
+        if told > self.dropped:
+            count = told - self.dropped
+            self._held -= sum(len(frame.data) for frame in self.frames[:count])
+            del self.frames[:count]
+            self.dropped = told
 
     def _let_go(self) -> None:
         """Let go of those for whom all of this is held: others have long been told."""
-        for subscriber in tuple(self._subscribers):
-            if subscriber.live and subscriber.behind and subscriber.position == self._dropped:
+        for subscriber in self._subscribers:
+            if subscriber.live and subscriber.behind and subscriber.position == self.dropped:
                 subscriber.cut()

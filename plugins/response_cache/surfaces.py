@@ -6,12 +6,13 @@ for a client. Further surfaces join by being added to ``SURFACES``.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
 
@@ -19,13 +20,13 @@ from cache.request import (
     Bypass,
     CachedAnswer,
     CacheRequest,
+    FieldRules,
     from_chat,
     from_completions,
     from_embeddings,
     from_responses,
 )
 from cache.vectors import VectorAnswer
-from plugins.response_cache.shared_call import CapturedOutput
 from router.plugin import (
     CACHE_RULES,
     TERMINAL,
@@ -36,32 +37,52 @@ from router.plugin import (
     ResponseBuilder,
     ResponseFollower,
     RouterError,
+    Sink,
     StreamState,
     answer_of_chat,
     chat_chunks,
     chat_completion,
     completion_chunks,
     finished_completion,
+    first_output,
+    frame_tokens,
     new_builder,
+    persist,
+    persist_whole,
     replay_response,
 )
 
-__all__ = ["SURFACES", "CallResult", "Rendering", "Surface"]
+if TYPE_CHECKING:
+    from plugins.response_cache.shared_call import SharedCall
 
+__all__ = ["SURFACES", "Rendering", "Surface", "begin_output", "tell"]
 
 _WITH_USAGE: Final = {"include_usage": True}
 
+_AT_ONCE: Final = 256
+"""Events written with one call, before the client is given the time to read them."""
+
+_PACE_SECONDS: Final = 0.02
+"""A paced stream is written so often."""
+
 
 class Rendering(Protocol):
-    """One answer, told to one client in the form it asked for.
+    """One answer, told to one client in the form it asked for."""
 
-    ``builder``, ``final`` and ``encrypted_reasoning`` are what its record is given, where it has
-    one.
-    """
+    @property
+    def builder(self) -> ResponseBuilder | None:
+        """The response builder of the answer, where it is a Response."""
+        ...
 
-    builder: ResponseBuilder | None
-    final: dict[str, Any] | None
-    encrypted_reasoning: Mapping[str, str]
+    @property
+    def final(self) -> dict[str, Any] | None:
+        """The Response object, once it is whole."""
+        ...
+
+    @property
+    def encrypted_reasoning(self) -> Mapping[str, str]:
+        """What is encrypted of it, by item id."""
+        ...
 
     def opening(self) -> list[Frame]:
         """What a stream begins with while there is no output yet."""
@@ -75,8 +96,8 @@ class Rendering(Protocol):
         """The body of a canonical answer."""
         ...
 
-    def follow(self, batch: Sequence[Frame]) -> list[Frame]:
-        """Events that another client is sent, as this one's."""
+    def follow(self, batch: list[Frame]) -> list[Frame]:
+        """Events that another client is sent, as this one's; ``batch`` belongs to it then."""
         ...
 
     def follow_whole(self, body: bytes) -> bytes:
@@ -89,84 +110,49 @@ class Rendering(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CallResult:
-    """What a call brought: its final Response object where that is known, and what is
-    ``encrypted_reasoning`` of that, its body or its events, its ``usage`` as a Response has it, and
-    the model that answered.
+class Surface:
+    """One API. ``request`` makes a canonical request of a body, or says why there is none.
+    ``rendering`` is how the client of an exchange is answered; it is given the call, too, where
+    that is made for this client. ``answer`` is what a call was answered with; None for what is no
+    complete answer, or none to be given again.
+
+    ``asks_for_usage``: its streams tell the usage only where that is asked for.
     """
 
-    final: dict[str, Any] | None
-    encrypted_reasoning: Mapping[str, str]
-    body: bytes
-    frames: Sequence[Frame]
-    usage: dict[str, Any] | None
-    model: str
-
-
-class Surface(Protocol):
-    """See the module."""
-
-    def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
-        """The canonical request, or why it has none."""
-        ...
+    request: Callable[[Mapping[str, Any], FieldRules], CacheRequest | Bypass]
+    rendering: Callable[[Exchange, SharedCall | None], Rendering]
+    answer: Callable[[SharedCall], CachedAnswer | None]
+    asks_for_usage: bool = False
 
     def carried(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body of a call whose answer is told to others, too, and kept."""
-        ...
-
-    def rendering(self, exchange: Exchange) -> Rendering:
-        """How this client is answered."""
-        ...
-
-    def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
-        """How the client is answered for whom the carrier's call is made."""
-        ...
-
-    def answer(self, told: CallResult) -> CachedAnswer | None:
-        """What was answered; None for what is no complete answer, or none to be given again."""
-        ...
-
-
-class _ResponsesSurface:
-    def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
-        return from_responses(body, CACHE_RULES)
-
-    def carried(self, body: dict[str, Any]) -> dict[str, Any]:
-        return body
-
-    def rendering(self, exchange: Exchange) -> Rendering:
-        return _ResponseRendering(exchange)
-
-    def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
-        return _LeadingResponse(exchange, carrier)
-
-    def answer(self, told: CallResult) -> CachedAnswer | None:
-        response = told.final
-        if response is None and told.body:
-            response = _object(orjson.loads(told.body))
-        elif response is None and told.frames and told.frames[-1].type == "response.completed":
-            response = _object(told.frames[-1].json().get("response"))
-        return (
-            None
-            if response is None
-            else CachedAnswer.of_response(response, told.encrypted_reasoning, CACHE_RULES)
-        )
+        if not (self.asks_for_usage and body.get("stream")):
+            return body
+        # Those who do not want the usage are spared it; who wants it could not be given it.
+        return {**body, "stream_options": {**(body.get("stream_options") or {}), **_WITH_USAGE}}
 
 
 class _ResponseRendering:
-    def __init__(self, exchange: Exchange) -> None:
-        self.builder: ResponseBuilder | None = exchange.builder or new_builder(
+    """``own`` is the call that is made with this client's own response builder: what it brings is
+    this client's already.
+    """
+
+    def __init__(self, exchange: Exchange, own: SharedCall | None) -> None:
+        self.builder: ResponseBuilder = exchange.builder or new_builder(
             exchange.body, muted=not exchange.stream
         )
         self.final: dict[str, Any] | None = None
         self.encrypted_reasoning: Mapping[str, str] = {}
         self._follower: ResponseFollower | None = None
+        self._own = own
+        if own is not None:
+            own.carrier.builder = self.builder
 
     def opening(self) -> list[Frame]:
-        return self._builder.open()
+        return self.builder.open()
 
     def replay(self, answer: CachedAnswer) -> list[Frame]:
-        played = replay_response(self._builder, _told(answer))
+        played = replay_response(self.builder, _told(answer))
         self.final, self.encrypted_reasoning = played.final, played.encrypted_reasoning
         return played.frames
 
@@ -174,83 +160,43 @@ class _ResponseRendering:
         self.replay(answer)
         return orjson.dumps(self.final)
 
-    def follow(self, batch: Sequence[Frame]) -> list[Frame]:
-        follower = self._following()
-        frames = follower.frames(batch)
-        self.final = follower.final
-        return frames
+    def follow(self, batch: list[Frame]) -> list[Frame]:
+        if self._own is None:
+            follower = self._following()
+            frames = follower.frames(batch)
+            self.final = follower.final
+            return frames
+        if batch[-1].type in TERMINAL:
+            self.final = batch[-1].json()["response"]
+            # A hedged call goes on with a copy.
+            self.builder = self._own.carrier.builder or self.builder
+        return batch
 
     def follow_whole(self, body: bytes) -> bytes:
-        self.final = self._following().whole(orjson.loads(body))
-        return orjson.dumps(self.final)
+        if self._own is None:
+            self.final = self._following().whole(orjson.loads(body))
+            return orjson.dumps(self.final)
+        self.final = self._own.captured.final
+        return body
 
     def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
+        if self._own is not None:
+            # Copied: others may go on with the call.
+            self.builder = copy(self._own.carrier.builder or self.builder)
+            if self.builder.state is StreamState.ENDED:
+                return []
         if self._follower is None:
-            frames = self._builder.fail(error, output)
-            self.final = self._builder.final
+            frames = self.builder.fail(error, output)
+            self.final = self.builder.final
             return frames
         frames = self._follower.fail(error)
         self.final = self._follower.final
         return frames
 
-    @property
-    def _builder(self) -> ResponseBuilder:
-        assert self.builder is not None
-        return self.builder
-
     def _following(self) -> ResponseFollower:
         if self._follower is None:
-            self._follower = ResponseFollower(self._builder)
+            self._follower = ResponseFollower(self.builder)
         return self._follower
-
-
-class _LeadingResponse(_ResponseRendering):
-    """The call is made with this client's own response builder: what comes is its own already."""
-
-    def __init__(self, exchange: Exchange, carrier: Exchange) -> None:
-        super().__init__(exchange)
-        self._carrier = carrier
-        carrier.builder = self.builder
-
-    def follow(self, batch: Sequence[Frame]) -> list[Frame]:
-        if batch[-1].type in TERMINAL:
-            self.final = batch[-1].json()["response"]
-            self.builder = self._carrier.builder  # a hedged call goes on with a copy
-        return list(batch)
-
-    def follow_whole(self, body: bytes) -> bytes:
-        record = self._carrier.record
-        if isinstance(record, CapturedOutput):
-            self.final = record.final
-        return body
-
-    def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
-        self.builder = copy(self._carrier.builder)  # others may go on with the call
-        if self._builder.state is StreamState.ENDED:
-            return []
-        return super().fail(error, output)
-
-
-class _ChatSurface:
-    def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
-        return from_chat(body, CACHE_RULES)
-
-    def carried(self, body: dict[str, Any]) -> dict[str, Any]:
-        if not body.get("stream"):
-            return body
-        # Those who do not want the usage are spared it; who wants it could not be given it.
-        return {**body, "stream_options": {**(body.get("stream_options") or {}), **_WITH_USAGE}}
-
-    def rendering(self, exchange: Exchange) -> Rendering:
-        return _ChatRendering(exchange)
-
-    def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
-        return _ChatRendering(exchange)
-
-    def answer(self, told: CallResult) -> CachedAnswer | None:
-        sent = told.body or [frame.data for frame in told.frames]
-        response = answer_of_chat(sent, usage=told.usage)
-        return None if response is None else CachedAnswer.of_response(response, {}, CACHE_RULES)
 
 
 class _ChatRendering:
@@ -259,7 +205,7 @@ class _ChatRendering:
     final: dict[str, Any] | None = None
     encrypted_reasoning: Mapping[str, str] = {}
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, own: SharedCall | None) -> None:
         options = exchange.body.get("stream_options") or {}
         self._wants_usage = bool(options.get("include_usage"))
         self._id = f"{self.prefix}-{os.urandom(12).hex()}"
@@ -279,7 +225,7 @@ class _ChatRendering:
     def whole(self, answer: CachedAnswer) -> bytes:
         return orjson.dumps(chat_completion(_told(answer), id=self._id, created=int(time.time())))
 
-    def follow(self, batch: Sequence[Frame]) -> list[Frame]:
+    def follow(self, batch: list[Frame]) -> list[Frame]:
         return self._follower.frames(batch)
 
     def follow_whole(self, body: bytes) -> bytes:
@@ -287,23 +233,6 @@ class _ChatRendering:
 
     def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
         return [Frame("", orjson.dumps(error.envelope()))]
-
-
-class _CompletionsSurface(_ChatSurface):
-    def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
-        return from_completions(body, CACHE_RULES)
-
-    def rendering(self, exchange: Exchange) -> Rendering:
-        return _CompletionRendering(exchange)
-
-    def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
-        return _CompletionRendering(exchange)
-
-    def answer(self, told: CallResult) -> CachedAnswer | None:
-        whole = finished_completion(told.body or [frame.data for frame in told.frames])
-        if whole is None:
-            return None
-        return VectorAnswer.of_body(whole["model"], told.usage, orjson.dumps(whole))
 
 
 class _CompletionRendering(_ChatRendering):
@@ -320,27 +249,11 @@ class _CompletionRendering(_ChatRendering):
         return {**orjson.loads(answer.body), "id": self._id, "created": int(time.time())}
 
 
-class _EmbeddingsSurface:
-    def request(self, body: dict[str, Any]) -> CacheRequest | Bypass:
-        return from_embeddings(body, CACHE_RULES)
-
-    def carried(self, body: dict[str, Any]) -> dict[str, Any]:
-        return body
-
-    def rendering(self, exchange: Exchange) -> Rendering:
-        return _UnchangedRendering()
-
-    def leading(self, exchange: Exchange, carrier: Exchange) -> Rendering:
-        return _UnchangedRendering()
-
-    def answer(self, told: CallResult) -> CachedAnswer | None:
-        if not told.body:
-            return None
-        return VectorAnswer.of_body(told.model, told.usage, told.body)
-
-
 class _UnchangedRendering:
     """There is nothing of one client's in it, and it is never a stream."""
+
+    def __init__(self, exchange: Exchange, own: SharedCall | None) -> None:
+        """Nothing is different from one client to the next."""
 
     builder: ResponseBuilder | None = None
     final: dict[str, Any] | None = None
@@ -356,7 +269,7 @@ class _UnchangedRendering:
         assert isinstance(answer, VectorAnswer)
         return answer.body
 
-    def follow(self, batch: Sequence[Frame]) -> list[Frame]:
+    def follow(self, batch: list[Frame]) -> list[Frame]:
         return []
 
     def follow_whole(self, body: bytes) -> bytes:
@@ -376,13 +289,109 @@ def _told(answer: CachedAnswer) -> dict[str, Any]:
     }
 
 
-def _object(value: Any) -> dict[str, Any] | None:
-    return value if isinstance(value, dict) else None
+def _answer_of_response(call: SharedCall) -> CachedAnswer | None:
+    captured = call.captured
+    response: Any = captured.final
+    if response is None and call.body:
+        response = orjson.loads(call.body)
+    elif response is None and call.whole and call.whole[-1].type == "response.completed":
+        response = call.whole[-1].json().get("response")
+    if not isinstance(response, dict):
+        return None
+    return CachedAnswer.of_response(response, captured.encrypted_reasoning, CACHE_RULES)
+
+
+def _answer_of_chat(call: SharedCall) -> CachedAnswer | None:
+    sent = call.body or [frame.data for frame in call.whole]
+    response = answer_of_chat(sent, usage=call.carrier.result.usage)
+    return None if response is None else CachedAnswer.of_response(response, {}, CACHE_RULES)
+
+
+def _answer_of_completion(call: SharedCall) -> CachedAnswer | None:
+    whole = finished_completion(call.body or [frame.data for frame in call.whole])
+    if whole is None:
+        return None
+    return VectorAnswer.of_body(whole["model"], call.carrier.result.usage, orjson.dumps(whole))
+
+
+def _answer_of_embeddings(call: SharedCall) -> CachedAnswer | None:
+    if not call.body:
+        return None
+    return VectorAnswer.of_body(call.carrier.shown_model, call.carrier.result.usage, call.body)
 
 
 SURFACES: Final[Mapping[AnswerKind, Surface]] = {
-    AnswerKind.RESPONSE: _ResponsesSurface(),
-    AnswerKind.CHAT: _ChatSurface(),
-    AnswerKind.COMPLETIONS: _CompletionsSurface(),
-    AnswerKind.EMBEDDINGS: _EmbeddingsSurface(),
+    AnswerKind.RESPONSE: Surface(from_responses, _ResponseRendering, _answer_of_response),
+    AnswerKind.CHAT: Surface(from_chat, _ChatRendering, _answer_of_chat, asks_for_usage=True),
+    AnswerKind.COMPLETIONS: Surface(
+        from_completions, _CompletionRendering, _answer_of_completion, asks_for_usage=True
+    ),
+    AnswerKind.EMBEDDINGS: Surface(from_embeddings, _UnchangedRendering, _answer_of_embeddings),
 }
+
+
+def begin_output(exchange: Exchange) -> None:
+    """The first output is about to leave; asked again it does nothing."""
+    if exchange.result.first_output is None:
+        exchange.result.first_output = time.monotonic()
+        first_output(exchange)
+
+
+async def tell(
+    exchange: Exchange,
+    sink: Sink,
+    rendering: Rendering,
+    answer: CachedAnswer,
+    headers: Mapping[str, str],
+    rate: float = 0.0,
+) -> None:
+    """Tell a whole answer, stored first where it is to be. ``rate`` is in tokens per second; 0 is
+    at once. Raises RouterError as long as nothing has been sent, and ClientGone.
+    """
+    if not exchange.stream:
+        body = rendering.whole(answer)
+        if rendering.final is not None:
+            body = await persist_whole(
+                exchange, rendering.final, rendering.encrypted_reasoning, body
+            )
+        sink.finish(200, body, headers)
+        return
+    frames = rendering.replay(answer)
+    if rendering.builder is not None and rendering.final is not None:
+        frames[-1] = await persist(
+            exchange, rendering.builder, rendering.final, rendering.encrypted_reasoning, frames[-1]
+        )
+    if not sink.opened:
+        sink.open(headers)
+    begin_output(exchange)
+    if rate:
+        told = await _paced(exchange, sink, frames, rate)
+        frames = frames[told:]
+    for start in range(0, len(frames), _AT_ONCE):
+        if sink.paused:
+            await sink.resumed()
+        sink.feed(frames[start : start + _AT_ONCE])
+    sink.end()
+
+
+async def _paced(exchange: Exchange, sink: Sink, frames: Sequence[Frame], rate: float) -> int:
+    """Tell the events one after the other; how many of them were. Not all are when the router
+    stops: nobody need wait for what is there.
+    """
+    loop = asyncio.get_running_loop()
+    due = loop.time()
+    told = 0
+    try:
+        for index, frame in enumerate(frames, 1):
+            due += frame_tokens(frame) / rate
+            if due - loop.time() < _PACE_SECONDS:
+                continue
+            batch, told = frames[told:index], index
+            sink.feed(batch)
+            if sink.paused:
+                await sink.resumed()
+            await asyncio.sleep(due - loop.time())
+    except asyncio.CancelledError:
+        if exchange.abort is None:
+            raise
+    return told
