@@ -14,8 +14,9 @@ from typing import Any, Final, TypeVar
 from cache.entry import CacheEntry, InvalidationRule
 from cache.store import Change, Found, StoreError, StoreStats
 from cache.stores.cache_file import CacheFile, StoredRow
+from cache.stores.changes import Feed
 from cache.stores.codec import pack_head, unpack, unpack_fields, without_body
-from cache.stores.entries import EntryTable, Feed, Held
+from cache.stores.memory import EntryTable, Held, tell_removed
 
 __all__ = ["DiskStore"]
 
@@ -102,7 +103,7 @@ class DiskStore:
         if ledger.holds(held):
             if entry is None:
                 ledger.remove(key)
-                self._tell_gone([held])
+                tell_removed(self._feed, [held])
             else:
                 self._keep_hot(entry)
         if entry is not None and not ledger.serves(entry, self._clock()):
@@ -117,20 +118,17 @@ class DiskStore:
         except ValueError:
             return False
         size, now = _size(head, len(entry.body)), self._clock()
-        if not ledger.fits(size) or not ledger.serves(entry, now):
+        if size > ledger.largest or not ledger.serves(entry, now):
             return False
         self._check_room()
-        old = ledger.remove(entry.key)
-        gone = ledger.tidy(now)
-        gone += ledger.evict(max(ledger.bytes, self._used) + size - ledger.max_bytes)
         held = Held.of(entry, size, whole=False)
-        ledger.add(held)
+        old, gone = ledger.put(held, now, self._used)
         keys = [other.key for other in gone]
         self._owed.pop(entry.key, None)
         self._keep_hot(entry)
         if old is not None:
             gone.append(old)
-        self._tell_gone(gone)
+        tell_removed(self._feed, gone)
         writing = self._submit(self._file.write, entry.key, head, entry.body, keys)
         writing.add_done_callback(partial(self._written, entry, held, keys))
         # Whoever leaves early leaves it to be finished.
@@ -144,7 +142,7 @@ class DiskStore:
         held = ledger.remove(key)
         if held is None:
             return False
-        self._tell_gone([held])
+        tell_removed(self._feed, [held])
         removing = self._submit(self._file.remove, [key])
         removing.add_done_callback(partial(self._removed, [key]))
         await asyncio.shield(removing)
@@ -253,7 +251,7 @@ class DiskStore:
         """Whether it may be served is for the ledger to say; here is what it says then."""
         hot, size = self._hot, len(entry.body) + len(entry.vector) + len(entry.text) + _HOT_OVERHEAD
         hot.remove(entry.key)
-        if hot.fits(size):
+        if size <= hot.largest:
             hot.evict(hot.bytes + size - hot.max_bytes)
             hot.add(Held.of(entry, size, whole=True))
 
@@ -312,7 +310,7 @@ class DiskStore:
         if not self._owed and self._used > self._ledger.max_bytes:
             # Pages that are not full: what was evicted so far was not enough.
             gone = self._ledger.evict(self._used - self._ledger.max_bytes)
-            self._tell_gone(gone)
+            tell_removed(self._feed, gone)
             self._owed.update((held.key, None) for held in gone)
         if self._owed:
             keys = list(islice(self._owed, _SLICE))
@@ -323,9 +321,6 @@ class DiskStore:
         elif self._shrinks:
             self._maintenance = self._submit(self._file.shrink, _SHRINK_PAGES)
             self._maintenance.add_done_callback(self._shrunk)
-
-    def _tell_gone(self, gone: Sequence[Held]) -> None:
-        self._feed.tell(*(Change(removed=held.key) for held in gone if held.embedded))
 
 
 def _entry_of(row: StoredRow) -> CacheEntry | None:

@@ -1,24 +1,214 @@
-"""``memory://``: entries in this process, for as long as it lives."""
+"""``memory://``: entries in this process, for as long as it lives.
+
+``EntryTable`` knows how many bytes the entries are, and which goes next; a store on a disk has one,
+too, of what it holds. No call takes long, however many entries there are: what has to look at all
+of them goes slice by slice over ``slots``, which do not move when entries come and go meanwhile,
+and what grows is in many parts, since a dictionary of a million keys takes a tenth of a second to
+grow.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Final
 
-from cache.entry import CacheEntry, InvalidationRule
+from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
 from cache.store import Change, Found, StoreStats
+from cache.stores.changes import Feed, InvalidationRules
 from cache.stores.codec import without_body
-from cache.stores.entries import EntryTable, Feed, Held
 
-__all__ = ["MemoryStore"]
+__all__ = ["EntryTable", "Held", "MemoryStore", "tell_removed"]
 
 _OVERHEAD: Final = 640
 """Bytes that an entry takes up besides what is in it: objects, table places, allocator slack."""
 
 _SLICE: Final = 256
+
+_LARGEST: Final = 8
+"""An entry may take up this fraction of the whole."""
+
+_PARTS: Final = 64
+_TIDY_STEPS: Final = 4
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """What a table knows of an entry, and the bytes that it counts for. ``entry`` is the whole of
+    it where that is kept in memory. ``embedded``: it has a vector.
+    """
+
+    key: str
+    namespace: str
+    model: str
+    tags: tuple[str, ...]
+    expires: float
+    epoch: int
+    size: int
+    embedded: bool
+    entry: CacheEntry | None = None
+    slot: int = -1
+    older: Held = field(init=False, repr=False)
+    newer: Held = field(init=False, repr=False)
+
+    @classmethod
+    def of(cls, entry: CacheEntry, size: int, *, whole: bool) -> Held:
+        """For this entry, with it or without."""
+        return cls(
+            entry.key,
+            entry.namespace,
+            entry.model,
+            entry.tags,
+            entry.expires,
+            entry.epoch,
+            size=size,
+            embedded=bool(entry.vector),
+            entry=entry if whole else None,
+        )
+
+    def rules(self) -> tuple[InvalidationRule, ...]:
+        """See ``CacheEntry.rules``."""
+        return (
+            EVERYTHING,
+            InvalidationRule("model", self.model),
+            InvalidationRule("namespace", self.namespace),
+            InvalidationRule("entry", self.key),
+            *(InvalidationRule("tag", tag) for tag in self.tags),
+        )
+
+
+class EntryTable:
+    """Entries by key, the least recently used first. ``evicted`` counts those that had to go, and
+    ``largest`` is how large one may be.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.largest = max_bytes // _LARGEST
+        self.rules = InvalidationRules()
+        self.bytes = 0
+        self.evicted = 0
+        self._parts: list[dict[str, Held]] = [{} for _ in range(_PARTS)]
+        self._count = 0
+        # All in a ring, in the order of their last use; this one is between the ends.
+        ends = self._ends = Held("", "", "", (), 0.0, 0, size=0, embedded=False)
+        ends.older = ends.newer = ends
+        self._slots: list[Held | None] = []
+        self._free: list[int] = []
+        self._hand = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._parts[hash(key) % _PARTS]
+
+    @property
+    def slots(self) -> int:
+        """Positions for ``slice``."""
+        return len(self._slots)
+
+    def find(self, key: str, now: float) -> Held | None:
+        """The entry, if it may be served at ``now``."""
+        held = self._parts[hash(key) % _PARTS].get(key)
+        if held is None or not self.serves(held, now):
+            return None
+        if held.newer is not self._ends:
+            held.older.newer, held.newer.older = held.newer, held.older
+            self._link(held)
+        return held
+
+    def serves(self, entry: CacheEntry | Held, now: float) -> bool:
+        """Whether it has neither expired nor been invalidated."""
+        if entry.expires <= now:
+            return False
+        return entry.epoch >= self.rules.epoch or self.rules.allow(entry)
+
+    def put(self, held: Held, now: float, used: int = 0) -> tuple[Held | None, list[Held]]:
+        """Hold it as of ``now``, in the place of one with the same key, and make room for it.
+        Returns that one, and the others that are gone. ``used`` is how many bytes count where those
+        are more than the entries'.
+        """
+        old = self.remove(held.key)
+        gone = self._tidy(now)
+        excess = max(self.bytes, used) + held.size - self.max_bytes
+        if excess > 0:
+            gone += self.evict(excess)
+        self.add(held)
+        return old, gone
+
+    def add(self, held: Held) -> None:
+        """Hold it, in the place of one with the same key."""
+        part = self._parts[hash(held.key) % _PARTS]
+        if held.key in part:
+            self.remove(held.key)
+        if self._free:
+            held.slot = self._free.pop()
+            self._slots[held.slot] = held
+        else:
+            held.slot = len(self._slots)
+            self._slots.append(held)
+        part[held.key] = held
+        self._link(held)
+        self._count += 1
+        self.bytes += held.size
+
+    def remove(self, key: str) -> Held | None:
+        """Let go of it; None where there is none."""
+        held = self._parts[hash(key) % _PARTS].pop(key, None)
+        if held is None:
+            return None
+        held.older.newer, held.newer.older = held.newer, held.older
+        self._count -= 1
+        self._slots[held.slot] = None
+        self._free.append(held.slot)
+        self.bytes -= held.size
+        return held
+
+    def holds(self, held: Held) -> bool:
+        """Whether this very one has neither gone nor been replaced."""
+        return self._slots[held.slot] is held
+
+    def evict(self, excess: int) -> list[Held]:
+        """The least recently used entries, gone now, of this many bytes together or more."""
+        gone: list[Held] = []
+        while excess > 0 and self._count:
+            held = self._ends.newer
+            self.remove(held.key)
+            gone.append(held)
+            excess -= held.size
+        self.evicted += len(gone)
+        return gone
+
+    def _tidy(self, now: float) -> list[Held]:
+        """Entries that may not be served any more, gone now; a few steps at each call, so that in
+        time all are looked at.
+        """
+        gone: list[Held] = []
+        for _ in range(min(_TIDY_STEPS, len(self._slots))):
+            self._hand = (self._hand + 1) % len(self._slots)
+            held = self._slots[self._hand]
+            if held is not None and not self.serves(held, now):
+                self.remove(held.key)
+                gone.append(held)
+        return gone
+
+    def slice(self, position: int, count: int) -> Sequence[Held]:
+        """Those in the slots from ``position`` on."""
+        return [held for held in self._slots[position : position + count] if held is not None]
+
+    def _link(self, held: Held) -> None:
+        """As the one that was used last."""
+        held.newer, held.older = self._ends, self._ends.older
+        held.older.newer = held.newer.older = held
+
+
+def tell_removed(feed: Feed, gone: Sequence[Held]) -> None:
+    """Tell those who follow a store of what is gone from it."""
+    feed.tell(*[Change(removed=held.key) for held in gone if held.embedded])
 
 
 class MemoryStore:
@@ -46,15 +236,13 @@ class MemoryStore:
     async def put(self, entry: CacheEntry) -> bool:
         """See ``Store.put``."""
         ledger, now, size = self._ledger, self._clock(), _size(entry)
-        if not ledger.fits(size) or not ledger.serves(entry, now):
+        if size > ledger.largest or not ledger.serves(entry, now):
             return False
-        old = ledger.remove(entry.key)
-        gone = ledger.tidy(now)
-        gone += ledger.evict(ledger.bytes + size - ledger.max_bytes)
-        ledger.add(Held.of(entry, size, whole=True))
+        old, gone = ledger.put(Held.of(entry, size, whole=True), now)
         if old is not None and not entry.vector:
             gone.append(old)
-        self._tell_gone(gone)
+        if gone:
+            tell_removed(self._feed, gone)
         if entry.vector:
             self._feed.tell(Change(added=without_body(entry)))
         return True
@@ -64,7 +252,7 @@ class MemoryStore:
         held = self._ledger.remove(key)
         if held is None:
             return False
-        self._tell_gone([held])
+        tell_removed(self._feed, [held])
         return self._ledger.serves(held, self._clock())
 
     async def invalidate(self, rule: InvalidationRule) -> int:
@@ -107,12 +295,8 @@ class MemoryStore:
             position += _SLICE
             await asyncio.sleep(0)
 
-    def _tell_gone(self, gone: Sequence[Held]) -> None:
-        self._feed.tell(*(Change(removed=held.key) for held in gone if held.embedded))
-
 
 def _size(entry: CacheEntry) -> int:
-    tags = sum(getsizeof(tag) for tag in entry.tags)
     strings = (entry.key, entry.namespace, entry.kind, entry.model, entry.text, entry.embedder)
-    whole = tags + sum(map(getsizeof, strings))
-    return whole + getsizeof(entry.body) + getsizeof(entry.vector) + _OVERHEAD
+    whole = sum(map(getsizeof, (*strings, *entry.tags, entry.body, entry.vector)))
+    return whole + _OVERHEAD

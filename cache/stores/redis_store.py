@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
 from cache.store import Change, Found, StoreError, StoreStats
+from cache.stores.changes import MOST_RULES, RESET
 from cache.stores.codec import pack_head, pack_rule, unpack, unpack_rule
-from cache.stores.entries import MOST_RULES, RESET
 from cache.stores.redis_client import RedisClient
 from cache.stores.scripts import DELETE, GET, HEADS, INVALIDATE, PUT, STATE, SWEEP, rule_id
 

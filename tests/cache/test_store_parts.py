@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
 from cache.store import Change
+from cache.stores.changes import RESET, Feed, InvalidationRules
 from cache.stores.codec import pack_head, pack_rule, unpack, unpack_rule
-from cache.stores.entries import RESET, EntryTable, Feed, Held, InvalidationRules
+from cache.stores.memory import EntryTable, Held
 from tests.support.stores import an_entry, name
 
 _RULES = st.one_of(
