@@ -48,6 +48,9 @@ class BreakerRules:
 class Breaker:
     """Counts how requests end. ``rules`` may be replaced at any time; what is known stays.
 
+    ``opens_until`` is when it becomes, or became, half-open; 0.0 when it is closed. It is to be
+    read only.
+
     While it is open, or half-open, the end of a request that is no ``probe`` changes nothing: it
     began before, and says what is known already. A ``probe`` was sent in order to find out, so its
     success closes the breaker, even before the time is over (as a health check does in Envoy); its
@@ -67,9 +70,9 @@ class Breaker:
         "_failures",
         "_in_a_row",
         "_open_for",
-        "_opens_until",
         "_probing",
         "_random",
+        "opens_until",
         "rules",
     )
 
@@ -80,7 +83,7 @@ class Breaker:
         self._failures = 0.0
         self._counted_at = 0.0
         self._in_a_row = 0
-        self._opens_until = 0.0
+        self.opens_until = 0.0
         self._open_for = 0.0
         self._closed_at = 0.0
         self._doublings = 0
@@ -88,14 +91,9 @@ class Breaker:
 
     def state(self, now: float) -> BreakerState:
         """What may be sent now."""
-        if not self._opens_until:
+        if not self.opens_until:
             return BreakerState.CLOSED
-        return BreakerState.OPEN if now < self._opens_until else BreakerState.HALF_OPEN
-
-    @property
-    def opens_until(self) -> float:
-        """When it becomes, or became, half-open; 0.0 when it is closed."""
-        return self._opens_until
+        return BreakerState.OPEN if now < self.opens_until else BreakerState.HALF_OPEN
 
     @property
     def probing(self) -> bool:
@@ -104,7 +102,7 @@ class Breaker:
 
     def succeeded(self, now: float, *, probe: bool = False) -> bool:
         """A request went well; True when that closed the breaker. It never opens it."""
-        if self._opens_until:
+        if self.opens_until:
             if probe:
                 self._close(now)
             return probe
@@ -115,11 +113,11 @@ class Breaker:
 
     def failed(self, now: float, *, probe: bool = False) -> bool:
         """A request failed; True when that opened the breaker, or opened it again."""
-        if self._opens_until:
+        if self.opens_until:
             if not probe:
                 return False
             self._probing = False
-            if now < self._opens_until:
+            if now < self.opens_until:
                 return False
         else:
             self._decay(now)
@@ -142,7 +140,7 @@ class Breaker:
         True obliges to report its end, once: ``succeeded`` or ``failed`` with ``probe=True``, or
         ``abandon_probe``. Until then nobody else may.
         """
-        if self._probing or not self._opens_until:
+        if self._probing or not self.opens_until:
             return False
         self._probing = True
         return True
@@ -153,18 +151,15 @@ class Breaker:
 
     def failure_ratio(self, now: float) -> float:
         """The share of failures in what is counted; fades to 0.0 as that is forgotten."""
-        kept = self._kept(now)
+        self._decay(now)
         # Less than one request's weight is less than one request's word.
-        return self._failures * kept / max(self._all * kept, 1.0)
-
-    def _kept(self, now: float) -> float:
-        """What is left of each weight since it was last looked at."""
-        elapsed = now - self._counted_at
-        return 0.5 ** (elapsed / self.rules.half_life) if elapsed > 0.0 else 1.0
+        return self._failures / max(self._all, 1.0)
 
     def _decay(self, now: float) -> None:
-        kept = self._kept(now)
-        if kept < 1.0:
+        """Take from what was counted the weight that it has lost since it was last looked at."""
+        elapsed = now - self._counted_at
+        if elapsed > 0.0:
+            kept = 0.5 ** (elapsed / self.rules.half_life)
             self._all *= kept
             self._failures *= kept
             self._counted_at = now
@@ -178,17 +173,17 @@ class Breaker:
     def _open(self, now: float) -> None:
         rules = self.rules
         well = max(10.0 * self._open_for, 2.0 * rules.half_life)
-        if not self._opens_until and now - self._closed_at >= well:
+        if not self.opens_until and now - self._closed_at >= well:
             self._doublings = 0
         longest = rules.max_open_seconds
         seconds = min(rules.open_seconds * 2.0**self._doublings, longest)
         if seconds < longest:
             self._doublings += 1
         self._open_for = min(seconds * (0.75 + 0.5 * self._random()), longest)
-        self._opens_until = now + self._open_for
+        self.opens_until = now + self._open_for
 
     def _close(self, now: float) -> None:
-        self._opens_until = 0.0
+        self.opens_until = 0.0
         self._closed_at = now
         self._all = self._failures = 0.0
         self._in_a_row = 0

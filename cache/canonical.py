@@ -34,7 +34,6 @@ __all__ = [
     "finished",
     "is_default",
     "is_flag",
-    "is_sampled",
     "named_only",
     "ordered",
     "plain",
@@ -49,6 +48,8 @@ _TEXTUAL: Final = frozenset({"text", "refusal"})
 _SHOWN: Final = frozenset({"image_generation_call", "computer_call_output"})
 """Items of a history that are pictures."""
 
+_LOGPROBS: Final = frozenset({"logprobs", "top_logprobs"})
+_NUMBERS: Final = (int, float)
 _EXACT_INTEGER: Final = 2**53
 
 _BLANK: Final = True
@@ -125,8 +126,12 @@ class CacheRequest:
     asked: bytes = field(repr=False)
 
 
-def finished(model: Any, canonical: JSON, *, sampled: bool) -> CacheRequest:
-    """The request with this canonical form; raises Unfit for what cannot be written as JSON."""
+def finished(model: Any, canonical: JSON, *, temperature: Any) -> CacheRequest:
+    """The request with this canonical form; raises NotCacheable for what cannot be written as JSON.
+
+    ``temperature`` is the explicit one of the request: above 0 several answers are asked for, in a
+    way.
+    """
     messages = canonical["messages"]
     last = messages[-1] if messages else {}
     texts, blanked = _blanked(last) if last.get("role") == "user" else ([], last)
@@ -139,22 +144,23 @@ def finished(model: Any, canonical: JSON, *, sampled: bool) -> CacheRequest:
         model.encode()
     except (TypeError, UnicodeEncodeError):  # lone surrogates, integers of more than 64 bits
         raise NotCacheable("unsupported") from None
+    own = (*canonical.get("chat", ()), *canonical.get("responses", ()))
     exact_only = None
-    if any(map(_shows, messages)):
+    if _has_pictures(messages):
         exact_only = "images"
     elif not texts:
         exact_only = "no_user_text"
-    elif _wants_logprobs(canonical):
+    elif not _LOGPROBS.isdisjoint((*canonical, *own)):
         exact_only = "logprobs"
-    elif sampled:
+    elif temperature is not None and (type(temperature) not in _NUMBERS or temperature != 0):
         exact_only = "sampled"
     text = "\n".join(texts) if texts else None
     return CacheRequest("answer", model, canonical, text, exact_only, common_bytes, asked)
 
 
 def written(common: JSON) -> bytes:
-    """The bytes of what two requests have to have in common; raises Unfit for what JSON cannot
-    say.
+    """The bytes of what two requests have to have in common; raises NotCacheable for what JSON
+    cannot say.
     """
     try:
         found = orjson.dumps(common, option=orjson.OPT_SORT_KEYS)
@@ -199,7 +205,7 @@ def settings(
 
 
 def refuse_shared(body: Mapping[str, Any]) -> None:
-    """Raise Unfit for what no surface's answer is cached with: endpoints read these fields
+    """Raise NotCacheable for what no surface's answer is cached with: endpoints read these fields
     wherever they stand.
     """
     for name in ("previous_response_id", "conversation"):
@@ -222,7 +228,7 @@ def named_only(given: Any, *names: str) -> TypeGuard[JSON]:
 
 
 def plain(value: Any) -> Any:
-    """A setting: 1.0 is 1 and -0.0 is 0. Raises Unfit for what is no number."""
+    """A setting: 1.0 is 1 and -0.0 is 0. Raises NotCacheable for what is no number."""
     if type(value) is float:
         if not math.isfinite(value):
             raise NotCacheable("unsupported")
@@ -239,13 +245,6 @@ def is_default(value: Any, default: Any) -> bool:
 def is_flag(value: Any) -> bool:
     """Whether this is a boolean, or not there."""
     return value is None or type(value) is bool
-
-
-def is_sampled(temperature: Any) -> bool:
-    """Whether several answers are asked for, in a way: an explicit temperature above 0."""
-    if temperature is None:
-        return False
-    return isinstance(temperature, bool | str | list | dict) or temperature != 0
 
 
 def ordered(value: Any) -> Any:
@@ -287,19 +286,16 @@ def _blanked(message: JSON) -> tuple[list[str], JSON]:
     return texts, {**message, "content": parts}
 
 
-def _shows(entry: JSON) -> bool:
-    """Whether there is something in it that is not text."""
-    content = entry.get("content")
-    if type(content) is list:
-        return any(part.get("type") not in _TEXTUAL for part in content)
-    item = entry.get("item")
-    return item is not None and item["type"] in _SHOWN
-
-
-def _wants_logprobs(canonical: JSON) -> bool:
-    names = ("logprobs", "top_logprobs")
-    places = (canonical, canonical.get("chat", {}), canonical.get("responses", {}))
-    return any(name in place for place in places for name in names)
+def _has_pictures(messages: list[JSON]) -> bool:
+    """Whether there is something in them that is not text."""
+    for entry in messages:
+        content = entry.get("content")
+        if type(content) is list:
+            if any(part.get("type") not in _TEXTUAL for part in content):
+                return True
+        elif (item := entry.get("item")) is not None and item["type"] in _SHOWN:
+            return True
+    return False
 
 
 def _has_non_finite(value: Any) -> bool:

@@ -14,7 +14,6 @@ from cache.canonical import (
     finished,
     is_default,
     is_flag,
-    is_sampled,
     named_only,
     ordered,
     plain,
@@ -74,8 +73,8 @@ _IMAGE_PART: Final = frozenset({"type", "image_url"})
 
 
 def canonical_chat(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest:
-    """The request of a body; raises Unfit, and KeyError, TypeError or AttributeError where the
-    body is not what the surface takes.
+    """The request of a body; raises NotCacheable, and KeyError, TypeError or AttributeError where
+    the body is not what the surface takes.
     """
     get = body.get
     refuse_shared(body)
@@ -105,7 +104,7 @@ def canonical_chat(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest:
     _logprobs(get("logprobs"), get("top_logprobs"), canonical, own)
     if own:
         canonical[_SURFACE] = own
-    return finished(get("model"), canonical, sampled=is_sampled(get("temperature")))
+    return finished(get("model"), canonical, temperature=get("temperature"))
 
 
 def _limit(body: Mapping[str, Any], canonical: JSON, own: JSON) -> None:

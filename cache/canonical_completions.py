@@ -33,8 +33,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = {"best_of": 1, "echo": False, "n": 1}
 
 
 def canonical_completions(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest:
-    """The request of a body; raises Unfit, and KeyError, TypeError or AttributeError where the
-    body is not what the surface takes.
+    """The request of a body; raises NotCacheable, and KeyError, TypeError or AttributeError where
+    the body is not what the surface takes.
     """
     refuse_shared(body)
     model = body["model"]

@@ -20,8 +20,8 @@ VECTORS: Final = "vectors"
 
 
 def canonical_embeddings(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest:
-    """The request of a body; raises Unfit, and KeyError, TypeError or AttributeError where the
-    body is not what the surface takes.
+    """The request of a body; raises NotCacheable, and KeyError, TypeError or AttributeError where
+    the body is not what the surface takes.
     """
     model = body["model"]
     if type(model) is not str:
@@ -45,7 +45,7 @@ def canonical_embeddings(body: Mapping[str, Any], rules: FieldRules) -> CacheReq
 
 
 def inputs_of(given: Any) -> list[Any]:
-    """The texts, or lists of tokens, of a batch; raises Unfit for anything else."""
+    """The texts, or lists of tokens, of a batch; raises NotCacheable for anything else."""
     if type(given) is str:
         return [given]
     if type(given) is not list or not given:

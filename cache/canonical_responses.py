@@ -13,7 +13,6 @@ from cache.canonical import (
     extras,
     finished,
     is_default,
-    is_sampled,
     named_only,
     ordered,
     plain,
@@ -85,7 +84,7 @@ _FILE: Final = ("file_data", "file_id", "file_url", "filename", "detail")
 
 
 def canonical_responses(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest:
-    """The request of a validated body; raises Unfit."""
+    """The request of a validated body; raises NotCacheable."""
     get = body.get
     refuse_shared(body)
     options = get("stream_options")
@@ -94,7 +93,8 @@ def canonical_responses(body: Mapping[str, Any], rules: FieldRules) -> CacheRequ
     canonical = settings(body, _SURFACE, rules, read=_READ, private=_CHAT_ONLY)
     own: JSON = canonical.pop(_SURFACE, {})
     messages: list[JSON] = []
-    _instructions(get("instructions"), messages, own)
+    if (instructions := get("instructions")) is not None:
+        _instructions(instructions, messages, own)
     given = get("input")
     if type(given) is str:
         messages.append({"role": "user", "content": given})
@@ -106,15 +106,17 @@ def canonical_responses(body: Mapping[str, Any], rules: FieldRules) -> CacheRequ
     choice = get("tool_choice")
     if choice is not None and choice != "auto":
         canonical["tool_choice"] = _tool_choice(choice)
-    _limit(canonical)
+    if "max_output_tokens" in canonical.get("settings", ()):
+        _limit(canonical)
     if text := get("text"):
         _text(text, canonical, own)
     if reasoning := get("reasoning"):
         _reasoning(reasoning, canonical, own)
-    _shown(get("include") or (), get("top_logprobs"), canonical)
+    if (include := get("include")) or get("top_logprobs") is not None:
+        _shown(include or (), get("top_logprobs"), canonical)
     if own:
         canonical[_SURFACE] = own
-    return finished(get("model"), canonical, sampled=is_sampled(get("temperature")))
+    return finished(get("model"), canonical, temperature=get("temperature"))
 
 
 def _instructions(given: Any, messages: list[JSON], own: JSON) -> None:
@@ -128,11 +130,10 @@ def _instructions(given: Any, messages: list[JSON], own: JSON) -> None:
 
 
 def _limit(canonical: JSON) -> None:
-    shared = canonical.get("settings")
-    if shared and "max_output_tokens" in shared:
-        canonical["limit"] = shared.pop("max_output_tokens")
-        if not shared:
-            del canonical["settings"]
+    shared = canonical["settings"]
+    canonical["limit"] = shared.pop("max_output_tokens")
+    if not shared:
+        del canonical["settings"]
 
 
 def _text(text: JSON, canonical: JSON, own: JSON) -> None:

@@ -169,9 +169,10 @@ class ResponseCache:
             self._listener.looked_up("exact", "error", time.perf_counter() - started)
             return Lookup()
         lookup = Lookup(epoch=found.epoch)
+        result = "miss"
         if found.entry is not None and self._fresh(found.entry, controls):
             lookup.entry, lookup.tier = found.entry, "exact"
-        result = "hit" if lookup.entry is not None else "miss"
+            result = "hit"
         self._listener.looked_up("exact", result, time.perf_counter() - started)
         return lookup
 
@@ -293,9 +294,8 @@ class ResponseCache:
             tags=controls.tags,
         )
         text = ""
-        fit = request.exact_only is None and not lookup.unfit and not answer.calls
-        if fit and self._may_judge(request, controls):
-            text = request.text or ""
+        if self.semantic is not None and request.exact_only is None and not lookup.unfit:
+            text = request.text or "" if controls.semantic and not answer.calls else ""
         if lookup.vector and text:
             entry = self._findable(entry, text, lookup.vector)
         try:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -40,29 +41,6 @@ __all__ = [
 ]
 
 
-def from_responses(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest | Bypass:
-    """The request of a validated Responses body, or why it has none.
-
-    What its input refers to is in it by then; that it refers to something stored is still told.
-    """
-    return _attempt(canonical_responses, body, rules)
-
-
-def from_chat(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest | Bypass:
-    """The request of a Chat Completions body, or why it has none; the body may be any object."""
-    return _attempt(canonical_chat, body, rules)
-
-
-def from_completions(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest | Bypass:
-    """The request of a legacy completions body, or why it has none."""
-    return _attempt(canonical_completions, body, rules)
-
-
-def from_embeddings(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest | Bypass:
-    """The request of an embeddings body, or why it has none."""
-    return _attempt(canonical_embeddings, body, rules)
-
-
 def _attempt(
     make: Callable[[Mapping[str, Any], FieldRules], CacheRequest],
     body: Mapping[str, Any],
@@ -74,6 +52,22 @@ def _attempt(
         return Bypass(unfit.reason)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return Bypass("unsupported")  # it is for the endpoint to say what is wrong with it
+
+
+from_responses: Final = partial(_attempt, canonical_responses)
+"""The request of a validated Responses body, or why it has none.
+
+What its input refers to is in it by then; that it refers to something stored is still told.
+"""
+
+from_chat: Final = partial(_attempt, canonical_chat)
+"""The request of a Chat Completions body, or why it has none; the body may be any object."""
+
+from_completions: Final = partial(_attempt, canonical_completions)
+"""The request of a legacy completions body, or why it has none."""
+
+from_embeddings: Final = partial(_attempt, canonical_embeddings)
+"""The request of an embeddings body, or why it has none."""
 
 
 _KEY_VERSION: Final = b"1"
@@ -180,17 +174,15 @@ class CachedAnswer:
         output: Any = get("output")
         if get("status") != "completed" or get("error") is not None:
             return None
-        if get("incomplete_details") is not None or not _is_head(model, usage):
+        if get("incomplete_details") is not None or not _is_answer(model, usage, output):
             return None
-        if not _is_output(output):
-            return None
-        fields = {
-            name: value
-            for name, value in response.items()
-            if name not in _OWN and name not in rules.own
-        }
-        shown = {item.get("id") for item in output if type(item.get("id")) is str}
-        kept = {ident: blob for ident, blob in encrypted_reasoning.items() if ident in shown}
+        fields = dict(response)
+        for name in (*_OWN, *rules.own):
+            fields.pop(name, None)
+        kept = {}
+        if encrypted_reasoning:
+            shown = {item["id"] for item in output if type(item.get("id")) is str}
+            kept = {ident: blob for ident, blob in encrypted_reasoning.items() if ident in shown}
         return cls(model, output, usage, fields, kept)
 
     @property
@@ -208,12 +200,6 @@ class CachedAnswer:
             for part in item["content"]
             if part["type"] == "output_text"
         )
-
-    @property
-    def tokens(self) -> tuple[int, int]:
-        """Of the input and of the output, 0 where it is not known."""
-        usage = self.usage or {}
-        return _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
 
     def encode(self) -> bytes:
         """As JSON; raises ValueError for what JSON cannot say."""
@@ -246,11 +232,10 @@ class CachedAnswer:
             raise ValueError("A stored answer is of another version.")
         encrypted_reasoning = said["hidden"]
         if (
-            not _is_head(said["model"], said["usage"])
-            or not _is_output(said["output"])
+            not _is_answer(said["model"], said["usage"], said["output"])
             or type(said["fields"]) is not dict
             or type(encrypted_reasoning) is not dict
-            or not all(type(blob) is str for blob in encrypted_reasoning.values())
+            or not {str}.issuperset(map(type, encrypted_reasoning.values()))
         ):
             raise ValueError("A stored answer is malformed.")
         return CachedAnswer(
@@ -261,33 +246,51 @@ class CachedAnswer:
 _MEMBERS: Final = {"v", "model", "output", "usage", "fields", "hidden"}
 
 
-def _is_head(model: Any, usage: Any) -> bool:
-    return type(model) is str and (usage is None or type(usage) is dict)
-
-
-def _is_output(output: Any) -> bool:
-    """Whether these are whole items of known kinds, with something said or called in them."""
-    if type(output) is not list or not all(map(_is_item, output)):
+def _is_answer(model: Any, usage: Any, output: Any) -> bool:
+    """Whether ``output`` is whole items of known kinds, with something said or called in them, and
+    the rest what belongs to it.
+    """
+    if type(model) is not str or not (usage is None or type(usage) is dict):
         return False
-    return any(item["type"] in _REQUIRED or _says_something(item) for item in output)
+    if type(output) is not list:
+        return False
+    says = False
+    for item in output:
+        if type(item) is not dict or item.get("status") not in (None, "completed"):
+            return False
+        kind = item.get("type")
+        if kind == "message":
+            said = _said(item)
+            if said is None:
+                return False
+            says = says or said
+        elif kind == "reasoning":
+            if not (_is_thought(item.get("summary")) and _is_thought(item.get("content"))):
+                return False
+        else:
+            if type(kind) is not str or kind not in _REQUIRED:
+                return False
+            if not all(type(item.get(name)) is str for name in _REQUIRED[kind]):
+                return False
+            says = True
+    return says
 
 
-def _is_item(item: Any) -> bool:
-    if type(item) is not dict or item.get("status") not in (None, "completed"):
-        return False
-    kind = item.get("type")
-    if kind == "message":
-        content = item.get("content")
-        return (
-            item.get("role") == "assistant"
-            and type(content) is list
-            and all(map(_is_part, content))
-        )
-    if kind == "reasoning":
-        return all(_is_thought(item.get(name)) for name in ("summary", "content"))
-    if type(kind) is not str or kind not in _REQUIRED:
-        return False
-    return all(type(item.get(name)) is str for name in _REQUIRED[kind])
+def _said(message: JSON) -> bool | None:
+    """Whether a message says something; None for one that is malformed or must not be kept."""
+    content = message.get("content")
+    if message.get("role") != "assistant" or type(content) is not list:
+        return None
+    says = False
+    for part in content:
+        kind = part.get("type") if type(part) is dict else None
+        if type(kind) is not str or kind not in _SAID or type(part.get(_SAID[kind])) is not str:
+            return None
+        # What it cites was searched for when it was asked, whether or not the search is shown.
+        if part.get("annotations"):
+            return None
+        says = says or part[_SAID[kind]] != ""
+    return says
 
 
 def _is_thought(parts: Any) -> bool:
@@ -295,19 +298,3 @@ def _is_thought(parts: Any) -> bool:
         type(parts) is list
         and all(type(part) is dict and type(part.get("text")) is str for part in parts)
     )
-
-
-def _is_part(part: Any) -> bool:
-    kind = part.get("type") if type(part) is dict else None
-    if type(kind) is not str or kind not in _SAID or type(part.get(_SAID[kind])) is not str:
-        return False
-    # What it cites was searched for when it was asked, whether or not the search is shown.
-    return not part.get("annotations")
-
-
-def _says_something(item: JSON) -> bool:
-    return item["type"] == "message" and any(part[_SAID[part["type"]]] for part in item["content"])
-
-
-def _count(value: Any) -> int:
-    return value if type(value) is int and value > 0 else 0

@@ -80,7 +80,7 @@ def test_what_is_kept() -> None:
         fields={"temperature": 1.0, "max_tool_calls": None},
         encrypted_reasoning={"rs_1": "secret"},
     )
-    assert (answer.text, answer.calls, answer.tokens) == ("Paris", False, (7, 2))
+    assert (answer.text, answer.calls) == ("Paris", False)
     assert "Paris" not in repr(answer)
     assert "secret" not in repr(answer)
 
@@ -97,14 +97,6 @@ def test_calls(call: JSON) -> None:
 
 def test_a_refusal_is_an_answer() -> None:
     assert made(of_response(response(REFUSAL), {})).text == ""
-
-
-@pytest.mark.parametrize(
-    "usage", [None, {}, {"input_tokens": "7", "output_tokens": -1}, {"input_tokens": True}]
-)
-def test_tokens_nobody_counted(usage: JSON | None) -> None:
-    answer = made(of_response(response(usage=usage), {}))
-    assert answer.tokens == (0, 0)
 
 
 NOT_KEPT: list[JSON] = [
