@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ __all__ = ["Replay", "frame_tokens", "pieces", "replay"]
 
 Item = dict[str, Any]
 
-_PREFIXES: Final[Mapping[str, str]] = {
+_PREFIXES: Final[Mapping[Any, str]] = {
     "message": "msg_",
     "reasoning": "rs_",
     "function_call": "fc_",
@@ -49,6 +49,8 @@ _LISTS: Final[Mapping[Any, tuple[str, ...]]] = {
 """The lists of parts in an item, in the order in which they are told."""
 
 _HAVE_STATUS: Final = frozenset({"message", "function_call"})
+_NO_PIECE: Final = ("",)
+"""An empty text has one delta, too: nothing is done that has not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,12 @@ def replay(builder: ResponseBuilder, answer: Mapping[str, Any]) -> Replay:
     builder.served_by(answer["model"])
     fields = retold(builder, answer["fields"], told=told)
     fields["model"] = builder.echo["model"]
-    output, encrypted_reasoning = _renewed(builder, answer)
+    output, encrypted_reasoning = [], {}
+    for old in answer["output"]:
+        item, known = _renewed(builder, old), old.get("id")
+        output.append(item)
+        if isinstance(known, str) and known in answer["hidden"]:
+            encrypted_reasoning[item["id"]] = answer["hidden"][known]
     if builder.muted:
         frames = builder.open()
     else:
@@ -89,45 +96,33 @@ def replay(builder: ResponseBuilder, answer: Mapping[str, Any]) -> Replay:
     return Replay([] if builder.muted else [*frames, last], final, encrypted_reasoning)
 
 
-def _renewed(
-    builder: ResponseBuilder, answer: Mapping[str, Any]
-) -> tuple[list[Item], dict[str, str]]:
-    """The items as they end, with new ids, and what is hidden by these."""
-    output, encrypted_reasoning = [], {}
-    for old in answer["output"]:
-        known = old.get("id")
-        item = {**old, "id": builder.new_id(_prefix(old.get("type"), known))}
-        if isinstance(known, str) and known in answer["hidden"]:
-            encrypted_reasoning[item["id"]] = answer["hidden"][known]
-        _complete(item)
-        output.append(item)
-    return output, encrypted_reasoning
-
-
-def _prefix(kind: Any, known: Any) -> str:
-    if kind in _PREFIXES:
-        return _PREFIXES[kind]
-    prefix, mark, _ = known.partition("_") if isinstance(known, str) else ("", "", "")
-    return f"{prefix}_" if mark and 0 < len(prefix) < _LONGEST_PREFIX else "item_"
-
-
-def _complete(item: Item) -> None:
-    """Give the item what the contract has in every one of its kind."""
-    kind = item.get("type")
+def _renewed(builder: ResponseBuilder, old: Item) -> Item:
+    """An item as it ends, with a new id and with what the contract has in all of its kind."""
+    kind = old.get("type")
+    item = {**old, "id": builder.new_id(_PREFIXES.get(kind) or _prefix(old.get("id")))}
     if kind in _HAVE_STATUS:
         item["status"] = item.get("status") or "completed"
     if kind == "function_call" and not (item.get("arguments") or "").strip():
         item["arguments"] = "{}"
     for name in _LISTS.get(kind, ()):
-        if isinstance(item.get(name), list):
-            item[name] = [_complete_part(part) for part in item[name] if isinstance(part, dict)]
+        if not isinstance(item.get(name), list):
+            continue
+        parts = item[name] = []
+        for part in old[name]:
+            if not isinstance(part, dict):
+                continue
+            if part.get("type") == "output_text":
+                part = dict(part)
+                for member in ("annotations", "logprobs"):
+                    part[member] = part.get(member) or []
+            parts.append(part)
+    return item
 
 
-def _complete_part(part: Item) -> Item:
-    if part.get("type") != "output_text":
-        return part
-    lists = {name: part.get(name) or [] for name in ("annotations", "logprobs")}
-    return {**part, **lists}
+def _prefix(known: Any) -> str:
+    """That of the id of an item of no kind known here."""
+    prefix, mark, _ = known.partition("_") if isinstance(known, str) else ("", "", "")
+    return f"{prefix}_" if mark and 0 < len(prefix) < _LONGEST_PREFIX else "item_"
 
 
 def _tell(builder: ResponseBuilder, index: int, item: Item, out: list[Frame]) -> None:
@@ -140,7 +135,8 @@ def _tell(builder: ResponseBuilder, index: int, item: Item, out: list[Frame]) ->
     field, make = _CALLS.get(item.get("type"), _NO_CALL)
     if isinstance(item.get(field), str) and isinstance(item.get("name"), str):
         call = make(builder, index, out, item["id"])
-        _tell_pieces(call.delta, item[field])
+        for piece in pieces(item[field]) or _NO_PIECE:
+            call.delta(piece)
         call.close_text(item)
     out.append(builder.event("response.output_item.done", {"output_index": index, "item": item}))
 
@@ -179,15 +175,11 @@ def _tell_part(
             for piece, entries in with_logprobs(text, part["logprobs"]):
                 writer.delta_with_logprobs(piece, entries)
         else:
-            _tell_pieces(writer.delta, text)
+            for piece in pieces(text) or _NO_PIECE:
+                writer.delta(piece)
         writer.annotate(part["annotations"])
     else:
         writer.open_part(begun)
-        _tell_pieces(writer.delta, text)
+        for piece in pieces(text) or _NO_PIECE:
+            writer.delta(piece)
     writer.close_part(part)
-
-
-def _tell_pieces(delta: Callable[[str], None], text: str) -> None:
-    """At least one delta: nothing is done that has not begun."""
-    for piece in pieces(text) or [""]:
-        delta(piece)
