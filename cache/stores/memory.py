@@ -235,7 +235,9 @@ class MemoryStore:
 
     async def put(self, entry: CacheEntry) -> bool:
         """See ``Store.put``."""
-        ledger, now, size = self._ledger, self._clock(), _size(entry)
+        strings = (entry.key, entry.namespace, entry.kind, entry.model, entry.text, entry.embedder)
+        parts = (*strings, *entry.tags, entry.body, entry.vector)
+        ledger, now, size = self._ledger, self._clock(), sum(map(getsizeof, parts), _OVERHEAD)
         if size > ledger.largest or not ledger.serves(entry, now):
             return False
         old, gone = ledger.put(Held.of(entry, size, whole=True), now)
@@ -294,9 +296,3 @@ class MemoryStore:
             ]
             position += _SLICE
             await asyncio.sleep(0)
-
-
-def _size(entry: CacheEntry) -> int:
-    strings = (entry.key, entry.namespace, entry.kind, entry.model, entry.text, entry.embedder)
-    whole = sum(map(getsizeof, (*strings, *entry.tags, entry.body, entry.vector)))
-    return whole + _OVERHEAD

@@ -150,10 +150,10 @@ class ResponseCachePlugin(Interceptor):
             await proceed(exchange, sink)
             return
         for promoted in (False, True):
-            lookup, call = await self._look_up(asked)
+            lookup = await self._look_up(asked)
             if lookup.entry is not None and await self._hit(asked, exchange, sink, lookup):
                 return
-            subscriber = self._subscriber(asked, exchange, sink, lookup, call, promoted=promoted)
+            subscriber = self._subscriber(asked, exchange, sink, lookup, promoted=promoted)
             try:
                 await subscriber.run()
             except TryAgain as again:
@@ -211,15 +211,15 @@ class ResponseCachePlugin(Interceptor):
             raise _not_cached("The request itself does not let the cache answer.")
         return controls
 
-    async def _look_up(self, asked: _CacheableRequest) -> tuple[Lookup, SharedCall | None]:
-        """What there is in the cache, and a call under way that can be shared."""
+    async def _look_up(self, asked: _CacheableRequest) -> Lookup:
+        """What there is in the cache. Who can share a call does without similar questions."""
         cache, controls = self._cache, asked.controls
         lookup = await cache.exact(asked.keys, controls)
-        call = self._under_way(asked, lookup)
-        if call is None and lookup.entry is None and cache.semantic is not None:
+        if lookup.entry is not None or cache.semantic is None:
+            return lookup
+        if self._under_way(asked, lookup) is None:
             await cache.similar(lookup, asked.request, asked.keys, controls)
-            call = self._under_way(asked, lookup)  # somebody may have been sooner
-        return lookup, call
+        return lookup
 
     def _under_way(self, asked: _CacheableRequest, lookup: Lookup) -> SharedCall | None:
         """A call for the same that can be shared: nothing was invalidated since it began."""
@@ -273,12 +273,12 @@ class ResponseCachePlugin(Interceptor):
         exchange: Exchange,
         sink: Sink,
         lookup: Lookup,
-        call: SharedCall | None,
         *,
         promoted: bool,
     ) -> Subscriber:
-        """Have the client told what ``call`` brings; without one, one of its own is begun."""
+        """Have the client told what a call under way brings, or one that is begun for it."""
         response_headers = exchange.result.headers
+        call = self._under_way(asked, lookup)
         if call is not None:
             self._metrics.shared()
             exchange.result.cache = "shared"
@@ -333,7 +333,12 @@ class ResponseCachePlugin(Interceptor):
         epoch: int | None = None,
     ) -> SharedCall:
         """A call that has not begun."""
-        carrier = exchange.derive(asked.surface.carried(exchange.body), self._silent)
+        body = exchange.body
+        if asked.surface.asks_for_usage and body.get("stream"):
+            # Those who do not want the usage are spared it; who wants it could not be given it.
+            options = body.get("stream_options") or {}
+            body = {**body, "stream_options": {**options, "include_usage": True}}
+        carrier = exchange.derive(body, self._silent)
         call = SharedCall(carrier, asked.surface.answer, promoted=promoted, epoch=epoch)
         if exchange.record is not None:
             carrier.record = call.captured

@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SURFACES", "Rendering", "Surface", "begin_output", "tell"]
 
-_WITH_USAGE: Final = {"include_usage": True}
-
 _AT_ONCE: Final = 256
 """Events written with one call, before the client is given the time to read them."""
 
@@ -116,20 +114,13 @@ class Surface:
     that is made for this client. ``answer`` is what a call was answered with; None for what is no
     complete answer, or none to be given again.
 
-    ``asks_for_usage``: its streams tell the usage only where that is asked for.
+    ``asks_for_usage``: its streams tell the usage only where ``stream_options`` ask for it.
     """
 
     request: Callable[[Mapping[str, Any], FieldRules], CacheRequest | Bypass]
     rendering: Callable[[Exchange, SharedCall | None], Rendering]
     answer: Callable[[SharedCall], CachedAnswer | None]
     asks_for_usage: bool = False
-
-    def carried(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body of a call whose answer is told to others, too, and kept."""
-        if not (self.asks_for_usage and body.get("stream")):
-            return body
-        # Those who do not want the usage are spared it; who wants it could not be given it.
-        return {**body, "stream_options": {**(body.get("stream_options") or {}), **_WITH_USAGE}}
 
 
 class _ResponseRendering:
