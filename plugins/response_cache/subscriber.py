@@ -236,6 +236,7 @@ class Subscriber:
 
     async def _fail(self, error: RouterError) -> None:
         """End a stream that has begun with the events that say why."""
+        self._fault = error  # what comes meanwhile is not told any more
         self.exchange.result.fail(error.code)
         frames = self.rendering.fail(error, self._so_far())
         builder, final = self.rendering.builder, self.rendering.final
