@@ -1,4 +1,7 @@
-"""A finished answer, told again: the whole sequence of events, or the Response object alone."""
+"""A finished answer, told again: the whole sequence of events, or the Response object alone.
+
+``retold`` is what of one Response object also holds for another that gives the same answer.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,8 @@ from router.response.items import (
     SummaryText,
 )
 from router.response.pieces import frame_tokens, pieces, with_logprobs
-from router.response.retold import retold
 
-__all__ = ["Replay", "frame_tokens", "pieces", "replay"]
+__all__ = ["OUTCOME", "Replay", "frame_tokens", "pieces", "replay", "retold"]
 
 Item = dict[str, Any]
 
@@ -51,6 +53,24 @@ _LISTS: Final[Mapping[Any, tuple[str, ...]]] = {
 _HAVE_STATUS: Final = frozenset({"message", "function_call"})
 _NO_PIECE: Final = ("",)
 """An empty text has one delta, too: nothing is done that has not begun."""
+
+_OWN: Final = frozenset({"id", "object", "created_at", "billing"})
+"""What each response has for itself, beside the fields of its request."""
+
+OUTCOME: Final = (
+    "status",
+    "completed_at",
+    "error",
+    "incomplete_details",
+    "output",
+    "output_text",
+    "usage",
+)
+"""What came of a request."""
+
+_NOT_RETOLD: Final = _OWN.union(OUTCOME)
+
+_MAY_CHANGE: Final = "service_tier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +114,22 @@ def replay(builder: ResponseBuilder, answer: Mapping[str, Any]) -> Replay:
     final = builder.finished("completed", output, answer["usage"], **fields)
     last = builder.end(final)
     return Replay([] if builder.muted else [*frames, last], final, encrypted_reasoning)
+
+
+def retold(builder: ResponseBuilder, fields: Mapping[str, Any], *, told: bool) -> dict[str, Any]:
+    """Those of another Response's ``fields`` that this response builder's may have, too: neither
+    what each has for itself nor the outcome.
+
+    ``told``: the client has seen what the response builder says of itself, so that it must stay.
+    """
+    kept = dict(fields)
+    for name in (*_NOT_RETOLD, *builder.own_fields):
+        kept.pop(name, None)
+    if told:
+        for name in builder.echo:
+            if name != _MAY_CHANGE:
+                kept.pop(name, None)
+    return kept
 
 
 def _renewed(builder: ResponseBuilder, old: Item) -> Item:

@@ -17,7 +17,7 @@ from router.errors import RouterError
 from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame
 from router.response.partial import DELTAS, PartialOutput
-from router.response.retold import OUTCOME, retold
+from router.response.replay import OUTCOME, retold
 
 __all__ = ["TERMINAL", "ChatFollower", "ResponseFollower"]
 

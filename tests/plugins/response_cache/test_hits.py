@@ -205,6 +205,6 @@ def _chat_text(reply: Reply) -> str:
 
 def test_what_is_told_again_is_no_more_than_what_is_kept() -> None:
     from cache import request
-    from router.response import retold
+    from router.response import replay
 
-    assert request._OWN - {"model"} <= retold._NOT_RETOLD
+    assert request._OWN - {"model"} <= replay._NOT_RETOLD
