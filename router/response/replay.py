@@ -213,7 +213,8 @@ def _tell_part(
         else:
             for piece in pieces(text) or _NO_PIECE:
                 writer.delta(piece)
-        writer.annotate(part["annotations"])
+        if part["annotations"]:
+            writer.annotate(part["annotations"])
     else:
         writer.open_part(begun)
         for piece in pieces(text) or _NO_PIECE:
