@@ -166,11 +166,11 @@ class Subscriber:
             if self._last is not None:
                 sink.feed([await self._stored(self._last)])
                 break
-            if call.complete.is_set() and call.error is not None:
+            if call.complete.is_set():
+                if call.error is None:
+                    break
                 await self._failed(call.error)
                 return
-            if call.complete.is_set() and not self.behind:
-                break
         sink.end()
 
     async def _room(self) -> None:
