@@ -150,7 +150,9 @@ class ResponseCachePlugin(Interceptor):
             await proceed(exchange, sink)
             return
         for promoted in (False, True):
-            lookup = await self._look_up(asked)
+            lookup = await self._cache.exact(asked.keys, asked.controls)
+            if lookup.entry is None and self._cache.semantic is not None:
+                await self._look_for_similar(asked, lookup)
             if lookup.entry is not None and await self._hit(asked, exchange, sink, lookup):
                 return
             subscriber = self._subscriber(asked, exchange, sink, lookup, promoted=promoted)
@@ -211,15 +213,10 @@ class ResponseCachePlugin(Interceptor):
             raise _not_cached("The request itself does not let the cache answer.")
         return controls
 
-    async def _look_up(self, asked: _CacheableRequest) -> Lookup:
-        """What there is in the cache. Who can share a call does without similar questions."""
-        cache, controls = self._cache, asked.controls
-        lookup = await cache.exact(asked.keys, controls)
-        if lookup.entry is not None or cache.semantic is None:
-            return lookup
+    async def _look_for_similar(self, asked: _CacheableRequest, lookup: Lookup) -> None:
+        """Whoever can share a call for the very same question does without."""
         if self._under_way(asked, lookup) is None:
-            await cache.similar(lookup, asked.request, asked.keys, controls)
-        return lookup
+            await self._cache.similar(lookup, asked.request, asked.keys, asked.controls)
 
     def _under_way(self, asked: _CacheableRequest, lookup: Lookup) -> SharedCall | None:
         """A call for the same that can be shared: nothing was invalidated since it began."""
@@ -355,14 +352,10 @@ class ResponseCachePlugin(Interceptor):
             _log.exception("request failed", request_id=call.carrier.request.id)
             error = internal_error(call.carrier)
         call.landed(error)
-        if error is None and asked.controls.store and lookup.epoch is not None:
-            await self._put(call, asked, lookup)
-
-    async def _put(self, call: SharedCall, asked: _CacheableRequest, lookup: Lookup) -> None:
-        if len(call.frames) > _MANY_EVENTS:
-            answer = await asyncio.to_thread(call.answer)
-        else:
-            answer = call.answer()
+        if error is not None or not asked.controls.store or lookup.epoch is None:
+            return
+        many = len(call.frames) > _MANY_EVENTS
+        answer = await asyncio.to_thread(call.answer) if many else call.answer()
         if answer is None or call.carrier.result.partial:
             return  # another endpoint might have done better
         request, model = asked.request, call.carrier.result.served_model
