@@ -132,7 +132,7 @@ class Subscriber:
                     begin_output(exchange)
                 if frames:
                     sink.feed(frames)
-            self.behind = sink.paused
+                    self.behind = sink.paused
         except Exception as exc:
             self._fault = exc
         if self.behind or self._fault is not None or self._last is not None:

@@ -359,7 +359,7 @@ async def tell(
         told = await _paced(exchange, sink, frames, rate)
         frames = frames[told:]
     for start in range(0, len(frames), _AT_ONCE):
-        if sink.paused:
+        if start and sink.paused:
             await sink.resumed()
         sink.feed(frames[start : start + _AT_ONCE])
     sink.end()
