@@ -18,7 +18,8 @@ import orjson
 from router.core.exchange import ClientGone, Exchange, internal_error
 from router.core.upstream import REASONING_DROPPED
 from router.dialects.dropped import DROPPED_PARAMETERS, dropped_header
-from router.dialects.responses.fields import OWN_FIELDS, echo_fields
+from router.dialects.responses.fields import OWN_FIELDS
+from router.dialects.responses.schema import echo_fields
 from router.errors import RouterError
 from router.response.builder import ResponseBuilder
 from router.response.frame import Frame

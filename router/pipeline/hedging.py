@@ -90,18 +90,18 @@ class Hedging:
         self._metrics = metrics
         self._tasks = Tasks()
         self._budget = RetryBudget(0.0, 0.0)
-        self._on = False
+        self.on = False
 
     def configure(self, share: float) -> None:
         """Ask a second time for at most this share of the requests; 0: never."""
-        self._on = share > 0
+        self.on = share > 0
         self._budget.ratio = share
-        self._budget.reserve = 1.0 if self._on else 0.0
+        self._budget.reserve = 1.0 if self.on else 0.0
 
     def delay(self, exchange: Exchange, reservation: SlotReservation) -> float | None:
-        """After how many seconds without output a second endpoint is asked; None: never."""
-        if not self._on:
-            return None
+        """After how many seconds without output a second endpoint is asked; None: never. To be
+        asked for every request where hedging is ``on``.
+        """
         if not exchange.result.attempts:
             self._budget.deposit(time.monotonic())
         if not exchange.request.operation.generates or len(reservation.plan.deployments) < 2:

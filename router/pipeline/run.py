@@ -254,7 +254,10 @@ class _Run:
         try:
             if not exchange.stream:
                 await self._whole(attempt)
-            elif (delay := self._hedging.delay(exchange, reservation)) is None:
+            elif (
+                not self._hedging.on
+                or (delay := self._hedging.delay(exchange, reservation)) is None
+            ):
                 await attempt.send()
                 await self._stream(attempt)
             else:

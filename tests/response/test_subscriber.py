@@ -15,7 +15,8 @@ from router.dialects.chat.decode_stream import ChatDecoder
 from router.dialects.chat.passthrough import ChatPassthrough
 from router.dialects.chat.replay import chunks
 from router.dialects.responses.decode_stream import ResponsesDecoder
-from router.dialects.responses.fields import OWN_FIELDS, echo_fields
+from router.dialects.responses.fields import OWN_FIELDS
+from router.dialects.responses.schema import echo_fields
 from router.errors import Overloaded
 from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import Frame

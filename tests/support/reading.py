@@ -10,7 +10,8 @@ import orjson
 import pytest
 from hypothesis import settings
 
-from router.dialects.responses.fields import OWN_FIELDS, echo_fields
+from router.dialects.responses.fields import OWN_FIELDS
+from router.dialects.responses.schema import echo_fields
 from router.errors import RouterError, UpstreamFailure
 from router.response.builder import ResponseBuilder
 from router.response.decoder import StreamDecoder

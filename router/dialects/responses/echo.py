@@ -16,6 +16,7 @@ __all__ = [
     "ID_PREFIXES",
     "ids_of",
     "shown_conversation",
+    "shown_metadata",
     "shown_reasoning",
     "shown_text",
     "shown_tools",
@@ -34,6 +35,11 @@ _TOOL_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "code_interpreter": {"container": {"type": "auto"}},
 }
 """Required in a Response, but often left out of a request."""
+
+
+def shown_metadata(given: dict[str, Any] | None) -> dict[str, Any]:
+    """``metadata`` as a Response repeats it."""
+    return given or {}
 
 
 def shown_reasoning(given: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -63,10 +63,13 @@ _MAX_METADATA_VALUE: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """The values that a field takes. Without a ``check`` the endpoint judges them."""
+    """The values that a field takes. Without a ``check`` the endpoint judges them. ``plain`` is a
+    type of which every value passes the check.
+    """
 
     check: Check | None
     schema: Schema
+    plain: type | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +132,7 @@ def word(*values: str) -> FieldType:
 
 def flag(*, default: bool | None = None) -> FieldType:
     """true or false."""
-    return FieldType(boolean, json_schema.boolean(default=default))
+    return FieldType(boolean, json_schema.boolean(default=default), bool)
 
 
 def bounded_text(maximum: int) -> FieldType:
@@ -247,9 +250,9 @@ _SUMMARY: Final = word("auto", "concise", "detailed")
 
 ANYTHING: Final = FieldType(None, json_schema.ANYTHING)
 FLAG: Final = flag()
-STRING: Final = FieldType(string, json_schema.string())
+STRING: Final = FieldType(string, json_schema.string(), str)
 STRINGS: Final = FieldType(strings, json_schema.array(json_schema.string()))
-INPUT: Final = FieldType(_check_input, ref("Input"))
+INPUT: Final = FieldType(_check_input, ref("Input"), str)
 RESPONSE_ID: Final = FieldType(_check_id, json_schema.string(minLength=1))
 CONVERSATION: Final = FieldType(
     _check_conversation,

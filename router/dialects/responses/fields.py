@@ -18,6 +18,7 @@ from router.dialects.parameters import Check
 from router.dialects.responses import field_types as of
 from router.dialects.responses.echo import (
     shown_conversation,
+    shown_metadata,
     shown_reasoning,
     shown_text,
     shown_tools,
@@ -25,20 +26,23 @@ from router.dialects.responses.echo import (
 from router.dialects.responses.field_types import RequestField
 
 __all__ = [
+    "ALWAYS_ECHOED",
     "CACHE_RULES",
     "CHAT_SAME",
     "CHAT_TRANSLATED",
     "CHECKS",
+    "ECHOED_AS",
+    "ECHOED_WHERE_GIVEN",
     "FIELDS",
     "IDLE_VALUES",
     "IN_CHAT",
     "OWN_FIELDS",
     "PER_REQUEST",
+    "PLAIN_VALUES",
     "PRIVATE_FIELDS",
     "RESPONSES_FIELDS",
     "ROUTERS",
     "SCHEMAS",
-    "echo_fields",
 ]
 
 
@@ -275,7 +279,7 @@ FIELDS: Final = (
         name="metadata",
         type=of.METADATA,
         echo="always",
-        shown=lambda given: given or {},
+        shown=shown_metadata,
         owner="router",
         in_chat=True,
         cached=False,
@@ -347,31 +351,25 @@ CHECKS: Final[Mapping[str, Check]] = {
 }
 """What is checked of each field."""
 
+PLAIN_VALUES: Final[Mapping[str, type]] = {
+    field.name: field.type.plain for field in FIELDS if field.type.plain is not None
+}
+"""The fields of which every value of a type is valid, and that type: they need no check."""
+
 SCHEMAS: Final[Mapping[str, Schema]] = {field.name: field.schema for field in FIELDS}
 """The JSON Schema of each field."""
 
-_ALWAYS: Final = {field.name: field.default for field in FIELDS if field.echo == "always"}
-_SHOWN: Final = tuple(
-    (field.name, field.shown) for field in FIELDS if field.echo == "always" and field.shown
+ALWAYS_ECHOED: Final = {field.name: field.default for field in FIELDS if field.echo == "always"}
+"""What a Response always repeats: its fields, with their defaults."""
+
+ECHOED_AS: Final = tuple(
+    (field.name, field.shown)
+    for field in FIELDS
+    if field.echo == "always" and field.shown is not None
 )
-_GIVEN: Final = tuple((field.name, field.shown) for field in FIELDS if field.echo == "given")
+"""How those of them are shown that are not repeated as they came."""
 
-
-def echo_fields(body: Mapping[str, Any], *, model: str) -> dict[str, Any]:
-    """What a Response repeats of a validated request body; nothing in ``body`` is changed.
-
-    ``model`` is the name to show. ``conversation`` and ``prompt`` are there only when the
-    request has them, the former always as ``{"id"}``. Values are shared with ``body``.
-    """
-    echo = dict(_ALWAYS)
-    for name, value in body.items():
-        if value is not None and name in _ALWAYS:
-            echo[name] = value
-    echo["model"] = model
-    for name, show in _SHOWN:
-        echo[name] = show(echo[name])
-    for name, shown in _GIVEN:
-        value = body.get(name)
-        if value is not None:
-            echo[name] = value if shown is None else shown(value)
-    return echo
+ECHOED_WHERE_GIVEN: Final = tuple(
+    (field.name, field.shown) for field in FIELDS if field.echo == "given"
+)
+"""What a Response repeats where the request has it, and how it is shown (None: as it came)."""

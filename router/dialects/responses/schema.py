@@ -1,4 +1,4 @@
-"""The body of ``POST /v1/responses``: parsing and validation.
+"""The body of ``POST /v1/responses``: parsing, validation, and what its answer repeats of it.
 
 It runs for every request, so it is driven by a table and looks at the fields that are there:
 ``null`` counts as absent, unknown fields pass. What may be wrong with a field is in
@@ -13,10 +13,16 @@ from typing import Any, Final
 import orjson
 
 from router.dialects.parameters import missing
-from router.dialects.responses.fields import CHECKS
+from router.dialects.responses.fields import (
+    ALWAYS_ECHOED,
+    CHECKS,
+    ECHOED_AS,
+    ECHOED_WHERE_GIVEN,
+    PLAIN_VALUES,
+)
 from router.errors import InvalidRequest
 
-__all__ = ["check_fields", "parse_create", "parse_object", "validate_create"]
+__all__ = ["check_fields", "echo_fields", "parse_create", "parse_object", "validate_create"]
 
 _MAX_DEPTH: Final = 200
 
@@ -77,10 +83,30 @@ def validate_create(body: dict[str, Any]) -> None:
 def check_fields(body: Mapping[str, Any]) -> None:
     """Check each field by itself; raise InvalidRequest."""
     for name, value in body.items():
-        if value is not None:
+        if value is not None and type(value) is not PLAIN_VALUES.get(name):
             check = CHECKS.get(name)
             if check is not None:
                 check(value, name)
+
+
+def echo_fields(body: Mapping[str, Any], *, model: str) -> dict[str, Any]:
+    """What a Response repeats of a validated request body; nothing in ``body`` is changed.
+
+    ``model`` is the name to show. ``conversation`` and ``prompt`` are there only when the
+    request has them, the former always as ``{"id"}``. Values are shared with ``body``.
+    """
+    echo = dict(ALWAYS_ECHOED)
+    for name, value in body.items():
+        if value is not None and name in ALWAYS_ECHOED:
+            echo[name] = value
+    echo["model"] = model
+    for name, show in ECHOED_AS:
+        echo[name] = show(echo[name])
+    for name, shown in ECHOED_WHERE_GIVEN:
+        value = body.get(name)
+        if value is not None:
+            echo[name] = value if shown is None else shown(value)
+    return echo
 
 
 def _refuse_deep(body: dict[str, Any], raw: bytes) -> None:

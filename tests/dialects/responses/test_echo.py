@@ -11,8 +11,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from router.dialects.responses.fields import echo_fields
-from router.dialects.responses.schema import validate_create
+from router.dialects.responses.schema import echo_fields, validate_create
 
 DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 DOCUMENT = DATA / "openapi.reduced.json"

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.dialects.responses.fields import echo_fields
 from router.dialects.responses.prompt_reference import check_prompt, prompt_reference
 from router.dialects.responses.prompts import (
     apply_prompt,
@@ -18,7 +17,7 @@ from router.dialects.responses.prompts import (
     parse_prompt,
     prompt_object,
 )
-from router.dialects.responses.schema import validate_create
+from router.dialects.responses.schema import echo_fields, validate_create
 from router.errors import InvalidRequest
 from tests.support.reading import FUZZ
 from tests.support.schema import faults

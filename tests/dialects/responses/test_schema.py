@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.dialects.responses.fields import echo_fields
 from router.dialects.responses.schema import (
+    echo_fields,
     parse_create,
     parse_object,
     validate_create,
