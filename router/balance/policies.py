@@ -97,7 +97,6 @@ class LoadView(Protocol):
 L = TypeVar("L", bound=LoadView)
 Random = Callable[[], float]
 
-_grade: Final = attrgetter("grade")
 _load: Final = attrgetter("load")
 _turn: Final = attrgetter("turn")
 _weight: Final = attrgetter("weight")
@@ -291,19 +290,19 @@ class Selection:
         not wait where a model can be loaded instead. With ``probes`` it may be the one that tries
         a half-open deployment; only if ``desperate`` it goes to a sick one.
         """
-        if deployments and not self.policy.tiered and not any(map(_grade, deployments)):
-            return self._pick(deployments, now, preferred, bound)  # READY is 0: all are
+        if deployments and not self.policy.tiered:
+            for deployment in deployments:
+                if deployment.grade != READY:
+                    break
+            else:  # every one is ready
+                return self._pick(deployments, now, preferred, bound)
         full = self._of(deployments, FULL)
         panics = desperate and self._panics(deployments)
         spared: list[S] = []
         for tier in self._tiers(deployments):
             usable = self._usable(tier, now)
             if panics:
-                usable += [
-                    deployment
-                    for deployment in self._of(tier, OPEN)
-                    if deployment.free and deployment.host.up
-                ]
+                usable += [one for one in self._of(tier, OPEN) if one.free and one.host.up]
             if probes and (probe := self._to_probe(tier, usable, preferred, bound)):
                 return probe[int(self._random() * len(probe))], "a probe, to see if it is back"
             if usable:
