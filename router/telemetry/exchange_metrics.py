@@ -11,6 +11,7 @@ router      here: a bug, no free slot, the database, shutting down
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -212,28 +213,18 @@ class ExchangeMetrics:
 
     def record(self, exchange: Exchange, model: str) -> None:
         """Count a finished exchange; ``model`` is a known name, ``other``, or empty for none."""
-        outcome = exchange.result.outcome
-        key = (
-            exchange.request.operation,
-            exchange.result.endpoint,
-            model,
-            outcome,
-            exchange.result.status,
-        )
+        result, operation = exchange.result, exchange.request.operation
+        key = (operation, result.endpoint, model, result.outcome, result.status)
         bound = self._bound.get(key)
         if bound is None:
-            labels = (
-                exchange.request.operation.value,
-                exchange.result.endpoint or "",
-                model,
-                outcome.value if outcome else Outcome.FAILED.value,
-                str(exchange.result.status),
-            )
-            bound = _ExchangeSeries(self, *labels)
+            where = (operation.value, result.endpoint or "", model)
+            outcome = result.outcome or Outcome.FAILED
+            count = self.requests.labels(*where, outcome.value, str(result.status))
+            bound = _ExchangeSeries(self, where, count, self.duration.labels(*where))
             if len(self._bound) < _MAX_BOUND:
                 self._bound[key] = bound
         bound.record(exchange)
-        if outcome is not Outcome.OK:
+        if result.outcome is not Outcome.OK:
             self._went_wrong(exchange)
 
     def _went_wrong(self, exchange: Exchange) -> None:
@@ -254,31 +245,18 @@ def _phase(exchange: Exchange) -> str:
     return "waiting" if exchange.result.first_output is None else "streaming"
 
 
+@dataclass(slots=True, eq=False)
 class _ExchangeSeries:
     """The children of one label set, looked up once."""
 
-    __slots__ = (
-        "_between", "_count", "_duration", "_first_output", "_metrics", "_next_exemplar",
-        "_overhead", "_where",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        metrics: ExchangeMetrics,
-        operation: str,
-        endpoint: str,
-        model: str,
-        outcome: str,
-        status: str,
-    ) -> None:
-        self._metrics = metrics
-        self._where = where = (operation, endpoint, model)
-        self._count = metrics.requests.labels(*where, outcome, status)
-        self._duration = metrics.duration.labels(*where)
-        self._first_output: Histogram | None = None
-        self._between: Histogram | None = None
-        self._overhead: Histogram | None = None
-        self._next_exemplar = 0.0
+    _metrics: ExchangeMetrics
+    _where: tuple[str, str, str]
+    _count: Counter
+    _duration: Histogram
+    _first_output: Histogram | None = None
+    _between: Histogram | None = None
+    _overhead: Histogram | None = None
+    _next_exemplar: float = 0.0
 
     def record(self, exchange: Exchange) -> None:
         self._count.inc()
