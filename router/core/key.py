@@ -1,28 +1,33 @@
 """A client's key: who it is, what it may use, and how much of it; and the key that a
-request presents.
+request presents, and what finds it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Final, Literal, Protocol
 
 from router.core.usage_record import NANO
 from router.errors import no_access
 from router.settings.accounts import ApiKey, BudgetSettings, LimitSettings
 from router.settings.model_names import fits
+from router.telemetry.log import get_logger
 
 __all__ = [
     "ANYBODY",
     "NO_LIMITS",
+    "AccountKeyResolver",
     "Budget",
     "Key",
     "KeyLimits",
     "KeyResolver",
+    "StoredKeys",
     "bearer_token",
     "budgets_of",
     "check_model",
@@ -170,3 +175,107 @@ def same_key(given: str, known: str) -> bool:
 
 def _digest(key: str) -> bytes:
     return hashlib.blake2b(key.encode("utf-8", "surrogateescape")).digest()
+
+
+_log = get_logger("router.keys")
+
+_NO_KEY: Final = Key("")
+
+
+class StoredKeys(Protocol):
+    """Virtual keys, which are kept in a database. ``displaced`` are the names of those that do not
+    count, because a configured key has the same one.
+    """
+
+    displaced: set[str]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is one of this name."""
+        ...
+
+    async def find(self, presented: str, now: float) -> Key | None:
+        """See ``KeyResolver.find``."""
+        ...
+
+    async def named(self, name: str) -> Key | None:
+        """The key of this name; None where there is none, or it is revoked."""
+        ...
+
+
+class AccountKeyResolver:
+    """Implements ``KeyResolver`` for all keys of one configuration: those in it, and virtual ones.
+
+    Configured keys are kept as digests under a secret of this process, and what was presented is
+    looked up by its digest: nobody can predict that, so the time the look-up takes says nothing
+    about a key. They go before virtual ones: a virtual key with the name of a configured one,
+    which came later, does not count, since what belongs to the name is the configured key's.
+    """
+
+    def __init__(self, configured: Iterable[ApiKey], virtual: StoredKeys | None = None) -> None:
+        self._hash = partial(hashlib.blake2b, key=os.urandom(32))
+        self._virtual = virtual
+        self._names: dict[str, Key] = {}
+        self._keys: dict[bytes, tuple[bytes, Key]] = {}
+        for one in configured:
+            secret, key = one.key.get_secret_value(), key_of(one)
+            digest = self._hash(secret.encode("utf-8", "surrogateescape")).digest()
+            self._keys[digest] = (digest, key)
+            self._names[key.name] = key
+
+    def __repr__(self) -> str:
+        return f"AccountKeyResolver({len(self._keys)} configured keys)"
+
+    def warn(self) -> None:
+        """Say so where virtual keys do not count: they are displaced by configured ones, or nobody
+        is asked for a key.
+
+        It is the configuration alone that closes a router: what is in a database, which may be
+        away, does not decide who gets in.
+        """
+        if self._virtual is None:
+            return
+        if not self._keys and len(self._virtual):
+            _log.warning(
+                "open to everybody on this machine: auth.keys is empty, so that virtual keys "
+                "do not count",
+                virtual_keys=len(self._virtual),
+            )
+        self._virtual.displaced.intersection_update(self._names)
+        for name in self._names:
+            if name in self._virtual:
+                self._warn_of(name, self._virtual)
+
+    async def find(self, presented: str, now: float) -> Key | None:
+        """See ``KeyResolver.find``."""
+        given = self._hash(presented.encode("utf-8", "surrogateescape")).digest()
+        digest, key = self._keys.get(given, (b"", _NO_KEY))
+        if hmac.compare_digest(digest, given):
+            return key
+        if self._virtual is None:
+            return None
+        found = await self._virtual.find(presented, now)
+        if found is not None and found.name in self._names:
+            self._warn_of(found.name, self._virtual)
+            return None
+        return found
+
+    async def named(self, name: str) -> Key | None:
+        """The key of this name, expired or not; None where there is none, or it is revoked.
+
+        For what goes on after the request that it came with. Raises StateUnavailable like
+        ``find``.
+        """
+        key = self._names.get(name)
+        if key is not None or self._virtual is None:
+            return key
+        return await self._virtual.named(name)
+
+    @staticmethod
+    def _warn_of(name: str, virtual: StoredKeys) -> None:
+        if name not in virtual.displaced:
+            virtual.displaced.add(name)
+            _log.warning("a virtual key has the name of a configured one: refused", key=name)

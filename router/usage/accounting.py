@@ -1,37 +1,30 @@
-"""Accounts, put together: what books attempts, keeps the ledger, finds keys and counts limits.
-
-``KeyResolver`` has all keys of one configuration: those in it, and the virtual ones.
-"""
+"""Accounts, put together: what books attempts, keeps the ledger, finds keys and counts limits."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import os
 import time
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cache.data_directory import data_directory
 from router.core.exchange import Exchange
-from router.core.key import Key, key_of
+from router.core.key import AccountKeyResolver, Key
 from router.core.usage_record import NO_TOKENS, Tokens
 from router.endpoints.deployment import best_reported
 from router.endpoints.registry import Registry
 from router.errors import LimitsUnavailable
 from router.fetch.address import on_own_host
 from router.response.tokens import prompt_estimates
-from router.settings.accounts import AccountsSettings, ApiKey
+from router.settings.accounts import AccountsSettings
 from router.settings.document import Mistake, SettingsError
 from router.settings.schema import Settings, StateSettings
 from router.state.connect import SQLITE
 from router.state.database import Database
 from router.state.maintenance.access import shown_url
-from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
 from router.telemetry.tasks import Tasks
 from router.usage.budgets import tag_budgets
@@ -46,7 +39,7 @@ from router.usage.virtual_keys import VirtualKeys
 if TYPE_CHECKING:
     from router.usage.redis_limiter import RedisRateLimiter
 
-__all__ = ["AccountKeyResolver", "Accounting", "journal_directory"]
+__all__ = ["Accounting", "journal_directory"]
 
 _MEMORY: Final = ":memory:"
 
@@ -68,86 +61,6 @@ def journal_directory(
         return None if path == _MEMORY else Path(f"{path}.journal")
     name = sha256(shown_url(state).encode()).hexdigest()[:16]
     return data_directory(environ) / "journal" / name
-
-
-_log = get_logger("router.keys")
-
-_NO_KEY: Final = Key("")
-
-
-class AccountKeyResolver:
-    """Implements ``router.core.key.KeyResolver``.
-
-    Configured keys are kept as digests under a secret of this process, and what was presented is
-    looked up by its digest: nobody can predict that, so the time the look-up takes says nothing
-    about a key. They go before virtual ones: a virtual key with the name of a configured one,
-    which came later, does not count, since what belongs to the name is the configured key's.
-    """
-
-    def __init__(self, configured: Iterable[ApiKey], virtual: VirtualKeys | None = None) -> None:
-        self._hash = partial(hashlib.blake2b, key=os.urandom(32))
-        self._virtual = virtual
-        self._names: dict[str, Key] = {}
-        self._keys: dict[bytes, tuple[bytes, Key]] = {}
-        for one in configured:
-            secret, key = one.key.get_secret_value(), key_of(one)
-            digest = self._hash(secret.encode("utf-8", "surrogateescape")).digest()
-            self._keys[digest] = (digest, key)
-            self._names[key.name] = key
-
-    def __repr__(self) -> str:
-        return f"AccountKeyResolver({len(self._keys)} configured keys)"
-
-    def warn(self) -> None:
-        """Say so where virtual keys do not count: they are displaced by configured ones, or nobody
-        is asked for a key.
-
-        It is the configuration alone that closes a router: what is in a database, which may be
-        away, does not decide who gets in.
-        """
-        if self._virtual is None:
-            return
-        if not self._keys and len(self._virtual):
-            _log.warning(
-                "open to everybody on this machine: auth.keys is empty, so that virtual keys "
-                "do not count",
-                virtual_keys=len(self._virtual),
-            )
-        self._virtual.displaced.intersection_update(self._names)
-        for name in self._names:
-            if name in self._virtual:
-                self._warn_of(name, self._virtual)
-
-    async def find(self, presented: str, now: float) -> Key | None:
-        """See ``KeyResolver.find``."""
-        given = self._hash(presented.encode("utf-8", "surrogateescape")).digest()
-        digest, key = self._keys.get(given, (b"", _NO_KEY))
-        if hmac.compare_digest(digest, given):
-            return key
-        if self._virtual is None:
-            return None
-        found = await self._virtual.find(presented, now)
-        if found is not None and found.name in self._names:
-            self._warn_of(found.name, self._virtual)
-            return None
-        return found
-
-    async def named(self, name: str) -> Key | None:
-        """The key of this name, expired or not; None where there is none, or it is revoked.
-
-        For what goes on after the request that it came with. Raises StateUnavailable like
-        ``find``.
-        """
-        key = self._names.get(name)
-        if key is not None or self._virtual is None:
-            return key
-        return await self._virtual.named(name)
-
-    @staticmethod
-    def _warn_of(name: str, virtual: VirtualKeys) -> None:
-        if name not in virtual.displaced:
-            virtual.displaced.add(name)
-            _log.warning("a virtual key has the name of a configured one: refused", key=name)
 
 
 _TAG: Final = "tag:"

@@ -6,12 +6,12 @@ from aiohttp import web
 
 from plugins.api_keys import ApiKeys
 from router.core.exchange import Operation
+from router.core.key import AccountKeyResolver
 from router.core.plugin_chain import PluginChain
 from router.core.plugin_set import PluginSets, proceed
 from router.http.dispatcher import RequestDispatcher
 from router.http.models import ModelsApi
 from router.settings.schema import ServerSettings
-from router.usage.accounting import AccountKeyResolver
 from tests.support.depot import Depot, backend
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening

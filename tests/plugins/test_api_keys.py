@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from router.core.key import Key
+from router.core.key import AccountKeyResolver, Key
 from router.errors import AuthenticationFailed, StateUnavailable
-from router.usage.accounting import AccountKeyResolver
 from tests.support.keys import admitted, configured
 
 RING = AccountKeyResolver(

@@ -9,10 +9,9 @@ import structlog
 
 from plugins.api_keys import KeyScope
 from router.core.exchange import Exchange, Sink
-from router.core.key import Key
+from router.core.key import AccountKeyResolver, Key
 from router.core.plugin_chain import PluginChain
 from router.errors import InternalError, ModelNotFound, RouterError, StateUnavailable
-from router.usage.accounting import AccountKeyResolver
 from tests.support.keys import admitted, configured
 
 RING = AccountKeyResolver([configured("all"), configured("some", models=["gpt-*", "llama3"])])

@@ -11,10 +11,9 @@ from pydantic import SecretStr
 
 from plugins.api_keys import ApiKeys
 from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
-from router.core.key import KeyResolver
+from router.core.key import AccountKeyResolver, KeyResolver
 from router.settings.accounts import ApiKey
 from router.state.database import Database
-from router.usage.accounting import AccountKeyResolver
 from router.usage.keys import Issued, KeyStore
 from router.usage.virtual_keys import VirtualKeys
 

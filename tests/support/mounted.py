@@ -13,13 +13,13 @@ from pydantic import SecretStr
 
 from plugins.api_keys import ApiKeys
 from router.core.exchange import Operation
+from router.core.key import AccountKeyResolver
 from router.core.plugin_chain import PluginChain
 from router.core.plugin_set import PluginSets, proceed
 from router.http.body import expect_later
 from router.http.dispatcher import Handler, RequestDispatcher
 from router.http.routes import PREFIXES
 from router.settings.schema import ApiKey, ServerSettings
-from router.usage.accounting import AccountKeyResolver
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening
 from tests.support.router import Reply

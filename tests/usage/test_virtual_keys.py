@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import structlog
 
+from router.core.key import AccountKeyResolver
 from router.errors import StateUnavailable
 from router.state.database import Database, unavailable
 from router.state.statement import Statement, StatementStep, Value
-from router.usage.accounting import AccountKeyResolver
 from router.usage.keys import KeyRow, KeyStore
 from router.usage.virtual_keys import VirtualKeys
 from tests.support.keys import Here, configured, here, made_by, secret_of
