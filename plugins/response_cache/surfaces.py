@@ -1,7 +1,8 @@
 """What the cache has to know of an API to answer in its place.
 
 A surface reads a request, makes a canonical answer of what its clients were sent, and renders one
-for a client. Further surfaces join by being added to ``SURFACES``.
+for a client. Further surfaces join by being added to ``SURFACES``. ``tell`` sends a client a whole
+answer, as its rendering has it.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Rendering(Protocol):
 
     @property
     def encrypted_reasoning(self) -> Mapping[str, str]:
-        """What is encrypted of it, by item id."""
+        """Its encrypted reasoning by item id, which is stored but was not shown."""
         ...
 
     def opening(self) -> list[Frame]:
@@ -111,8 +112,8 @@ class Rendering(Protocol):
 class Surface:
     """One API. ``request`` makes a canonical request of a body, or says why there is none.
     ``rendering`` is how the client of an exchange is answered; it is given the call, too, where
-    that is made for this client. ``answer`` is what a call was answered with; None for what is no
-    complete answer, or none to be given again.
+    that is made for this client. ``answer`` is what a call brought; None for what is no complete
+    answer, or none to be given again.
 
     ``asks_for_usage``: its streams tell the usage only where ``stream_options`` ask for it.
     """
