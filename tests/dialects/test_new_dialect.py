@@ -5,16 +5,14 @@ The folder beside this test is put into a copy of the router, and nothing else i
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.support.copied import copied, run_in
+
 FOLDER: Final = Path(__file__).parent / "telegraph"
 
 SETUP: Final = """
@@ -110,22 +108,8 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("asks", [BEHIND, BEFORE], ids=["behind", "in front"])
 def test_a_dialect_is_one_folder(asks: str, tmp_path: Path) -> None:
-    for package in ("router", "plugins", "cache"):
-        shutil.copytree(
-            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    shutil.copytree(FOLDER, tmp_path / "router/dialects/telegraph")
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SETUP + asks],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert str(tmp_path) in run.stdout
+    shutil.copytree(FOLDER, copied(tmp_path) / "router/dialects/telegraph")
+    run_in(tmp_path, SETUP + asks)
 
 
 def test_the_folder_has_the_five_parts_and_says_which() -> None:

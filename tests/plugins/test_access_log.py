@@ -16,7 +16,8 @@ from structlog.testing import capture_logs
 from yarl import URL
 
 from plugins.access_log import AccessLog
-from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation, Outcome
+from router.core.exchange import Outcome
+from tests.support.exchanges import an_exchange
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, routed, simulated
 
@@ -112,18 +113,7 @@ async def test_one_line_per_request_and_nothing_private(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_is_left_out_and_long_names_are_cut() -> None:
-    exchange = Exchange(
-        ClientRequest(
-            id="req_1",
-            operation=Operation.RESPONSES,
-            route="/v1/responses",
-            method="POST",
-            headers={},
-            remote=None,
-            started=5.0,
-        ),
-        ExchangeContext(),
-    )
+    exchange = an_exchange(route="/v1/responses", started=5.0)
     log = AccessLog()
     with capture_logs() as lines:
         log.ended(exchange)

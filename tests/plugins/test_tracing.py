@@ -15,6 +15,7 @@ from plugins.tracing import names, plugin
 from router.core.upstream import UpstreamRequest
 from router.settings.schema import EndpointSettings
 from router.upstream.http1 import HttpTransport
+from tests.support.exchanges import an_exchange
 from tests.support.router import API_KEY, endpoint
 from tests.support.speech import SPEECH
 from tests.support.traced import PROMPT, ask, traced
@@ -303,20 +304,9 @@ async def test_headers_cannot_bring_others_with_them() -> None:
     ],
 )
 def test_providers(url: str, dialect: Any, provider: str, port: int) -> None:
-    from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
+    from router.core.exchange import Operation
 
-    exchange = Exchange(
-        ClientRequest(
-            id="req_1",
-            operation=Operation.CHAT,
-            route="/v1/chat/completions",
-            method="POST",
-            headers={},
-            remote=None,
-            started=5.0,
-        ),
-        ExchangeContext(),
-    )
+    exchange = an_exchange(operation=Operation.CHAT)
     settings = EndpointSettings(name="one", url=url, dialect=dialect)
     found = names.of_attempt(exchange, settings, "m")
     assert (found["gen_ai.provider.name"], found["server.port"]) == (provider, port)

@@ -13,7 +13,6 @@ from unittest import mock
 
 from structlog.testing import capture_logs
 
-from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
 from router.core.upstream import Adapter, Transport
 from router.endpoints.selector import Selector, SlotReservation
 from router.errors import RouterError
@@ -27,6 +26,7 @@ from tests.simulation.scene import SIZES, Fault
 from tests.simulation.trace import Request
 from tests.simulation.transport import SimulatedTransport
 from tests.support.clock import run_in_virtual_time
+from tests.support.exchanges import an_exchange
 
 __all__ = ["Outcome", "Replay", "replay", "settings_for"]
 
@@ -153,22 +153,14 @@ class _Work:
         self._selector = selector
         self._boxes = boxes
         request = outcome.request
-        self._exchange = exchange = Exchange(
-            ClientRequest(
-                id=f"{request.conversation}.{request.turn}",
-                operation=Operation.RESPONSES,
-                route="/v1/responses",
-                method="POST",
-                headers={},
-                remote=None,
-                started=request.at,
-            ),
-            ExchangeContext(),
+        self._exchange = an_exchange(
+            id=f"{request.conversation}.{request.turn}",
+            started=request.at,
+            caller=request.caller,
+            model=request.model,
+            body=dict(request.body),
+            stream=True,
         )
-        exchange.context.caller = request.caller
-        exchange.model = request.model
-        exchange.body = dict(request.body)
-        exchange.stream = True
 
     async def run(self, fleet: Fleet) -> None:
         """From its arrival to its end."""

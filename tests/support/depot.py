@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from router.balance.deployment_state import OPEN
-from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
+from router.core.exchange import Exchange
 from router.core.upstream import Adapter, LoadRequest, Transport, UpstreamRequest, UpstreamResponse
 from router.endpoints.deployment import Deployment, Slot
 from router.endpoints.endpoint import Endpoint
@@ -17,6 +17,7 @@ from router.endpoints.registry import Registry
 from router.endpoints.selector import Selector, SlotReservation
 from router.settings.schema import EndpointSettings, Settings
 from router.upstream.adapters import make_adapter
+from tests.support.exchanges import an_exchange
 
 __all__ = [
     "Depot",
@@ -71,22 +72,7 @@ def settings_of(*backends: dict[str, Any], **balance: Any) -> Settings:
 
 def asking(caller: str = "default", model: str = "m", **body: Any) -> Exchange:
     """A request for a model."""
-    exchange = Exchange(
-        ClientRequest(
-            id="req_1",
-            operation=Operation.RESPONSES,
-            route="/v1/responses",
-            method="POST",
-            headers={},
-            remote=None,
-            started=0.0,
-        ),
-        ExchangeContext(),
-    )
-    exchange.context.caller = caller
-    exchange.model = model
-    exchange.body = {"model": model, "input": "hi", **body}
-    return exchange
+    return an_exchange(caller=caller, model=model, body={"model": model, "input": "hi", **body})
 
 
 class Depot:

@@ -10,12 +10,13 @@ from typing import Any
 from pydantic import SecretStr
 
 from plugins.api_keys import ApiKeys
-from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
+from router.core.exchange import Exchange
 from router.core.key import AccountKeyResolver, KeyResolver
 from router.settings.accounts import ApiKey
 from router.state.database import Database
 from router.usage.keys import Issued, KeyStore
 from router.usage.virtual_keys import VirtualKeys
+from tests.support.exchanges import an_exchange
 
 __all__ = ["Here", "admitted", "configured", "here", "made_by", "secret_of"]
 
@@ -65,17 +66,6 @@ async def made_by(one: Here, name: str, spec: Mapping[str, Any] | None = None) -
 
 async def admitted(key_resolver: KeyResolver, secret: str | None, now: float) -> Exchange:
     """An exchange that the guard let in; raises RouterError."""
-    exchange = Exchange(
-        ClientRequest(
-            id="req_1",
-            operation=Operation.RESPONSES,
-            route="/v1/responses",
-            method="POST",
-            headers={} if secret is None else {"Authorization": f"Bearer {secret}"},
-            remote=None,
-            started=0.0,
-        ),
-        ExchangeContext(),
-    )
+    exchange = an_exchange(headers={} if secret is None else {"Authorization": f"Bearer {secret}"})
     await ApiKeys(key_resolver, lambda: now).admit(exchange)
     return exchange

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
+from router.core.exchange import Operation
 from router.core.upstream import UpstreamCall
 from router.settings.schema import EndpointSettings
 from router.upstream.adapters import make_adapter
@@ -36,20 +36,11 @@ def way(request: pytest.FixtureRequest) -> dict[str, Any]:
 def chat(
     way: dict[str, Any], context: int | None, *, auto: bool = True, **body: Any
 ) -> UpstreamCall:
-    exchange = Exchange(
-        ClientRequest(
-            id="req_1",
-            operation=Operation.CHAT,
-            route="/",
-            method="POST",
-            headers={},
-            remote=None,
-            started=0.0,
-        ),
-        ExchangeContext(),
+    exchange = an_exchange(
+        operation=Operation.CHAT,
+        truncates_chat=auto,
+        body={"model": "m", "messages": TURNS, **body},
     )
-    exchange.body = {"model": "m", "messages": TURNS, **body}
-    exchange.context.truncates_chat = auto
     endpoint = EndpointSettings(name="one", url="http://localhost/v1", **way)
     return make_adapter(endpoint).chat(exchange, "m", context)
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 from router.dialects.responses import fields
+from tests.support.copied import copied, run_in
 
-ROOT: Final = Path(__file__).parents[3]
 TABLE: Final = "router/dialects/responses/fields.py"
 BEGINS: Final = "FIELDS: Final = (\n"
 ADDED: Final = """\
@@ -80,25 +76,11 @@ asyncio.run(main())
 
 
 def test_a_field_is_added_in_one_place(tmp_path: Path) -> None:
-    for package in ("router", "plugins", "cache"):
-        shutil.copytree(
-            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    table = tmp_path / TABLE
+    table = copied(tmp_path) / TABLE
     text = table.read_text()
     assert text.count(BEGINS) == 1
     table.write_text(text.replace(BEGINS, BEGINS + ADDED))
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", ASKS],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert str(tmp_path) in run.stdout
+    run_in(tmp_path, ASKS)
 
 
 def test_every_field_is_declared_once() -> None:
