@@ -103,10 +103,18 @@ class HttpReply:
 
     def feed(self, batch: Sequence[Frame]) -> None:
         """See ``Sink.feed``."""
-        if len(batch) == 1:
-            self._write(self._encode(batch[0]))
-        else:
-            self._write(b"".join(map(self._encode, batch)))
+        encode = self._encode
+        data = encode(batch[0]) if len(batch) == 1 else b"".join(map(encode, batch))
+        if not data:
+            return  # an empty chunk would end the body
+        transport = self._transport
+        if self._closed or (transport is not None and transport.is_closing()):
+            raise ClientGone
+        if transport is None:
+            self._pending.append(data)
+            return
+        self._last_write = self._loop.time()
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """See ``Sink.finish``."""
@@ -134,7 +142,8 @@ class HttpReply:
     async def respond(self) -> web.StreamResponse:
         """What the HTTP handler does: wait for the answer and see it through.
 
-        The end of the body is left to aiohttp, which says nothing when the client is gone.
+        The end of the body is left to aiohttp, which says nothing when the client is gone. Whoever
+        calls this calls ``close`` after it.
         """
         response = await self._head
         if response is not None:
@@ -155,7 +164,6 @@ class HttpReply:
                 await self._done
             if self._request.protocol.writing_paused:
                 await self.resumed()
-        self.close()
         return stream
 
     def close(self) -> None:
@@ -188,22 +196,6 @@ class HttpReply:
         if not self._ended and self._api_format.silence:
             self._timer = self._loop.call_later(self._keepalive, self._tick)
 
-    def _write(self, data: bytes) -> None:
-        if not data:
-            return  # an empty chunk would end the body
-        transport = self._transport
-        if self._closed or (transport is not None and transport.is_closing()):
-            raise ClientGone
-        if transport is None:
-            self._pending.append(data)
-            return
-        self._last_write = self._loop.time()
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
-
-    def _send(self, transport: asyncio.Transport, data: bytes) -> None:
-        self._last_write = self._loop.time()
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
-
     async def _drained(self, seconds: float) -> bool:
         """Wait until the client has read enough for more to be written; False when it has not.
 
@@ -228,7 +220,9 @@ class HttpReply:
         if wait <= 0:
             wait = self._keepalive
             if not self.paused:
-                self._send(transport, self._api_format.silence)
+                data = self._api_format.silence
+                self._last_write = self._loop.time()
+                transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
         self._timer = self._loop.call_later(wait, self._tick)
 
 
