@@ -97,9 +97,8 @@ class PluginSets:
 
     def enter(self) -> PluginSet:
         """The current one, entered: who gets it has to leave it."""
-        plugin_set = self.current
-        plugin_set.enter()
-        return plugin_set
+        self.current.users += 1
+        return self.current
 
     async def start(self) -> None:
         """Start the plugins of the first one."""

@@ -114,9 +114,22 @@ class RequestDispatcher:
             self._open += 1
             self._idle.clear()
             try:
-                return await self._handled(
-                    request, exchange, handler, admit or plugin_set.chain.admit
-                )
+                if self._browsers.keyless:
+                    self._browsers.check(request)
+                response: web.StreamResponse | None = None
+                if request.method == hdrs.METH_OPTIONS:
+                    response = self._browsers.preflight(request)
+                if response is None:
+                    if self.draining:
+                        raise _shutting_down("The router is shutting down; try again.")
+                    await (admit or plugin_set.chain.admit)(exchange)
+                    response = await handler(request, exchange)
+                if not response.prepared:
+                    response.headers["X-Request-Id"] = exchange.request.id
+                if not exchange.running:
+                    exchange.result.status = response.status
+                    self._end(exchange, Outcome.OK)
+                return response
             except RouterError as error:
                 return self._refused(exchange, error)
             except asyncio.CancelledError:
@@ -131,7 +144,8 @@ class RequestDispatcher:
                 )
                 return self._refused(exchange, internal_error(exchange))
             finally:
-                plugin_set.leave()
+                if not exchange.running:
+                    plugin_set.leave()
                 self._open -= 1
                 if not self._open:
                     self._idle.set()
@@ -154,28 +168,6 @@ class RequestDispatcher:
             return await handler(request)
 
         return handle
-
-    async def _handled(
-        self, request: web.Request, exchange: Exchange, handler: Handler, admit: Admit
-    ) -> web.StreamResponse:
-        if self._browsers.keyless:
-            self._browsers.check(request)
-        response: web.StreamResponse | None = None
-        if request.method == hdrs.METH_OPTIONS:
-            response = self._browsers.preflight(request)
-        if response is None:
-            if self.draining:
-                raise ShuttingDown(
-                    "The router is shutting down; try again.", headers={"Retry-After": "1"}
-                )
-            await admit(exchange)
-            response = await handler(request, exchange)
-        if not response.prepared:
-            response.headers["X-Request-Id"] = exchange.request.id
-        if not exchange.running:
-            exchange.result.status = response.status
-            self._end(exchange, Outcome.OK)
-        return response
 
     async def read(
         self,
@@ -212,8 +204,7 @@ class RequestDispatcher:
         )
         task = self._tasks.spawn(self._run(exchange, reply, answer), exchange.request.id)
         self._running[task] = (exchange, request)
-        exchange.context.plugin_set.enter()  # the task may outlive the handler
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._forget)  # it may outlive the handler: it leaves the plugins
         try:
             return await reply.respond()
         except (asyncio.CancelledError, ConnectionError):
@@ -333,9 +324,7 @@ class RequestDispatcher:
     async def _drain(self, timeout: float) -> None:
         if not await self._quiet(timeout):
             for task, (exchange, _) in list(self._running.items()):
-                exchange.abort = ShuttingDown(
-                    "The router is shutting down.", headers={"Retry-After": "1"}
-                )
+                exchange.abort = _shutting_down("The router is shutting down.")
                 task.cancel()
             await self._tasks.wait(_ABORT_SECONDS)
 
@@ -359,6 +348,10 @@ class RequestDispatcher:
 def _client_left(exchange: Exchange, sink: Sink) -> Outcome:
     exchange.result.status = 200 if sink.opened else CLIENT_CLOSED_REQUEST
     return Outcome.CANCELLED
+
+
+def _shutting_down(message: str) -> ShuttingDown:
+    return ShuttingDown(message, headers={"Retry-After": "1"})
 
 
 def _outcome(error: RouterError) -> Outcome:
