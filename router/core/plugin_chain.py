@@ -287,35 +287,37 @@ class _Watched(PassingSink):
     ``touched``: an answer has begun, here or further down the chain. ``complete``: it is whole.
     """
 
-    __slots__ = ("_open", "complete", "touched")
+    __slots__ = ("complete", "opened", "touched")
+
+    opened: bool
 
     def __init__(self, sink: Sink) -> None:
-        super().__init__(sink)
-        self._open = sink.opened  # a run's log is open from the start
+        self._sink = sink
+        self.opened = sink.opened  # a run's log is open from the start
         self.touched = False
         self.complete = False
 
     def open(self, headers: Mapping[str, str]) -> None:
-        if self.complete or self._open:
+        if self.complete or self.opened:
             raise self._misuse()
-        self.touched = self._open = True
+        self.touched = self.opened = True
         self._sink.open(headers)
 
     def feed(self, batch: Sequence[Frame]) -> None:
-        if self.complete or not self._open:
+        if self.complete or not self.opened:
             raise self._misuse()
         self.touched = True
         self._sink.feed(batch)
 
     def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        if self.complete or self._open:
+        if self.complete or self.opened:
             raise self._misuse()
         self.touched = True
         self._sink.finish(status, body, headers)
         self.complete = True
 
     def end(self) -> None:
-        if self.complete or not self._open:
+        if self.complete or not self.opened:
             raise self._misuse()
         self._sink.end()
         self.complete = True
