@@ -18,7 +18,6 @@ from typing import Any, Final
 import orjson
 
 from router.core.exchange import Exchange, Sink
-from router.core.plugin_set import proceed
 from router.core.response_lifecycle import new_builder
 from router.dialects.responses.echo import ids_of
 from router.errors import Conflict, InternalError, RouterError, StateUnavailable
@@ -67,7 +66,7 @@ class Turns:
     async def answer(self, exchange: Exchange, sink: Sink) -> None:
         """Answer a request; raises RouterError as long as nothing has been sent."""
         body = exchange.body
-        if body.get("background") or is_durable(body):
+        if body.get("background") or (body.get("stream_options") and is_durable(body)):
             await self._start_run(exchange, sink)
             return
         looks_up, store = refers(body), body.get("store") is not False
@@ -86,7 +85,7 @@ class Turns:
                 True,
                 self._degrade,
             )
-        await proceed(exchange, sink)
+        await exchange.context.plugin_set.proceed(exchange, sink)
 
     async def _continue(self, exchange: Exchange, sink: Sink, store: bool) -> None:
         """Answer a request that refers to what was before it."""
@@ -101,7 +100,7 @@ class Turns:
                 exchange.record = TurnRecord(
                     self._responses, exchange, items, turn, self._database, store, self._degrade
                 )
-            await proceed(exchange, sink)
+            await exchange.context.plugin_set.proceed(exchange, sink)
         finally:
             if turn is not None:
                 turn.release()
@@ -112,7 +111,7 @@ class Turns:
             request_items = await self._resolver.request_items(exchange)
             history = await self._resolver.history(exchange)
             exchange.body = with_history(exchange.body, history, request_items)
-        await proceed(exchange, sink)
+        await exchange.context.plugin_set.proceed(exchange, sink)
 
     def _degraded(self, exchange: Exchange, looks_up: bool) -> bool:
         """Have the exchange answered without the database, which is down, so that it is not stored
