@@ -201,14 +201,6 @@ class ExchangeContext:
         self.trace: Trace | None = None
         self.truncates_chat = False
 
-    def with_plugins(self, plugin_set: PluginSet) -> ExchangeContext:
-        """The same with other plugins."""
-        context = ExchangeContext(self.api_format, self.worker)
-        context.plugin_set = plugin_set
-        context.caller, context.key = self.caller, self.key
-        context.trace, context.truncates_chat = self.trace, self.truncates_chat
-        return context
-
 
 class ExchangeResult:
     """How an exchange was answered; its methods are the one place that writes how it ended.
@@ -380,7 +372,12 @@ class Exchange:
         It has no record, and what only the client of this one is told (the result's headers,
         ``dropped``) is not its affair.
         """
-        derived = Exchange(self.request, self.context.with_plugins(plugin_set))
+        ours = self.context
+        context = ExchangeContext(ours.api_format, ours.worker)
+        context.plugin_set = plugin_set
+        context.caller, context.key = ours.caller, ours.key
+        context.trace, context.truncates_chat = ours.trace, ours.truncates_chat
+        derived = Exchange(self.request, context)
         derived.body = body
         derived.model, derived.stream = self.model, self.stream
         derived.images, derived.large = self.images, self.large
