@@ -110,12 +110,8 @@ def new_builder(
         echo=echo_fields(body, model=body["model"]),
         own_fields=OWN_FIELDS,
         new_id=new_id,
-        now=_now,
+        now=time.time,
         muted=muted,
         created=created,
         first_sequence=first_sequence,
     )
-
-
-def _now() -> int:
-    return int(time.time())

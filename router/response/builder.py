@@ -115,12 +115,12 @@ class ResponseBuilder:
         echo: Mapping[str, Any],
         own_fields: frozenset[str],
         new_id: IdFactory,
-        now: Callable[[], int],
+        now: Callable[[], float],
         muted: bool = False,
         created: tuple[str, int] | None = None,
         first_sequence: int = 0,
     ) -> None:
-        self.id, self._born = created or (new_id("resp_"), now())
+        self.id, self._born = created or (new_id("resp_"), int(now()))
         self.created_at = self._born
         self.echo = echo
         self.own_fields = own_fields
@@ -171,7 +171,7 @@ class ResponseBuilder:
         """The final Response object with its output, text and usage."""
         return self.snapshot(
             status,
-            completed_at=self.now() if status == "completed" else None,
+            completed_at=int(self.now()) if status == "completed" else None,
             output=output,
             output_text=output_text(output),
             usage=usage,

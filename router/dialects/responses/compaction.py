@@ -39,7 +39,7 @@ class CompactionDecoder(ResponsesDecoder):
 
 
 def compacted(
-    body: bytes, *, model: str, account: str, new_id: IdFactory, now: Callable[[], int]
+    body: bytes, *, model: str, account: str, new_id: IdFactory, now: Callable[[], float]
 ) -> dict[str, Any]:
     """An endpoint's answer as the router's own: with an id of ours, and its content sealed.
 
@@ -62,7 +62,7 @@ def compacted(
         **theirs,
         "id": new_id("resp_"),
         "object": "response.compaction",
-        "created_at": unix_seconds(theirs.get("created_at")) or now(),
+        "created_at": unix_seconds(theirs.get("created_at")) or int(now()),
         "usage": tokens.from_response(theirs.get("usage")) or tokens.response_usage(0, 0),
     }
 

@@ -264,7 +264,7 @@ class ResponsesDecoder:
         output = final["output"] = final["output"] or list(self._output.items)
         final["output_text"] = output_text(output)
         if status == "completed" and final.get("completed_at") is None:
-            final["completed_at"] = self.builder.now()
+            final["completed_at"] = int(self.builder.now())
         final["usage"] = self.usage = tokens.from_response(final.get("usage"))
         if status == "failed":
             final["error"] = self._endpoints_error(final.get("error"))
