@@ -43,7 +43,8 @@ def parse_object(raw: bytes) -> dict[str, Any]:
         raise InvalidRequest(
             "Invalid body: expected a JSON object, but got another type.", code="invalid_type"
         )
-    _refuse_deep(body, raw)
+    if len(raw) >= 2 * _MAX_DEPTH:
+        _refuse_deep(body)
     return body
 
 
@@ -109,10 +110,8 @@ def echo_fields(body: Mapping[str, Any], *, model: str) -> dict[str, Any]:
     return echo
 
 
-def _refuse_deep(body: dict[str, Any], raw: bytes) -> None:
+def _refuse_deep(body: dict[str, Any]) -> None:
     """orjson reads 1024 levels but writes 254; translation wraps a few around what it is given."""
-    if len(raw) < 2 * _MAX_DEPTH:
-        return
     level: list[Any] = [body]
     depth = 0
     while level:
