@@ -190,7 +190,7 @@ class Attempt:
         if self._is_json():
             return await self._in_one_piece()
         while not decoder.ended:
-            await self._read()
+            await self.read()
             if decoder.error is not None:
                 raise decoder.error
         if self._received > _LARGE:
@@ -207,32 +207,28 @@ class Attempt:
 
         Raises UpstreamError where not even the answer's end can be saved.
         """
-        try:
-            frames = await self._read()
-        except UpstreamError as error:
-            self.error = error
-            raise
-        if self.decoder is not None:
-            self.error = self.decoder.error
-        return frames
-
-    async def _read(self) -> list[Frame]:
         answer, decoder = self._answer, self.decoder
         assert answer is not None
         assert decoder is not None
-        if not self._received and self._is_json():
-            return decoder.whole_as_stream(await answer.body())
         try:
-            data = await answer.read()
-        except UpstreamError:
-            frames = decoder.salvage()
-            if not frames and decoder.error is None:
-                raise
-            return frames
-        self._received += len(data)
-        if self._received > _MAX_STREAM_BYTES:
-            raise UpstreamFailure(f"The endpoint's stream exceeds {_MAX_STREAM_BYTES} bytes.")
-        return decoder.feed(data) if data else decoder.finish()
+            if not self._received and self._is_json():
+                return decoder.whole_as_stream(await answer.body())
+            try:
+                data = await answer.read()
+            except UpstreamError:
+                frames = decoder.salvage()
+                if not frames and decoder.error is None:
+                    raise
+                return frames
+            self._received += len(data)
+            if self._received > _MAX_STREAM_BYTES:
+                raise UpstreamFailure(f"The endpoint's stream exceeds {_MAX_STREAM_BYTES} bytes.")
+            return decoder.feed(data) if data else decoder.finish()
+        except UpstreamError as error:
+            self.error = error
+            raise
+        finally:
+            self.error = self.error or decoder.error
 
     async def settle(self) -> None:
         """Wait a moment for the end of an answer whose content is complete.
@@ -243,18 +239,16 @@ class Attempt:
         with contextlib.suppress(asyncio.CancelledError):
             await self._answer.settle()
 
-    def record(self) -> None:
-        """Its answer is complete: have it recorded, before the end of it leaves."""
-        self.complete = True
-        self._record()
-
     def close(self) -> None:
         """Done with it: what has not been read is cut off."""
         if self._answer is not None:
             self._answer.close()
-        self._record()
+        if not self._recorded:
+            self.record(complete=False)
 
-    def _record(self) -> None:
+    def record(self, *, complete: bool = True) -> None:
+        """Have it recorded, once; of a complete answer before the end of it leaves."""
+        self.complete = complete
         if self.sent and not self._recorded:
             self._recorded = True
             self._recorder.over(self._exchange, self)
