@@ -191,14 +191,10 @@ class ItemWriter(TextWriter):
         """The item with what was streamed so far."""
         raise NotImplementedError
 
-    def _added(self, item: Item) -> None:
-        """Announce the item, which is empty and in progress."""
+    def _tell(self, kind: str, item: Item) -> Item:
+        """The item's first event (``added``), where it is in progress, or its last (``done``)."""
         at = {"output_index": self.index, "item": item}
-        self._out.append(self.builder.event("response.output_item.added", at))
-
-    def _done(self, item: Item) -> Item:
-        at = {"output_index": self.index, "item": item}
-        self._out.append(self.builder.event("response.output_item.done", at))
+        self._out.append(self.builder.event(f"response.output_item.{kind}", at))
         return item
 
 
@@ -210,7 +206,7 @@ class _MessageItem(ItemWriter, PartWriter):
     __slots__ = ()
 
     def open(self) -> None:
-        self._added(self._message("in_progress", []))
+        self._tell("added", self._message("in_progress", []))
         self.open_part(self.part(""))
 
     def finished(self, status: str) -> Item:
@@ -219,7 +215,7 @@ class _MessageItem(ItemWriter, PartWriter):
     def close(self, status: str) -> Item:
         part = self.part("".join(self.pieces))
         self.close_part(part)
-        return self._done(self._message(status, [part]))
+        return self._tell("done", self._message(status, [part]))
 
     def part(self, text: str) -> Item:
         """The content part with this text."""
@@ -270,7 +266,7 @@ class ReasoningItem(ItemWriter, SummaryText):
     __slots__ = ()
 
     def open(self) -> None:
-        self._added({"id": self.id, "type": "reasoning", "summary": []})
+        self._tell("added", {"id": self.id, "type": "reasoning", "summary": []})
         self.open_part({"type": "summary_text", "text": ""})
 
     def finished(self, status: str) -> Item:
@@ -280,7 +276,7 @@ class ReasoningItem(ItemWriter, SummaryText):
     def close(self, status: str) -> Item:
         item = self.finished(status)
         self.close_part(item["summary"][0])
-        return self._done(item)
+        return self._tell("done", item)
 
 
 class CallItem(ItemWriter, ArgumentsText):
@@ -303,7 +299,7 @@ class CallItem(ItemWriter, ArgumentsText):
         return self.pieces
 
     def open(self) -> None:
-        self._added(self._call("in_progress", ""))
+        self._tell("added", self._call("in_progress", ""))
 
     def finished(self, status: str) -> Item:
         return self._call(status, "".join(self.pieces))
@@ -316,7 +312,7 @@ class CallItem(ItemWriter, ArgumentsText):
 
     def _end(self, item: Item) -> Item:
         self.close_text(item)
-        return self._done(item)
+        return self._tell("done", item)
 
     def _call(self, status: str, arguments: str) -> Item:
         return {
