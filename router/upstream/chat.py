@@ -90,8 +90,10 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank, TranslatingAdapter):
         has_usage = model not in self._without_usage and (
             not self._capabilities or stream_usage(self._capabilities, model) is not False
         )
+        if exchange.stream:
+            return has_usage, False
         assembled = has_usage and assembles(exchange, self._endpoint)
-        return (exchange.stream or assembled) and has_usage, assembled
+        return assembled, assembled
 
     def _learn(self, model: str, error: UpstreamError) -> bool:
         """Whether the endpoint refuses the question for the usage of this model's streams."""
