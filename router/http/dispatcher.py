@@ -144,7 +144,7 @@ class RequestDispatcher:
                 )
                 return self._refused(exchange, internal_error(exchange))
             finally:
-                if not exchange.running:
+                if not exchange.running:  # else its task does, which may outlive this
                     plugin_set.leave()
                 self._open -= 1
                 if not self._open:
@@ -194,7 +194,6 @@ class RequestDispatcher:
         """
         if exchange.dropped and self._strict:
             refuse_dropped(exchange.dropped, {})
-        exchange.running = True
         exchange.context.plugin_set.chain.started(exchange)
         reply = HttpReply(
             request,
@@ -204,7 +203,8 @@ class RequestDispatcher:
         )
         task = self._tasks.spawn(self._run(exchange, reply, answer), exchange.request.id)
         self._running[task] = (exchange, request)
-        task.add_done_callback(self._forget)  # it may outlive the handler: it leaves the plugins
+        exchange.running = True  # from here on it is the task that leaves the plugins
+        task.add_done_callback(self._forget)
         try:
             return await reply.respond()
         except (asyncio.CancelledError, ConnectionError):
