@@ -93,7 +93,7 @@ async def walked() -> dict[str, Way]:
 
 
 async def _walked(case: str, database: Path) -> Way:
-    """The second request of its kind, since the first one does what is done once."""
+    """The second miss, or the second hit, since the first one does what is done once."""
     settings: dict[str, Any] = {
         "auth": {"keys": [{"name": "one", "key": _KEY}]},
         "cache": {"mode": "always", "semantic": {"enabled": False}},
@@ -104,7 +104,8 @@ async def _walked(case: str, database: Path) -> Way:
     async with Upstream(default=_answer(stream=stream)) as upstream, http_client() as http:
         endpoint = {"name": "one", "dialect": "chat", "models": ["m"]}
         async with routed({**endpoint, "url": upstream.address + "/v1"}, **settings) as url:
-            await _ask(http, url, "First", stream=stream)
+            for _ in range(2 if hit else 1):
+                await _ask(http, url, "First", stream=stream)
             way = Way()
             with way.counting():
                 await _ask(http, url, "First" if hit else "Second", stream=stream)
