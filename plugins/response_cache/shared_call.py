@@ -126,9 +126,7 @@ class SharedCall:
         if first and not self._paid and self.done.is_set():
             # What the call cost is counted once: for who has been there longest.
             self._paid = True
-            subscriber.exchange.result.usage = self.carrier.result.usage
-            subscriber.exchange.result.spent = self.carrier.result.spent
-            subscriber.exchange.result.queue_seconds = self.carrier.result.queue_seconds
+            subscriber.exchange.result.take_costs(self.carrier.result)
 
     def answer(self) -> CachedAnswer | None:
         """What was answered, once the call is over; None where it can not be given again."""

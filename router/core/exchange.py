@@ -256,7 +256,7 @@ class ExchangeResult:
         self.outcome = Outcome.FAILED
         self.error_code = code
 
-    def refuse(self, error: RouterError) -> None:
+    def set_error(self, error: RouterError) -> None:
         """The answer is this error, or ends with it."""
         self.error_code = error.code
         self.status = error.status
@@ -278,6 +278,11 @@ class ExchangeResult:
             self.endpoint, self.attempts = other.endpoint, other.attempts
         if self.outcome is None:
             self.outcome, self.error_code = other.outcome, other.error_code
+
+    def take_costs(self, other: ExchangeResult) -> None:
+        """What the call of ``other`` used and waited for counts as this exchange's own."""
+        self.usage, self.spent = other.usage, other.spent
+        self.queue_seconds = other.queue_seconds
 
 
 class Exchange:

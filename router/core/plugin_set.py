@@ -97,8 +97,9 @@ class PluginSets:
 
     def enter(self) -> PluginSet:
         """The current one, entered: who gets it has to leave it."""
-        self.current.users += 1
-        return self.current
+        plugin_set = self.current
+        plugin_set.enter()
+        return plugin_set
 
     async def start(self) -> None:
         """Start the plugins of the first one."""

@@ -114,22 +114,9 @@ class RequestDispatcher:
             self._open += 1
             self._idle.clear()
             try:
-                if self._browsers.keyless:
-                    self._browsers.check(request)
-                response: web.StreamResponse | None = None
-                if request.method == hdrs.METH_OPTIONS:
-                    response = self._browsers.preflight(request)
-                if response is None:
-                    if self.draining:
-                        raise _shutting_down("The router is shutting down; try again.")
-                    await (admit or plugin_set.chain.admit)(exchange)
-                    response = await handler(request, exchange)
-                if not response.prepared:
-                    response.headers["X-Request-Id"] = exchange.request.id
-                if not exchange.running:
-                    exchange.result.status = response.status
-                    self._end(exchange, Outcome.OK)
-                return response
+                return await self._handled(
+                    request, exchange, handler, admit or plugin_set.chain.admit
+                )
             except RouterError as error:
                 return self._refused(exchange, error)
             except asyncio.CancelledError:
@@ -168,6 +155,26 @@ class RequestDispatcher:
             return await handler(request)
 
         return handle
+
+    async def _handled(
+        self, request: web.Request, exchange: Exchange, handler: Handler, admit: Admit
+    ) -> web.StreamResponse:
+        if self._browsers.keyless:
+            self._browsers.check(request)
+        response: web.StreamResponse | None = None
+        if request.method == hdrs.METH_OPTIONS:
+            response = self._browsers.preflight(request)
+        if response is None:
+            if self.draining:
+                raise _shutting_down("The router is shutting down; try again.")
+            await admit(exchange)
+            response = await handler(request, exchange)
+        if not response.prepared:
+            response.headers["X-Request-Id"] = exchange.request.id
+        if not exchange.running:
+            exchange.result.status = response.status
+            self._end(exchange, Outcome.OK)
+        return response
 
     async def read(
         self,
@@ -240,7 +247,7 @@ class RequestDispatcher:
             self._end(exchange, outcome)
 
     def _answer_error(self, exchange: Exchange, sink: Sink, error: RouterError) -> Outcome:
-        exchange.result.refuse(error)
+        exchange.result.set_error(error)
         if sink.opened:
             # Only a plugin gets here: the pipeline ends its streams itself.
             with contextlib.suppress(ClientGone):
@@ -251,7 +258,7 @@ class RequestDispatcher:
         return _outcome(error)
 
     def _refused(self, exchange: Exchange, error: RouterError) -> web.Response:
-        exchange.result.refuse(error)
+        exchange.result.set_error(error)
         self._end(exchange, _outcome(error))
         response = json_response(exchange.context.api_format.error(error), error.status)
         response.headers.update({**exchange.result.headers, **error.headers})

@@ -112,9 +112,8 @@ class HttpReply:
             raise ClientGone
         if transport is None:
             self._pending.append(data)
-            return
-        self._last_write = self._loop.time()
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        else:
+            self._send(transport, data)
 
     def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """See ``Sink.finish``."""
@@ -192,9 +191,13 @@ class HttpReply:
         first, self._pending = b"".join(self._pending), []
         first = first or (b"" if self._ended else self._api_format.silence)
         if first:  # clients and proxies that wait for a first byte have one
-            transport.write(b"%x\r\n%b\r\n" % (len(first), first) if self._chunked else first)
+            self._send(transport, first)
         if not self._ended and self._api_format.silence:
             self._timer = self._loop.call_later(self._keepalive, self._tick)
+
+    def _send(self, transport: asyncio.Transport, data: bytes) -> None:
+        self._last_write = self._loop.time()
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     async def _drained(self, seconds: float) -> bool:
         """Wait until the client has read enough for more to be written; False when it has not.
@@ -220,9 +223,7 @@ class HttpReply:
         if wait <= 0:
             wait = self._keepalive
             if not self.paused:
-                data = self._api_format.silence
-                self._last_write = self._loop.time()
-                transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+                self._send(transport, self._api_format.silence)
         self._timer = self._loop.call_later(wait, self._tick)
 
 

@@ -165,11 +165,7 @@ class Failover:
         plan.desperate = desperate
         # No slot is held meanwhile.
         failure: RouterError | None = None
-        body = exchange.body
-        text_only = isinstance(body.get("input"), str) and isinstance(
-            body.get("instructions"), str | None
-        )
-        if not text_only:
+        if not isinstance(exchange.body.get("input"), str) or exchange.body.get("instructions"):
             failure = await self._fetch_images(plan, exchange)
         attempts = 0
         while True:

@@ -50,7 +50,7 @@ def test_what_came_in_does_not_change() -> None:
 
 def test_a_result_ends_once() -> None:
     result = ExchangeResult()
-    result.refuse(Overloaded("full"))
+    result.set_error(Overloaded("full"))
     assert (result.status, result.error_code) == (503, Overloaded("full").code)
     assert result.end(Outcome.REFUSED, 1.0)
     assert not result.end(Outcome.OK, 2.0)
@@ -65,3 +65,10 @@ def test_a_result_is_shared(leads: bool) -> None:
     mine.take_over(theirs, leads=leads)
     assert (mine.account, mine.outcome, mine.error_code) == ("acc", Outcome.FAILED, "server_error")
     assert (mine.endpoint, mine.attempts) == (("one", 2) if leads else (None, 0))
+
+
+def test_what_a_shared_call_cost_counts_for_who_pays_it() -> None:
+    theirs, mine = ExchangeResult(), ExchangeResult()
+    theirs.usage, theirs.queue_seconds = {"output_tokens": 3}, 0.5
+    mine.take_costs(theirs)
+    assert (mine.usage, mine.spent, mine.queue_seconds) == ({"output_tokens": 3}, None, 0.5)

@@ -111,10 +111,10 @@ def encode_chat_request(
             continue
         if limit is None or name not in _LIMITS:
             chat[name] = value
-    unsent = _DROPPED & body.keys()
-    if not unsent:
+    left_out = _DROPPED & body.keys()
+    if not left_out:
         return chat, plan.dropped
-    given = {name: body[name] for name in unsent}
+    given = {name: body[name] for name in left_out}
     return chat, (*plan.dropped, *sorted(dropped_fields(given, ())))
 
 
