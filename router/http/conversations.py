@@ -17,9 +17,8 @@ from router.dialects.responses.conversations import (
     parse_metadata,
     parse_new,
 )
-from router.dialects.responses.echo import stored_items
 from router.dialects.responses.input_items import check_items, item_type
-from router.dialects.responses.schema import parse_object
+from router.dialects.responses.schema import parse_object, stored_items
 from router.errors import NotFound
 from router.http.dispatcher import Handler, RequestDispatcher, json_response
 from router.state.conversations import Conversation, ConversationStore

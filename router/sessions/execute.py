@@ -21,7 +21,7 @@ from router.core.exchange import (
 from router.core.key import Key
 from router.core.plugin_set import PluginSet, PluginSets, proceed
 from router.core.response_lifecycle import new_builder
-from router.dialects.responses.echo import ids_of
+from router.dialects.responses.schema import ids_of
 from router.errors import RouterError, StateUnavailable
 from router.sessions.event_log import RunLog
 from router.sessions.resolve import HistoryResolver, RequestItems, with_history

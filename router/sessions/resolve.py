@@ -13,8 +13,8 @@ from typing import Any, Final
 from router.core.exchange import Exchange
 from router.core.response_lifecycle import new_id
 from router.dialects.history import consistent
-from router.dialects.responses.echo import stored_items
 from router.dialects.responses.input_items import check_items, is_sound, item_type
+from router.dialects.responses.schema import stored_items
 from router.errors import InvalidRequest, NotFound
 from router.state.conversations import ConversationStore
 from router.state.responses import ResponseStore

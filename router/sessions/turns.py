@@ -19,7 +19,7 @@ import orjson
 
 from router.core.exchange import Exchange, Sink
 from router.core.response_lifecycle import new_builder
-from router.dialects.responses.echo import ids_of
+from router.dialects.responses.schema import ids_of
 from router.errors import Conflict, InternalError, RouterError, StateUnavailable
 from router.response.frame import Frame
 from router.sessions.event_log import RunLog, RunLost

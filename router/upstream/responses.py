@@ -18,7 +18,6 @@ from router.core.upstream import (
 )
 from router.dialects.responses.compaction import CompactionDecoder
 from router.dialects.responses.decode_stream import ResponsesDecoder
-from router.dialects.responses.echo import ids_of
 from router.dialects.responses.encode_request import (
     asks_for_encrypted,
     encode_compact_request,
@@ -26,6 +25,7 @@ from router.dialects.responses.encode_request import (
     encode_token_count_request,
     known_fields,
 )
+from router.dialects.responses.schema import ids_of
 from router.errors import (
     UpstreamError,
     UpstreamModelMissing,

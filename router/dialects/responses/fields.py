@@ -359,14 +359,18 @@ PLAIN_VALUES: Final[Mapping[str, type]] = {
 SCHEMAS: Final[Mapping[str, Schema]] = {field.name: field.schema for field in FIELDS}
 """The JSON Schema of each field."""
 
-ALWAYS_ECHOED: Final = {field.name: field.default for field in FIELDS if field.echo == "always"}
-"""What a Response always repeats: its fields, with their defaults."""
+ALWAYS_ECHOED: Final = {
+    field.name: field.default if field.shown is None else field.shown(field.default)
+    for field in FIELDS
+    if field.echo == "always"
+}
+"""What a Response always repeats: its fields, with their defaults as they are shown."""
 
-ECHOED_AS: Final = tuple(
-    (field.name, field.shown)
+ECHOED_AS: Final = {
+    field.name: field.shown
     for field in FIELDS
     if field.echo == "always" and field.shown is not None
-)
+}
 """How those of them are shown that are not repeated as they came."""
 
 ECHOED_WHERE_GIVEN: Final = tuple(

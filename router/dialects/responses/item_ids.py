@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, Final
 
-from router.dialects.responses.echo import ID_PREFIXES
+from router.dialects.responses.schema import ID_PREFIXES
 from router.response.builder import IdFactory
 
 __all__ = ["ItemIds", "is_plainly_unique"]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.dialects.paging import listing
-from router.dialects.responses.echo import ID_PREFIXES, stored_items
 from router.dialects.responses.input_items import check_items
+from router.dialects.responses.schema import ID_PREFIXES, stored_items
 from tests.support.reading import FUZZ
 from tests.support.schema import faults
 
