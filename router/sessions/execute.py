@@ -78,7 +78,7 @@ class Executor:
         exchange.context.plugin_set = plugin_set
         exchange.context.key = await self._key_named(claimed.owner)
         items = exchange.body["input"]
-        request_items = RequestItems(items, request["hidden"], request["orders"], items)
+        request_items = RequestItems(items, request["hidden"], request["orders"])
         exchange.builder = new_builder(
             exchange.body,
             created=(claimed.id, request["born"]),

@@ -7,13 +7,13 @@ of the request are its own items, each with an id.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from router.core.exchange import Exchange
 from router.core.response_lifecycle import new_id
 from router.dialects.history import consistent
-from router.dialects.responses.input_items import check_items, is_sound, item_type
+from router.dialects.responses.input_items import check_items, is_sound, item_type, looks_up
 from router.dialects.responses.schema import stored_items
 from router.errors import InvalidRequest, NotFound
 from router.state.conversations import ConversationStore
@@ -24,7 +24,6 @@ __all__ = [
     "HistoryResolver",
     "RequestItems",
     "conversation_id",
-    "refers",
     "with_history",
 ]
 
@@ -35,22 +34,13 @@ _FINISHED: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 class RequestItems:
     """A request's own items as they are kept, and encrypted reasoning that belongs to them.
 
-    What was ``given`` gets its ids when the items are first asked for: usually that is when the
-    answer is there, and many requests wait for theirs at once. ``orders`` are items that are told
-    to the endpoint and not kept.
+    Each of the ``items`` has an id. ``orders`` are items that are told to the endpoint and not
+    kept.
     """
 
-    given: str | list[dict[str, Any]]
-    encrypted_reasoning: dict[str, str] = field(default_factory=dict)
-    orders: list[dict[str, Any]] = field(default_factory=list)
-    _items: list[dict[str, Any]] | None = None
-
-    @property
-    def items(self) -> list[dict[str, Any]]:
-        """The items, each with an id."""
-        if self._items is None:
-            self._items = stored_items(self.given, new_id)
-        return self._items
+    items: list[dict[str, Any]]
+    encrypted_reasoning: dict[str, str]
+    orders: list[dict[str, Any]]
 
     def upstream(self) -> list[dict[str, Any]]:
         """The items as an endpoint gets them, with what is hidden from the client."""
@@ -88,14 +78,15 @@ class HistoryResolver:
         given = exchange.body.get("input") or []
         encrypted_reasoning: dict[str, str] = {}
         if isinstance(given, list):
-            wanted = {item["id"] for item in given if _looks_up(item)}
+            wanted = {item["id"] for item in given if looks_up(item)}
             if wanted:
                 found = await self._responses.find_items(exchange.context.caller, sorted(wanted))
                 given = [
                     _found(item, i, found, encrypted_reasoning) for i, item in enumerate(given)
                 ]
                 check_items(given, "input")  # what an endpoint once made may be anything
-        request_items = RequestItems(given, encrypted_reasoning, _orders(given))
+        items = await exchange.compute(stored_items, given, new_id)
+        request_items = RequestItems(items, encrypted_reasoning, _orders(given))
         if taken:
             request_items.rename(taken)
         return request_items
@@ -154,14 +145,6 @@ def conversation_id(body: Mapping[str, Any]) -> str | None:
     return known if isinstance(known, str) else None
 
 
-def refers(body: Mapping[str, Any]) -> bool:
-    """Whether there is more to the request's input than it says."""
-    if body.get("previous_response_id") or body.get("conversation"):
-        return True
-    items = body.get("input")
-    return isinstance(items, list) and any(map(_looks_up, items))
-
-
 def with_history(
     body: dict[str, Any], history: list[dict[str, Any]], request_items: RequestItems
 ) -> dict[str, Any]:
@@ -176,23 +159,13 @@ def _orders(given: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [item for item in given if item.get("type") == "compaction_trigger"]
 
 
-def _looks_up(item: dict[str, Any]) -> bool:
-    """Whether there is more to an item than the client has sent."""
-    kind = item_type(item)
-    if kind == "item_reference":
-        return True
-    if kind != "reasoning" or item.get("encrypted_content") or item.get("content"):
-        return False
-    return isinstance(item.get("id"), str)
-
-
 def _found(
     item: dict[str, Any],
     index: int,
     found: Mapping[str, dict[str, Any]],
     encrypted_reasoning: dict[str, str],
 ) -> dict[str, Any]:
-    if not _looks_up(item):
+    if not looks_up(item):
         return item
     ident = item["id"]
     known = found.get(ident)

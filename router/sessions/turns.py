@@ -18,8 +18,8 @@ from typing import Any, Final
 import orjson
 
 from router.core.exchange import Exchange, Sink
-from router.core.response_lifecycle import new_builder
-from router.dialects.responses.schema import ids_of
+from router.core.response_lifecycle import new_builder, new_id
+from router.dialects.responses.schema import ids_of, refers, stored_items
 from router.errors import Conflict, InternalError, RouterError, StateUnavailable
 from router.response.frame import Frame
 from router.sessions.event_log import RunLog, RunLost
@@ -27,7 +27,6 @@ from router.sessions.resolve import (
     HistoryResolver,
     RequestItems,
     conversation_id,
-    refers,
     with_history,
 )
 from router.sessions.runs import Runs
@@ -79,7 +78,7 @@ class Turns:
             exchange.record = TurnRecord(
                 self._responses,
                 exchange,
-                RequestItems(body.get("input") or []),
+                body.get("input") or [],
                 None,
                 self._database,
                 True,
@@ -200,23 +199,32 @@ _IN_CONVERSATION: Final = frozenset({"completed", "incomplete"})
 
 @dataclass(slots=True, eq=False)
 class _StoredRecord:
-    """What both kinds know of their exchange."""
+    """What both kinds know of their exchange.
+
+    ``_own`` are the request's items, or its input where there is no more to it. That gets its ids
+    when the answer is there: many requests wait for theirs at once.
+    """
 
     _responses: ResponseStore
     _exchange: Exchange
-    _request_items: RequestItems
+    _own: RequestItems | str | list[dict[str, Any]]
     turn: Turn | None
 
     def _stored(
         self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], *, resumable: bool
     ) -> StoredResponse:
         exchange = self._exchange
-        body = exchange.body
+        body, own = exchange.body, self._own
+        if isinstance(own, RequestItems):
+            items = own.items
+            encrypted_reasoning = {**own.encrypted_reasoning, **encrypted_reasoning}
+        else:
+            items = stored_items(own, new_id)
         return StoredResponse.of(
             response,
             owner=exchange.context.caller,
-            request_items=self._request_items.items,
-            encrypted_reasoning={**self._request_items.encrypted_reasoning, **encrypted_reasoning},
+            request_items=items,
+            encrypted_reasoning=encrypted_reasoning,
             parent=body.get("previous_response_id"),
             conversation=self.turn.conversation if self.turn is not None else None,
             account=exchange.result.account,
@@ -230,9 +238,10 @@ class _StoredRecord:
         """What appends to its conversation, if it is in one."""
         if self.turn is None or response["status"] not in _IN_CONVERSATION:
             return ()
-        items = [*self._request_items.items, *response["output"]]
+        own = self._own
+        assert isinstance(own, RequestItems)  # what is in a conversation has been looked up
         return self.turn.steps(
-            items, {**self._request_items.encrypted_reasoning, **encrypted_reasoning}
+            [*own.items, *response["output"]], {**own.encrypted_reasoning, **encrypted_reasoning}
         )
 
 

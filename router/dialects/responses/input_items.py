@@ -16,7 +16,7 @@ from router.dialects.parameters import (
 )
 from router.errors import InvalidRequest
 
-__all__ = ["ROLES", "TEXT_PARTS", "check_items", "check_part", "is_sound", "item_type"]
+__all__ = ["ROLES", "TEXT_PARTS", "check_items", "check_part", "is_sound", "item_type", "looks_up"]
 
 ROLES: Final = ("user", "assistant", "system", "developer")
 
@@ -89,6 +89,16 @@ def item_type(item: Mapping[str, Any]) -> Any:
     if item.get("role") is None and item.get("content") is None and item.get("id") is not None:
         return "item_reference"
     return "message"
+
+
+def looks_up(item: Mapping[str, Any]) -> bool:
+    """Whether there is more to an item than the client has sent."""
+    kind = item_type(item)
+    if kind == "item_reference":
+        return True
+    if kind != "reasoning" or item.get("encrypted_content") or item.get("content"):
+        return False
+    return isinstance(item.get("id"), str)
 
 
 def check_items(items: list[Any], base: str) -> None:

@@ -25,7 +25,7 @@ from router.dialects.responses.fields import (
     ECHOED_WHERE_GIVEN,
     PLAIN_VALUES,
 )
-from router.dialects.responses.input_items import TEXT_PARTS, item_type
+from router.dialects.responses.input_items import TEXT_PARTS, item_type, looks_up
 from router.errors import InvalidRequest
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "ids_of",
     "parse_create",
     "parse_object",
+    "refers",
     "stored_items",
     "validate_create",
 ]
@@ -106,6 +107,14 @@ def check_fields(body: Mapping[str, Any]) -> None:
             check = CHECKS.get(name)
             if check is not None:
                 check(value, name)
+
+
+def refers(body: Mapping[str, Any]) -> bool:
+    """Whether there is more to the request's input than it says."""
+    if body.get("previous_response_id") or body.get("conversation"):
+        return True
+    items = body.get("input")
+    return isinstance(items, list) and any(map(looks_up, items))
 
 
 def echo_fields(body: Mapping[str, Any], *, model: str) -> dict[str, Any]:
