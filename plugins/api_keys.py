@@ -85,6 +85,10 @@ class KeyScope(Gate):
         """The plugin for the keys of a configuration."""
         return cls(context.services.accounts.key_resolver(context.settings).named)
 
+    def concerns(self, key: Key | None) -> bool:
+        """See ``Gate.concerns``: a key for all models has nothing to be refused."""
+        return key is None or key.models is not None
+
     async def enter(self, exchange: Exchange) -> None:
         """See ``Gate.enter``."""
         key = exchange.context.key

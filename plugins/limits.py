@@ -151,19 +151,21 @@ class RequestLimits(Gate):
         await self._tasks.wait(_STOP_SECONDS)
         await self._tasks.close()
 
+    def concerns(self, key: Key | None) -> bool:
+        """See ``Gate.concerns``."""
+        return key is not None and is_limited(key, self._tags)
+
     async def enter(self, exchange: Exchange) -> Leave | None:
         """See ``Gate.enter``."""
         key = exchange.context.key
         if key is None or exchange.model is None or not exchange.request.operation.counted:
-            return None
-        if not is_limited(key, self._tags):
             return None
         return partial(self._settle, exchange, *await self._reserve(exchange, key, exchange.model))
 
     async def accept(self, exchange: Exchange) -> None:
         """See ``Gate.accept``: it counts as a request now, and for the rest when it begins."""
         key = exchange.context.key
-        if key is None or exchange.model is None or not is_limited(key, self._tags):
+        if key is None or exchange.model is None:
             return
         spares: LimitKind | None = "concurrent" if exchange.body.get("background") else None
         hold, _ = await self._reserve(exchange, key, exchange.model, spares)

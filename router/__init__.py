@@ -40,7 +40,7 @@ The primitives:
 - ``Frame`` (``response.frame``): one server-sent event, decoded when someone asks.
 - ``PluginChain`` (``core.plugin_chain``): guards, gates, interceptors and observers, frozen per
   configuration. What plugins may use is in ``router.plugin``.
-- ``PluginSet`` (``core.plugin_set``): the plugins of one configuration; a reload makes another.
+- ``PluginSet`` (``core.plugin_chain``): the plugins of one configuration; a reload makes another.
 - ``Fleet`` (``pipeline.hedging``): the endpoints, and what decides between them; survives reloads.
 - ``Deployment`` (``endpoints.deployment``): a model at an endpoint: slots, breaker, averages.
 - ``Plan``, ``SlotReservation`` (``endpoints``): where a request may go, and the slot it got.

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from cache.core import ResponseCache
 from router.caching import make_cache
 from router.core.plugin_chain import PluginChain
-from router.core.plugin_set import PluginSets, first_output
+from router.core.plugin_sets import PluginSets
 from router.dialects.dialect import client_apis
 from router.endpoints.described import Described
 from router.errors import StateUnavailable
@@ -122,7 +122,6 @@ def create_app(config: Settings) -> web.Application:
         fleet,
         config.server.open_after,
         metrics,
-        first_output,
         accounting.recorder,
         strict=strict,
     )

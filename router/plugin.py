@@ -48,8 +48,8 @@ Answers of one's own
     ``CACHE_RULES`` (what the cache has to know of the fields of a request),
     ``chat_chunks``, ``chat_completion``, ``completion_chunks`` and ``finished_completion``.
     ``persist`` and ``persist_whole`` store the answer, ``client_headers`` are what goes out with
-    it (``REASONING_DROPPED``: what was left out of its request), and ``first_output`` tells the
-    observers. ``PluginSet`` and ``PluginChain`` are for requests that a plugin makes itself.
+    it (``REASONING_DROPPED``: what was left out of its request). The ``PluginChain`` of an exchange
+    is told of its first output; it and ``PluginSet`` are for requests that a plugin makes, too.
 
 Running
     The sections of the settings ``EndpointSettings``, ``CacheSettings`` and ``TracingSettings``;
@@ -74,17 +74,8 @@ from router.core.exchange import (
     internal_error,
 )
 from router.core.key import Key, KeyResolver, check_model, is_limited, presented_key
-from router.core.plugin_chain import (
-    Gate,
-    Guard,
-    Interceptor,
-    Leave,
-    Observer,
-    Plugin,
-    PluginChain,
-    Proceed,
-)
-from router.core.plugin_set import PluginSet, first_output
+from router.core.plugin_chain import PluginChain, PluginSet
+from router.core.plugin_hooks import Gate, Guard, Interceptor, Leave, Observer, Plugin, Proceed
 from router.core.response_lifecycle import client_headers, new_builder, persist, persist_whole
 from router.core.upstream import REASONING_DROPPED
 from router.core.usage_record import NANO, NO_TOKENS, Provenance, Tokens, UsageRecord
@@ -254,7 +245,6 @@ __all__ = [
     "completion_chunks",
     "estimate_tokens",
     "finished_completion",
-    "first_output",
     "frame_tokens",
     "get_logger",
     "install_extra",

@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 from cache.core import ResponseCache
 from router.core.exchange import Exchange
 from router.core.key import Key, KeyResolver
-from router.core.plugin_chain import Plugin
+from router.core.plugin_hooks import Plugin
 from router.core.usage_record import Tokens
 from router.settings.schema import Settings
 from router.telemetry.metrics import Metrics

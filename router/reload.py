@@ -19,8 +19,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from router.core.plugin_chain import Plugin, PluginChain
-from router.core.plugin_set import PluginSets
+from router.core.plugin_chain import PluginChain
+from router.core.plugin_hooks import Plugin
+from router.core.plugin_sets import PluginSets
 from router.endpoints.registry import Prepared
 from router.pipeline.hedging import Fleet
 from router.settings.changes import changes, needing_restart

@@ -19,7 +19,7 @@ import pytest
 
 from router.app import idle_services
 from router.core.exchange import Exchange
-from router.core.plugin_chain import Guard
+from router.core.plugin_hooks import Guard
 from router.errors import Forbidden
 from router.plugin_loading import PluginLoader
 from router.settings.load import parse_settings

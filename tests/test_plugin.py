@@ -7,8 +7,9 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from router.core.exchange import Exchange
-from router.core.plugin_chain import Guard, Observer, Plugin, PluginChain
+from router.core.exchange import Exchange, Outcome
+from router.core.plugin_chain import PluginChain
+from router.core.plugin_hooks import Guard, Observer, Plugin
 from router.errors import AuthenticationFailed, InternalError
 from tests.support.exchanges import an_exchange
 from tests.support.plugin_chain import broke
@@ -74,10 +75,25 @@ def test_an_observer_that_breaks_is_isolated() -> None:
     with capture_logs() as log:
         chain.started(exchange)
         chain.first_output(exchange)
-        chain.ended(exchange)
+        chain.ended(exchange, Outcome.OK)
     for listener in listeners:
         assert listener.heard == ["started", "first_output", "ended"]
     assert broke(log) == ["Listener observer broke"] * 3
+
+
+def test_an_exchange_begins_its_output_and_ends_once() -> None:
+    listener = Listener()
+    chain, exchange = PluginChain([listener]), an_exchange()
+    result = exchange.result
+    chain.first_output(exchange)
+    chain.ended(exchange, Outcome.REFUSED)
+    times = result.first_output, result.finished
+    assert None not in times
+    chain.first_output(exchange)
+    chain.ended(exchange, Outcome.OK)
+    assert (result.first_output, result.finished) == times
+    assert result.outcome is Outcome.REFUSED
+    assert listener.heard == ["first_output", "ended"]
 
 
 class Living(Plugin):

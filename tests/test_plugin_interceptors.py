@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from router import create_app
 from router.core.exchange import ClientGone, Exchange, Outcome, Sink
-from router.core.plugin_chain import Interceptor, PluginChain, Proceed
+from router.core.plugin_chain import PluginChain
+from router.core.plugin_hooks import Interceptor, Proceed
 from router.errors import InternalError, RouterError, UpstreamFailure
 from router.response.frame import Frame
 from tests.support.exchanges import an_exchange

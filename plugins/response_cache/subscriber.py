@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 from plugins.response_cache.shared_call import SharedCall
-from plugins.response_cache.surfaces import Rendering, begin_output, tell
+from plugins.response_cache.surfaces import Rendering, tell
 from router.plugin import (
     DELTAS,
     ClientGone,
@@ -129,7 +129,7 @@ class Subscriber:
                 if exchange.record is not None and rendering.final is not None:
                     self._last = frames.pop()
                 if result.first_output is None and theirs.first_output is not None:
-                    begin_output(exchange)
+                    exchange.context.plugin_set.chain.first_output(exchange)
                 if frames:
                     sink.feed(frames)
                     self.behind = sink.paused

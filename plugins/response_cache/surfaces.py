@@ -45,7 +45,6 @@ from router.plugin import (
     chat_completion,
     completion_chunks,
     finished_completion,
-    first_output,
     frame_tokens,
     new_builder,
     persist,
@@ -56,7 +55,7 @@ from router.plugin import (
 if TYPE_CHECKING:
     from plugins.response_cache.shared_call import SharedCall
 
-__all__ = ["SURFACES", "Rendering", "Surface", "begin_output", "tell"]
+__all__ = ["SURFACES", "Rendering", "Surface", "tell"]
 
 _AT_ONCE: Final = 256
 """Events written with one call, before the client is given the time to read them."""
@@ -322,13 +321,6 @@ SURFACES: Final[Mapping[AnswerKind, Surface]] = {
 }
 
 
-def begin_output(exchange: Exchange) -> None:
-    """The first output is about to leave; asked again it does nothing."""
-    if exchange.result.first_output is None:
-        exchange.result.first_output = time.monotonic()
-        first_output(exchange)
-
-
 async def tell(
     exchange: Exchange,
     sink: Sink,
@@ -355,7 +347,7 @@ async def tell(
         )
     if not sink.opened:
         sink.open(headers)
-    begin_output(exchange)
+    exchange.context.plugin_set.chain.first_output(exchange)
     if rate:
         told = await _paced(exchange, sink, frames, rate)
         frames = frames[told:]

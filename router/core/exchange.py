@@ -26,7 +26,7 @@ from router.telemetry.trace import Trace
 
 if TYPE_CHECKING:
     from router.balance.averages import PromptTokens
-    from router.core.plugin_set import PluginSet
+    from router.core.plugin_chain import PluginSet
 
 __all__ = [
     "AnswerKind",
@@ -203,7 +203,8 @@ class ExchangeContext:
 
 
 class ExchangeResult:
-    """How an exchange was answered; its methods are the one place that writes how it ended.
+    """How an exchange was answered. Its methods, and the plugin chain when it is over, are what
+    writes how it ended.
 
     ``headers`` are headers for the answer. ``endpoint`` and ``account`` served it, ``attempts`` is
     how many were made; ``served_model`` is the model of ``fallbacks`` that answers in the place of
@@ -260,14 +261,6 @@ class ExchangeResult:
         """The answer is this error, or ends with it."""
         self.error_code = error.code
         self.status = error.status
-
-    def end(self, outcome: Outcome, now: float) -> bool:
-        """It is over; False where it was before."""
-        if self.finished is not None:
-            return False
-        self.outcome = outcome
-        self.finished = now
-        return True
 
     def take_over(self, other: ExchangeResult, *, leads: bool) -> None:
         """What answered ``other`` answers this exchange, too. ``leads``: it was asked for this

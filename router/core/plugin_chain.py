@@ -1,17 +1,6 @@
-"""The hooks of plugins, and the chain that calls them.
+"""The chain that calls the hooks of plugins, and sees to it that they fail only as they may.
 
-A plugin says what it is, and by that how it fails:
-
-    Guard         may refuse an exchange before its body is read      fails closed
-    Gate          may refuse it once its body is read, and hears      fails closed
-                  when it is over; a run also before it is queued
-    Interceptor   may answer instead of the rest of the chain, or     before its first frame: falls
-                  change what passes                                  through and is logged; after
-                                                                      it the exchange fails
-    Observer      hears started, first output, finished               isolated: logged, never felt
-
-Lifecycle: ``start``, use, ``stop``; ``stop`` works even when ``start`` failed halfway. A chain is
-built once per configuration and frozen: a stream that began on it ends on it. When the
+A chain is built once per configuration and frozen: a stream that began on it ends on it. When the
 configuration is reloaded, the plugins of the new chain are made and started while those of the old
 one still run, which are stopped after their last exchange.
 """
@@ -19,97 +8,24 @@ one still run, which are stopped after their last exchange.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from router.core.exchange import ClientGone, Exchange, PassingSink, Sink
+from router.core.exchange import ClientGone, Exchange, Outcome, PassingSink, Sink
+from router.core.key import Key
+from router.core.plugin_hooks import Gate, Guard, Interceptor, Leave, Observer, Plugin, Proceed
 from router.errors import InternalError, RouterError
 from router.response.frame import Frame
 from router.telemetry.log import get_logger
 
-__all__ = ["Gate", "Guard", "Interceptor", "Leave", "Observer", "Plugin", "PluginChain", "Proceed"]
-
-Proceed = Callable[[Exchange, Sink], Awaitable[None]]
-"""The rest of the chain: answers the exchange into the sink, or raises RouterError."""
-
-Leave = Callable[[], Awaitable[None]]
-"""Gives back what a gate has taken; raises nothing."""
+__all__ = ["PluginChain", "PluginSet"]
 
 _log = get_logger("router.core.plugin_chain")
 _P = TypeVar("_P", bound="Plugin")
 _STOP_SECONDS: Final = 10.0
-
-
-class Plugin:
-    """What every plugin has. ``name`` stands in logs; the class's own where it is not set."""
-
-    name: str = ""
-
-    def __init_subclass__(cls, **arguments: object) -> None:
-        super().__init_subclass__(**arguments)
-        if "name" not in vars(cls):
-            cls.name = cls.__name__
-
-    def __init__(self, context: object = None) -> None:
-        """``context`` is a ``router.plugin.PluginContext``. A plugin that uses it, such as its
-        options, has an ``__init__`` of its own.
-        """
-
-    async def start(self) -> None:
-        """Make ready; called once, before the first exchange."""
-
-    async def stop(self) -> None:
-        """Let go of everything, in 10 seconds; called once, also when ``start`` failed or was
-        never called because an earlier plugin's did.
-        """
-
-
-class Guard(Plugin):
-    """May refuse an exchange before its body is read."""
-
-    async def admit(self, exchange: Exchange) -> None:
-        """Return to let it pass, perhaps with ``caller`` set in its context; raise RouterError."""
-        raise NotImplementedError
-
-
-class Gate(Plugin):
-    """May refuse an exchange once it is known what it asks for, before anything answers it."""
-
-    async def enter(self, exchange: Exchange) -> Leave | None:
-        """Return to let it pass, perhaps with what is to be called once it is over, however it
-        ends; raise RouterError.
-        """
-        raise NotImplementedError
-
-    async def accept(self, exchange: Exchange) -> None:
-        """Return to let a run be stored and queued, which enters when it begins; raise
-        RouterError.
-        """
-
-
-class Interceptor(Plugin):
-    """May answer instead of the rest of the chain, or change what passes."""
-
-    async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
-        """Answer into ``sink``, or ``await proceed(exchange, sink)`` with this or another sink.
-
-        When it returns, the answer must be whole: ``finish``, or ``open`` to ``end``. Raise
-        RouterError to refuse; ClientGone, which a sink raises, must be let through.
-        """
-        raise NotImplementedError
-
-
-class Observer(Plugin):
-    """Hears of every exchange. All methods are synchronous and must be quick."""
-
-    def started(self, exchange: Exchange) -> None:
-        """The guards let it pass, its body has been read."""
-
-    def first_output(self, exchange: Exchange) -> None:
-        """The first output byte of a stream is about to leave."""
-
-    def ended(self, exchange: Exchange) -> None:
-        """It is over, also when a guard refused it; ``exchange.result.outcome`` says how."""
+_MOST_KEYS: Final = 4096
+"""So many keys are remembered with the gates that concern them."""
 
 
 class PluginChain:
@@ -119,6 +35,7 @@ class PluginChain:
         self.plugins = tuple(plugins)
         self._guards = self._all(Guard)
         self._gates = self._all(Gate)
+        self._gates_of: dict[str, tuple[Key | None, tuple[Gate, ...]]] = {}
         self._interceptors = self._all(Interceptor)
         observers = self._all(Observer)
         # Those that do not listen are not asked.
@@ -167,7 +84,7 @@ class PluginChain:
 
     async def accept(self, exchange: Exchange) -> None:
         """Ask every gate whether a run may be queued; raises RouterError."""
-        for gate in self._gates:
+        for gate in self._concerned(exchange):
             try:
                 await gate.accept(exchange)
             except RouterError:
@@ -190,24 +107,29 @@ class PluginChain:
         if not self._gates:
             return within
 
-        async def passed(exchange: Exchange, sink: Sink) -> None:
-            leaves: list[Leave] = []
-            try:
-                for gate in self._gates:
-                    try:
-                        leave = await gate.enter(exchange)
-                    except RouterError:
-                        raise
-                    except Exception as exc:
-                        raise _unchecked("gate", gate, exchange) from exc
-                    if leave is not None:
-                        leaves.append(leave)
-                await within(exchange, sink)
-            finally:
-                for leave in leaves:
-                    await leave()
+        def passed(exchange: Exchange, sink: Sink) -> Awaitable[None]:
+            key = exchange.context.key
+            known = self._gates_of.get(key.name if key is not None else "")
+            gates = known[1] if known and known[0] is key else self._concerned(exchange)
+            return _entered(gates, within, exchange, sink) if gates else within(exchange, sink)
 
         return passed
+
+    def _concerned(self, exchange: Exchange) -> tuple[Gate, ...]:
+        """The gates that concern the exchange's key; they are remembered."""
+        key = exchange.context.key
+        gates: list[Gate] = []
+        for gate in self._gates:
+            try:
+                if gate.concerns(key):
+                    gates.append(gate)
+            except Exception as exc:
+                raise _unchecked("gate", gate, exchange) from exc
+        if len(self._gates_of) >= _MOST_KEYS:
+            self._gates_of.clear()
+        concerned = tuple(gates)
+        self._gates_of[key.name if key is not None else ""] = key, concerned
+        return concerned
 
     def started(self, exchange: Exchange) -> None:
         """Tell every observer."""
@@ -218,20 +140,92 @@ class PluginChain:
                 _observer_broke(observer, exchange)
 
     def first_output(self, exchange: Exchange) -> None:
-        """Tell every observer."""
+        """The first output is about to leave: note when, and tell every observer; once."""
+        if exchange.result.first_output is not None:
+            return
+        exchange.result.first_output = time.monotonic()
         for observer in self._first_output:
             try:
                 observer.first_output(exchange)
             except Exception:
                 _observer_broke(observer, exchange)
 
-    def ended(self, exchange: Exchange) -> None:
-        """Tell every observer."""
+    def ended(self, exchange: Exchange, outcome: Outcome) -> None:
+        """It is over: note how and when, and tell every observer; once."""
+        result = exchange.result
+        if result.finished is not None:
+            return
+        result.outcome, result.finished = outcome, time.monotonic()
         for observer in self._ended:
             try:
                 observer.ended(exchange)
             except Exception:
                 _observer_broke(observer, exchange)
+
+
+class PluginSet:
+    """One configuration's chain, what it leads to, and how many use it."""
+
+    __slots__ = ("_unused", "chain", "proceed", "users")
+
+    def __init__(self, chain: PluginChain, core: Proceed) -> None:
+        self.chain = chain
+        self.proceed = chain.through(core)
+        self.users = 0
+        self._unused = asyncio.Event()
+
+    def enter(self) -> PluginSet:
+        """Whoever enters keeps the plugins running until it leaves. Returns it."""
+        self.users += 1
+        return self
+
+    def leave(self) -> None:
+        """To be called once for every ``enter``."""
+        self.users -= 1
+        if not self.users:
+            self._unused.set()
+
+    def retire(self) -> None:
+        """From now on nobody enters it but those who are in it."""
+        if self.users:
+            self._unused.clear()
+        else:
+            self._unused.set()
+
+    async def left(self, timeout: float) -> bool:
+        """Once it is retired: wait until nobody uses it, for ``timeout`` seconds at most.
+
+        Returns whether nobody does.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._unused.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def abandon(self) -> None:
+        """Have ``left`` return: whoever is still counted is gone."""
+        self._unused.set()
+
+
+async def _entered(gates: Iterable[Gate], within: Proceed, exchange: Exchange, sink: Sink) -> None:
+    """Pass the exchange through these gates to ``within``."""
+    leaves: list[Leave] = []
+    try:
+        for gate in gates:
+            try:
+                leave = await gate.enter(exchange)
+            except RouterError:
+                raise
+            except Exception as exc:
+                raise _unchecked("gate", gate, exchange) from exc
+            if leave is not None:
+                leaves.append(leave)
+        await within(exchange, sink)
+    finally:
+        for leave in leaves:
+            await leave()
 
 
 def _observer_broke(observer: Observer, exchange: Exchange) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from router.core.exchange import Exchange
-from router.core.plugin_set import proceed
+from router.core.plugin_sets import proceed
 from router.dialects.chat.schema import check_chat
 from router.dialects.responses.schema import parse_object
 from router.http.body import without_misspelt

@@ -29,8 +29,9 @@ from router.core.exchange import (
     Sink,
     internal_error,
 )
-from router.core.plugin_chain import Proceed
-from router.core.plugin_set import PluginSet, PluginSets
+from router.core.plugin_chain import PluginSet
+from router.core.plugin_hooks import Proceed
+from router.core.plugin_sets import PluginSets
 from router.dialects.api_format import OPENAI, ApiFormat
 from router.dialects.dropped import refuse_dropped
 from router.errors import NotCached, Overloaded, RouterError, ShuttingDown
@@ -109,7 +110,7 @@ class RequestDispatcher:
         """
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            plugin_set = self._plugin_sets.enter()
+            plugin_set = self._plugin_sets.current.enter()
             exchange = _exchange(request, operation, template, plugin_set, api_format, self._worker)
             self._open += 1
             self._idle.clear()
@@ -173,7 +174,7 @@ class RequestDispatcher:
             response.headers["X-Request-Id"] = exchange.request.id
         if not exchange.running:
             exchange.result.status = response.status
-            self._end(exchange, Outcome.OK)
+            exchange.context.plugin_set.chain.ended(exchange, Outcome.OK)
         return response
 
     async def read(
@@ -244,7 +245,7 @@ class RequestDispatcher:
             outcome = self._answer_error(exchange, reply, internal_error(exchange))
         finally:
             reply.end()
-            self._end(exchange, outcome)
+            exchange.context.plugin_set.chain.ended(exchange, outcome)
 
     def _answer_error(self, exchange: Exchange, sink: Sink, error: RouterError) -> Outcome:
         exchange.result.set_error(error)
@@ -259,7 +260,7 @@ class RequestDispatcher:
 
     def _refused(self, exchange: Exchange, error: RouterError) -> web.Response:
         exchange.result.set_error(error)
-        self._end(exchange, _outcome(error))
+        exchange.context.plugin_set.chain.ended(exchange, _outcome(error))
         response = json_response(exchange.context.api_format.error(error), error.status)
         response.headers.update({**exchange.result.headers, **error.headers})
         response.headers["X-Request-Id"] = exchange.request.id
@@ -269,11 +270,7 @@ class RequestDispatcher:
         """The client left before there was a task to end the exchange."""
         if not exchange.running:
             exchange.result.status = CLIENT_CLOSED_REQUEST
-            self._end(exchange, Outcome.CANCELLED)
-
-    def _end(self, exchange: Exchange, outcome: Outcome) -> None:
-        if exchange.result.end(outcome, time.monotonic()):
-            exchange.context.plugin_set.chain.ended(exchange)
+            exchange.context.plugin_set.chain.ended(exchange, Outcome.CANCELLED)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         exchange, _ = self._running.pop(task)

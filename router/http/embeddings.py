@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from router.core.exchange import Exchange, Operation
-from router.core.plugin_set import proceed
+from router.core.plugin_sets import proceed
 from router.dialects.embeddings.schema import check_completions, check_embeddings, check_rerank
 from router.dialects.responses.schema import parse_object
 from router.http.body import without_misspelt

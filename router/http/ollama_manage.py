@@ -16,7 +16,7 @@ import orjson
 from aiohttp import web
 
 from router.core.exchange import ClientGone, Exchange, Operation, Sink
-from router.core.plugin_chain import Proceed
+from router.core.plugin_hooks import Proceed
 from router.dialects.ollama.decode_request import model_of, wants_stream
 from router.dialects.ollama.schema import line
 from router.dialects.parameters import missing, string

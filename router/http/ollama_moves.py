@@ -18,7 +18,7 @@ from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from router.core.exchange import Exchange, Operation, Sink
-from router.core.plugin_chain import Proceed
+from router.core.plugin_hooks import Proceed
 from router.core.upstream import leaves_memory
 from router.dialects.ollama.decode_request import model_of
 from router.dialects.ollama.schema import timestamp

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from router.core.exchange import Exchange
 from router.core.key import check_model
-from router.core.plugin_chain import Proceed
+from router.core.plugin_hooks import Proceed
 from router.dialects.parameters import missing
 from router.dialects.responses.compaction import parse_compact
 from router.dialects.responses.prompt_reference import prompt_reference

@@ -13,8 +13,8 @@ from typing import Final
 from aiohttp import web
 
 from router.core.exchange import Exchange, PassingSink, Sink
-from router.core.plugin_chain import Proceed
-from router.core.plugin_set import proceed
+from router.core.plugin_hooks import Proceed
+from router.core.plugin_sets import proceed
 from router.core.upstream import REASONING_DROPPED
 from router.dialects.dialect import ApiRoute, ClientApi, ResponseEncoder
 from router.dialects.ollama.schema import timestamp

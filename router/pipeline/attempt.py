@@ -317,7 +317,6 @@ class Delivery:
             self._held = []
             if not self._sink.opened:
                 self._open()
-            self._exchange.result.first_output = time.monotonic()
             self._first_output()
         if frames:
             self._sink.feed(frames)

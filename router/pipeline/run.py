@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from copy import copy
 from typing import Any, Final
 
@@ -49,7 +49,6 @@ class Pipeline:
         fleet: Fleet,
         open_after: float,
         metrics: Metrics,
-        first_output: Callable[[Exchange], None],
         recorder: UsageRecorder,
         *,
         strict: bool = False,
@@ -61,7 +60,6 @@ class Pipeline:
         self._hedging = fleet.hedging
         self._open_after = open_after
         self._metrics = metrics
-        self._first_output = first_output
         self._strict = strict
 
     async def answer(self, exchange: Exchange, sink: Sink) -> None:
@@ -122,7 +120,6 @@ class _Run:
         self._failover = pipeline._failover
         self._hedging = pipeline._hedging
         self._metrics = pipeline._metrics
-        self._tell_first_output = pipeline._first_output
         self._recorder = pipeline._recorder
         self._tried: str | None = None
         self._exchange = exchange
@@ -301,7 +298,7 @@ class _Run:
             else:
                 seconds = time.monotonic() - attempt.sent if self._exchange.stream else None
                 self._selector.answered(attempt.reservation, seconds)
-        self._tell_first_output(self._exchange)
+        self._exchange.context.plugin_set.chain.first_output(self._exchange)
 
     def _has_begun(self) -> None:
         if self._limit is not None and not self._limit.expired():

@@ -19,7 +19,8 @@ from router.core.exchange import (
     internal_error,
 )
 from router.core.key import Key
-from router.core.plugin_set import PluginSet, PluginSets, proceed
+from router.core.plugin_chain import PluginSet
+from router.core.plugin_sets import PluginSets, proceed
 from router.core.response_lifecycle import new_builder
 from router.dialects.responses.schema import ids_of
 from router.errors import RouterError, StateUnavailable
@@ -62,7 +63,7 @@ class Executor:
         Raises RunLost when the run is somebody else's by now, StateUnavailable when what it
         refers to could not be read.
         """
-        plugin_set = self._plugin_sets.enter()
+        plugin_set = self._plugin_sets.current.enter()
         try:
             await self._execute(plugin_set, claimed, log)
         finally:
@@ -89,8 +90,7 @@ class Executor:
         try:
             outcome = await self._outcome(exchange, request_items, log)
         finally:
-            exchange.result.end(outcome, time.monotonic())
-            plugin_set.chain.ended(exchange)
+            plugin_set.chain.ended(exchange, outcome)
 
     async def _outcome(
         self, exchange: Exchange, request_items: RequestItems, log: RunLog

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from router.core.exchange import ClientGone, Exchange, Sink
-from router.core.plugin_chain import Interceptor, Proceed
+from router.core.plugin_hooks import Interceptor, Proceed
 from router.settings.schema import Dialect
 from tests.support.client import Client
 from tests.support.router import endpoint, routing

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from router.app import create_app
 from router.core.exchange import Exchange
-from router.core.plugin_chain import Guard
+from router.core.plugin_hooks import Guard
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, listening
 from tests.support.router import Reply, Router, endpoint, routing, settings_for

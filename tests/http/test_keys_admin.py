@@ -13,7 +13,7 @@ from aiohttp import web
 
 from router.core.exchange import Operation
 from router.core.plugin_chain import PluginChain
-from router.core.plugin_set import PluginSets, proceed
+from router.core.plugin_sets import PluginSets, proceed
 from router.http.body import expect_later
 from router.http.dispatcher import RequestDispatcher
 from router.http.keys_admin import KeysAdmin

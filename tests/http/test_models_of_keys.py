@@ -8,7 +8,7 @@ from plugins.api_keys import ApiKeys
 from router.core.exchange import Operation
 from router.core.key import AccountKeyResolver
 from router.core.plugin_chain import PluginChain
-from router.core.plugin_set import PluginSets, proceed
+from router.core.plugin_sets import PluginSets, proceed
 from router.http.dispatcher import RequestDispatcher
 from router.http.models import ModelsApi
 from router.settings.schema import ServerSettings

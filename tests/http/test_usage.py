@@ -15,7 +15,7 @@ from aiohttp import web
 from router.core.exchange import Exchange, Operation
 from router.core.key import Budget, Key, KeyLimits
 from router.core.plugin_chain import PluginChain
-from router.core.plugin_set import PluginSets, proceed
+from router.core.plugin_sets import PluginSets, proceed
 from router.core.usage_record import NANO, Kind, Provenance, Tokens, UsageRecord
 from router.errors import LimitsUnavailable
 from router.http import usage as usage_module

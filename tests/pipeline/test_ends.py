@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from router.core.exchange import Exchange, Sink
-from router.core.plugin_chain import Interceptor, Proceed
+from router.core.plugin_hooks import Interceptor, Proceed
 from router.pipeline import attempt
 from router.response.frame import encode_event
 from router.settings.schema import Dialect

@@ -18,6 +18,8 @@ from router.plugin import (
     Gate,
     Guard,
     Interceptor,
+    InternalError,
+    Key,
     Leave,
     Observer,
     Operation,
@@ -29,8 +31,9 @@ from router.plugin import (
     Sink,
 )
 from tests.support.calling import answering, call, finished
+from tests.support.exchanges import an_exchange
 from tests.support.fetch import fetch
-from tests.support.plugin_chain import broke
+from tests.support.plugin_chain import Page, broke
 from tests.support.router import Router, endpoint, routing
 from tests.support.sse import check_responses_stream
 from tests.support.waiting import until
@@ -175,6 +178,61 @@ async def test_enter(does: str, status: int) -> None:
         assert len(upstream.requests) == (does == "pass")
     left = ["leave"] if does == "pass" else []
     assert heard == ["enter responses m hi", *left]
+
+
+class Picky(Gate):
+    """Concerns the key ``alice`` only."""
+
+    def __init__(self, *, breaks: bool = False) -> None:
+        self.breaks = breaks
+
+    def concerns(self, key: Key | None) -> bool:
+        name = None if key is None else key.name
+        heard.append(f"concerns {name}")
+        if self.breaks:
+            raise ZeroDivisionError("hunter2")
+        return name == "alice"
+
+    async def enter(self, exchange: Exchange) -> None:
+        heard.append(f"enter {exchange.context.caller}")
+
+    async def accept(self, exchange: Exchange) -> None:
+        heard.append(f"accept {exchange.context.caller}")
+
+
+async def test_concerns() -> None:
+    """Of the exchanges of a key that does not concern it a gate hears nothing; it is not asked for
+    each of them.
+    """
+    chain = PluginChain([Picky()])
+    proceed = chain.through(_answered)
+    alice = Key("alice")
+    for key in (alice, Key("bob"), None, alice):
+        exchange = an_exchange(key=key, caller=key.name if key is not None else "default")
+        await chain.accept(exchange)
+        await proceed(exchange, Page())
+    concerned = ["accept alice", "enter alice"]
+    assert [one for one in heard if not one.startswith("concerns")] == concerned * 2
+    heard.clear()
+    await proceed(an_exchange(key=Key("alice"), caller="alice"), Page())
+    assert heard == ["concerns alice", "enter alice"]  # the key of this name is another one now
+    heard.clear()
+    await proceed(exchange, Page())
+    assert heard == ["concerns alice", "enter alice"]
+    await proceed(exchange, Page())
+    assert heard[2:] == ["enter alice"]
+
+
+async def test_a_gate_that_cannot_say_whom_it_concerns_refuses() -> None:
+    proceed = PluginChain([Picky(breaks=True)]).through(_answered)
+    for _ in range(2):
+        with capture_logs() as log, pytest.raises(InternalError, match="Picky"):
+            await proceed(an_exchange(key=Key("bob")), Page())
+        assert broke(log) == ["Picky gate broke"]
+
+
+async def _answered(exchange: Exchange, sink: Sink) -> None:
+    sink.finish(200, b"{}", {})
 
 
 async def test_what_a_gate_leaves_is_called_also_when_the_request_fails() -> None:
@@ -344,6 +402,7 @@ HOOKS: dict[Callable[..., Any], str] = {
     Plugin.start: "test_start",
     Plugin.stop: "test_stop",
     Guard.admit: "test_admit",
+    Gate.concerns: "test_concerns",
     Gate.enter: "test_enter",
     Gate.accept: "test_accept",
     Interceptor.intercept: "test_intercept",

@@ -14,7 +14,8 @@ from plugins import limits
 from plugins.limits import RequestLimits
 from router.core.exchange import Exchange, Operation, Sink
 from router.core.key import Budget, Key, KeyLimits
-from router.core.plugin_chain import Gate, PluginChain
+from router.core.plugin_chain import PluginChain
+from router.core.plugin_hooks import Gate
 from router.core.usage_record import NO_TOKENS, Tokens
 from router.errors import (
     InternalError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from router.core.exchange import Exchange, Operation, Sink
-from router.core.plugin_chain import Interceptor, Proceed
+from router.core.plugin_hooks import Interceptor, Proceed
 from router.settings.schema import Dialect
 from tests.support.calling import answering, call, finished
 from tests.support.router import endpoint, routing

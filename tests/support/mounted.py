@@ -15,7 +15,7 @@ from plugins.api_keys import ApiKeys
 from router.core.exchange import Operation
 from router.core.key import AccountKeyResolver
 from router.core.plugin_chain import PluginChain
-from router.core.plugin_set import PluginSets, proceed
+from router.core.plugin_sets import PluginSets, proceed
 from router.http.body import expect_later
 from router.http.dispatcher import Handler, RequestDispatcher
 from router.http.routes import PREFIXES

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from router.app import RELOADER
-from router.core.plugin_set import PluginSets
+from router.core.plugin_sets import PluginSets
 from router.reload import Reloaded
 from router.settings.document import SettingsError
 from tests.support.router import Router, endpoint, settings_for

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from router.core.exchange import Exchange, Sink
-from router.core.plugin_chain import Interceptor, Observer, PluginChain, Proceed
-from router.core.plugin_set import PluginSet, PluginSets, first_output, proceed
+from router.core.plugin_chain import PluginChain, PluginSet
+from router.core.plugin_hooks import Interceptor, Observer, Proceed
+from router.core.plugin_sets import PluginSets, proceed
 from tests.support.exchanges import an_exchange
 from tests.support.plugin_chain import Page
 from tests.support.waiting import until
@@ -48,7 +49,7 @@ def chain(life: list[str], name: str) -> PluginChain:
 
 def entered(plugin_sets: PluginSets) -> Exchange:
     exchange = an_exchange()
-    exchange.context.plugin_set = plugin_sets.enter()
+    exchange.context.plugin_set = plugin_sets.current.enter()
     return exchange
 
 
@@ -61,9 +62,9 @@ async def test_an_exchange_stays_with_its_plugins() -> None:
     page = Page()
     for exchange in (before, after, before):
         await proceed(exchange, page)
-        first_output(exchange)
+        exchange.context.plugin_set.chain.first_output(exchange)
     one, two = (["intercept old", "first_output old"], ["intercept new", "first_output new"])
-    assert life == [*one, *two, *one]
+    assert life == [*one, *two, "intercept old"]  # each has its first output once
     assert page.said == ["200 {}"] * 3
     await plugin_sets.stop()
 
@@ -72,7 +73,7 @@ async def test_the_old_are_stopped_after_their_last_user() -> None:
     life: list[str] = []
     plugin_sets = PluginSets(chain(life, "old"), core)
     await plugin_sets.start()
-    users = [plugin_sets.enter(), plugin_sets.enter()]
+    users = [plugin_sets.current.enter(), plugin_sets.current.enter()]
     users[0].enter()  # a task beside its request
     plugin_sets.swap(chain(life, "new"))
     await asyncio.sleep(0)
@@ -91,7 +92,7 @@ async def test_those_that_nobody_uses_are_stopped_at_once() -> None:
     life: list[str] = []
     plugin_sets = PluginSets(chain(life, "0"), core)
     for number in range(1, 4):
-        plugin_sets.enter().leave()
+        plugin_sets.current.enter().leave()
         plugin_sets.swap(chain(life, str(number)))
     await until(lambda: len(plugin_sets) == 1)
     assert sorted(life) == ["stop 0", "stop 1", "stop 2"]
@@ -102,7 +103,7 @@ async def test_those_that_nobody_uses_are_stopped_at_once() -> None:
 async def test_one_that_never_ends_is_not_waited_for_for_ever() -> None:
     life: list[str] = []
     plugin_sets = PluginSets(chain(life, "old"), core, patience=0.01)
-    user = plugin_sets.enter()
+    user = plugin_sets.current.enter()
     with capture_logs() as log:
         plugin_sets.swap(chain(life, "new"))
         await until(lambda: len(plugin_sets) == 1)
@@ -117,9 +118,9 @@ async def test_one_that_never_ends_is_not_waited_for_for_ever() -> None:
 async def test_at_the_end_everything_is_stopped_once_whoever_is_left() -> None:
     life: list[str] = []
     plugin_sets = PluginSets(chain(life, "a"), core)
-    plugin_sets.enter()
+    plugin_sets.current.enter()
     plugin_sets.swap(chain(life, "b"))
-    plugin_sets.enter()
+    plugin_sets.current.enter()
     plugin_sets.swap(chain(life, "c"))
     with capture_logs() as log:
         await plugin_sets.stop()
@@ -146,7 +147,7 @@ def test_any_order_of_things(steps: list[str]) -> None:
 
         for step in steps:
             if step == "enter":
-                inside.append(plugin_sets.enter())
+                inside.append(plugin_sets.current.enter())
                 assert names(inside[-1:]) == {str(swaps)}
             elif step.startswith("leave") and inside:
                 inside.pop(0 if step == "leave first" else -1).leave()

@@ -11,16 +11,16 @@ of the current one, whose plugins are stopped once nobody uses them any more.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
 from router.core.exchange import Exchange, Sink
-from router.core.plugin_chain import PluginChain, Proceed
+from router.core.plugin_chain import PluginChain, PluginSet
+from router.core.plugin_hooks import Proceed
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 
-__all__ = ["PluginSet", "PluginSets", "first_output", "proceed"]
+__all__ = ["PluginSets", "proceed"]
 
 _log = get_logger("router.core.plugin_set")
 
@@ -28,51 +28,6 @@ _PATIENCE_SECONDS: Final = 3600.0
 """So long the plugins of a former configuration are kept for exchanges that do not end."""
 
 _STOP_SECONDS: Final = 60.0
-
-
-class PluginSet:
-    """One configuration's chain, what it leads to, and how many use it."""
-
-    __slots__ = ("_unused", "chain", "proceed", "users")
-
-    def __init__(self, chain: PluginChain, core: Proceed) -> None:
-        self.chain = chain
-        self.proceed = chain.through(core)
-        self.users = 0
-        self._unused = asyncio.Event()
-
-    def enter(self) -> None:
-        """Whoever enters keeps the plugins running until it leaves."""
-        self.users += 1
-
-    def leave(self) -> None:
-        """To be called once for every ``enter``."""
-        self.users -= 1
-        if not self.users:
-            self._unused.set()
-
-    def retire(self) -> None:
-        """From now on nobody enters it but those who are in it."""
-        if self.users:
-            self._unused.clear()
-        else:
-            self._unused.set()
-
-    async def left(self, timeout: float) -> bool:
-        """Once it is retired: wait until nobody uses it, for ``timeout`` seconds at most.
-
-        Returns whether nobody does.
-        """
-        try:
-            async with asyncio.timeout(timeout):
-                await self._unused.wait()
-        except TimeoutError:
-            return False
-        return True
-
-    def abandon(self) -> None:
-        """Have ``left`` return: whoever is still counted is gone."""
-        self._unused.set()
 
 
 class PluginSets:
@@ -94,12 +49,6 @@ class PluginSets:
     def __len__(self) -> int:
         """How many have plugins that run."""
         return 1 + len(self._retired)
-
-    def enter(self) -> PluginSet:
-        """The current one, entered: who gets it has to leave it."""
-        plugin_set = self.current
-        plugin_set.enter()
-        return plugin_set
 
     async def start(self) -> None:
         """Start the plugins of the first one."""
@@ -130,8 +79,3 @@ class PluginSets:
 def proceed(exchange: Exchange, sink: Sink) -> Awaitable[None]:
     """Pass an exchange on to the interceptors of its plugin set, and what is behind them."""
     return exchange.context.plugin_set.proceed(exchange, sink)
-
-
-def first_output(exchange: Exchange) -> None:
-    """Tell the observers of the exchange's plugin set."""
-    exchange.context.plugin_set.chain.first_output(exchange)
