@@ -89,6 +89,10 @@ class KeyScope(Gate):
         """See ``Gate.concerns``: a key for all models has nothing to be refused."""
         return key is None or key.models is not None
 
+    async def accept(self, exchange: Exchange) -> None:
+        """See ``Gate.accept``."""
+        await self.enter(exchange)
+
     async def enter(self, exchange: Exchange) -> None:
         """See ``Gate.enter``."""
         key = exchange.context.key

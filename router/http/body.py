@@ -18,7 +18,7 @@ from router.dialects.chat.schema import CHAT_FIELDS
 from router.dialects.embeddings.schema import PLAIN_FIELDS
 from router.dialects.responses.fields import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.errors import InvalidRequest, PayloadTooLarge
-from router.telemetry.tasks import ValueCount, most_values
+from router.telemetry.tasks import ValueCount, most_values, takes_long
 
 __all__ = [
     "RequestBody",
@@ -40,10 +40,10 @@ _IDLE_SECONDS: Final = 30.0
 
 
 class RequestBody(NamedTuple):
-    """A body, and how many JSON values may be in it at most; 0 where there cannot be many."""
+    """A body, and whether work on all of it is too much for the event loop's own thread."""
 
     raw: bytes
-    most_values: int
+    large: bool
 
 
 async def expect_later(request: web.Request) -> None:
@@ -69,25 +69,26 @@ async def read_counted(request: web.Request, limit: int, values: int) -> Request
         raise _too_large(limit)
     if hdrs.EXPECT in request.headers:
         await _let_it_come(request)
-    pieces = []
-    size = most = looked = counted = 0
-    count: ValueCount | None = None
+    content = request.content
+    pieces: list[bytes] = []
+    size = 0
+    tally: _Tally | None = None
     try:
-        while piece := await _next_piece(request):
+        while True:
+            if content.is_eof():
+                piece = await content.readany()  # all there: no timer is needed
+            else:
+                async with asyncio.timeout(_IDLE_SECONDS):
+                    piece = await content.readany()
+            if not piece:
+                break
             pieces.append(piece)
             size += len(piece)
             if size > limit:
                 raise _too_large(limit)
-            if size <= _COUNTED_BYTES:
-                continue
-            most += sum(map(most_values, pieces[looked:]))
-            looked = len(pieces)
-            if most <= values:
-                continue
-            count = count or ValueCount()
-            for each in pieces[counted:]:
-                await _counted(count, each, values)
-            counted = len(pieces)
+            if size > _COUNTED_BYTES:
+                tally = tally or _Tally(values)
+                await tally.go_on(pieces)
     except TimeoutError:
         raise InvalidRequest(
             f"Invalid body: nothing of it arrived for {_IDLE_SECONDS:g} seconds, after "
@@ -101,26 +102,40 @@ async def read_counted(request: web.Request, limit: int, values: int) -> Request
         raise InvalidRequest(
             "Invalid body: it is not what its Content-Encoding says.", code="invalid_body"
         ) from None
-    return RequestBody(pieces[0] if len(pieces) == 1 else b"".join(pieces), most)
+    raw = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return RequestBody(raw, tally is not None and takes_long(size, tally.most))
 
 
-async def _counted(count: ValueCount, piece: bytes, values: int) -> None:
-    """Count on; raises PayloadTooLarge past ``values``. Others have their turn in between."""
-    for start in range(0, len(piece), _COUNTED_BYTES):
-        if count.feed(piece[start : start + _COUNTED_BYTES]) > values:
-            raise PayloadTooLarge(
-                f"The request body holds more than {values} JSON values (strings, objects and "
-                "arrays; ten numbers count as one), the limit of server.max_body_values."
-            )
-        await asyncio.sleep(0)
+class _Tally:
+    """Counts the JSON values of a body that arrives. ``most`` is how many there may be so far; they
+    are counted exactly only where that is more than ``limit``.
+    """
 
+    def __init__(self, limit: int) -> None:
+        self.most = 0
+        self._limit = limit
+        self._looked = 0
+        self._counted = 0
+        self._count = ValueCount()
 
-async def _next_piece(request: web.Request) -> bytes:
-    content = request.content
-    if content.is_eof():
-        return await content.readany()  # all there: no timer is needed
-    async with asyncio.timeout(_IDLE_SECONDS):
-        return await content.readany()
+    async def go_on(self, pieces: list[bytes]) -> None:
+        """Look at the pieces that are new; raises PayloadTooLarge past the limit. Others have their
+        turn in between.
+        """
+        self.most += sum(map(most_values, pieces[self._looked :]))
+        self._looked = len(pieces)
+        if self.most <= self._limit:
+            return
+        for piece in pieces[self._counted :]:
+            for start in range(0, len(piece), _COUNTED_BYTES):
+                if self._count.feed(piece[start : start + _COUNTED_BYTES]) > self._limit:
+                    raise PayloadTooLarge(
+                        f"The request body holds more than {self._limit} JSON values (strings, "
+                        "objects and arrays; ten numbers count as one), the limit of "
+                        "server.max_body_values."
+                    )
+                await asyncio.sleep(0)
+        self._counted = len(pieces)
 
 
 async def _let_it_come(request: web.Request) -> None:

@@ -1,6 +1,6 @@
 """Where requests come in: admission, the exchange's own task, and how it ends.
 
-Every API route goes through ``RequestDispatcher.handle``: an exchange is made from the head, the
+Every API route goes through ``RequestDispatcher.route``: an exchange is made from the head, the
 guards are asked, and whatever goes wrong leaves in the one error envelope. What runs longer than a
 look-up runs as a task that the dispatcher owns, so that a client's disconnect interrupts nothing
 but the work for it.
@@ -14,7 +14,8 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 from aiohttp import hdrs, web
@@ -41,7 +42,7 @@ from router.http.reply import CLIENT_CLOSED_REQUEST, HttpReply
 from router.pipeline.attempt import answer_headers
 from router.settings.schema import ServerSettings
 from router.telemetry.log import get_logger
-from router.telemetry.tasks import Tasks, Worker, takes_long
+from router.telemetry.tasks import Tasks, Worker
 
 __all__ = ["UNKNOWN", "Admit", "Handler", "RequestDispatcher", "json_response"]
 
@@ -64,6 +65,16 @@ def json_response(value: object, status: int = 200) -> web.Response:
     return web.Response(
         status=status, body=orjson.dumps(value), headers={"Content-Type": "application/json"}
     )
+
+
+class _Route(NamedTuple):
+    """What ``RequestDispatcher.route`` is given."""
+
+    operation: Operation
+    template: str
+    handler: Handler
+    admit: Admit | None
+    api_format: ApiFormat
 
 
 class RequestDispatcher:
@@ -108,37 +119,7 @@ class RequestDispatcher:
         ``admit`` raises RouterError for those to refuse; without it the guards are asked.
         ``api_format`` is that of the API.
         """
-
-        async def handle(request: web.Request) -> web.StreamResponse:
-            plugin_set = self._plugin_sets.current.enter()
-            exchange = _exchange(request, operation, template, plugin_set, api_format, self._worker)
-            self._open += 1
-            self._idle.clear()
-            try:
-                return await self._handled(
-                    request, exchange, handler, admit or plugin_set.chain.admit
-                )
-            except RouterError as error:
-                return self._refused(exchange, error)
-            except asyncio.CancelledError:
-                self._abandoned(exchange)
-                raise
-            except ConnectionError:  # the client left, perhaps while it sent its body
-                self._abandoned(exchange)
-                return web.Response(status=CLIENT_CLOSED_REQUEST)
-            except Exception:
-                _log.exception(
-                    "handler failed", request_id=exchange.request.id, route=exchange.request.route
-                )
-                return self._refused(exchange, internal_error(exchange))
-            finally:
-                if not exchange.running:  # else its task does, which may outlive this
-                    plugin_set.leave()
-                self._open -= 1
-                if not self._open:
-                    self._idle.set()
-
-        return handle
+        return partial(self._handle, _Route(operation, template, handler, admit, api_format))
 
     def unlogged(
         self,
@@ -157,25 +138,44 @@ class RequestDispatcher:
 
         return handle
 
-    async def _handled(
-        self, request: web.Request, exchange: Exchange, handler: Handler, admit: Admit
-    ) -> web.StreamResponse:
-        if self._browsers.keyless:
-            self._browsers.check(request)
+    async def _handle(self, route: _Route, request: web.Request) -> web.StreamResponse:
+        plugin_set = self._plugin_sets.current.enter()
+        exchange = _exchange(request, route, plugin_set, self._worker)
+        self._open += 1
+        self._idle.clear()
         response: web.StreamResponse | None = None
-        if request.method == hdrs.METH_OPTIONS:
-            response = self._browsers.preflight(request)
-        if response is None:
-            if self.draining:
-                raise _shutting_down("The router is shutting down; try again.")
-            await admit(exchange)
-            response = await handler(request, exchange)
-        if not response.prepared:
-            response.headers["X-Request-Id"] = exchange.request.id
-        if not exchange.running:
-            exchange.result.status = response.status
-            exchange.context.plugin_set.chain.ended(exchange, Outcome.OK)
-        return response
+        try:
+            if self._browsers.keyless:
+                self._browsers.check(request)
+            if request.method == hdrs.METH_OPTIONS:
+                response = self._browsers.preflight(request)
+            if response is None:
+                if self.draining:
+                    raise _shutting_down("The router is shutting down; try again.")
+                await (route.admit or plugin_set.chain.admit)(exchange)
+                response = await route.handler(request, exchange)
+            if not response.prepared:
+                response.headers["X-Request-Id"] = exchange.request.id
+            if not exchange.running:
+                exchange.result.status = response.status
+                plugin_set.chain.ended(exchange, Outcome.OK)
+            return response
+        except RouterError as error:
+            return self._refused(exchange, error)
+        except (asyncio.CancelledError, ConnectionError) as gone:
+            self._abandoned(exchange)
+            if isinstance(gone, asyncio.CancelledError):
+                raise
+            return web.Response(status=CLIENT_CLOSED_REQUEST)
+        except Exception:
+            _log.exception("handler failed", request_id=exchange.request.id, route=route.template)
+            return self._refused(exchange, internal_error(exchange))
+        finally:
+            if not exchange.running:  # else its task does, which may outlive this
+                plugin_set.leave()
+            self._open -= 1
+            if not self._open:
+                self._idle.set()
 
     async def read(
         self,
@@ -185,7 +185,7 @@ class RequestDispatcher:
     ) -> T:
         """The body of a request, decoded. Raises InvalidRequest, PayloadTooLarge, Overloaded."""
         body = await read_counted(request, self.max_body, self._max_values)
-        exchange.large = takes_long(len(body.raw), body.most_values)
+        exchange.large = body.large
         if exchange.large and self._worker is not None and self._worker.full:
             raise Overloaded(
                 "Too many large requests wait to be worked on; try again.",
@@ -209,23 +209,25 @@ class RequestDispatcher:
             self._keepalive,
             exchange.context.api_format,
         )
-        task = self._tasks.spawn(self._run(exchange, reply, answer), exchange.request.id)
-        self._running[task] = (exchange, request)
-        exchange.running = True  # from here on it is the task that leaves the plugins
-        task.add_done_callback(self._forget)
+        work = self._run(request, exchange, reply, answer)
+        task = self._tasks.spawn(work, exchange.request.id)
         try:
             return await reply.respond()
         except (asyncio.CancelledError, ConnectionError):
             task.cancel()
             raise
-        finally:
-            reply.close()
 
     async def see_through(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
         """What ``work`` returns or raises; a client that leaves does not interrupt it."""
         return await self._tasks.see_through(work, exchange.request.id)
 
-    async def _run(self, exchange: Exchange, reply: HttpReply, answer: Proceed) -> None:
+    async def _run(
+        self, request: web.Request, exchange: Exchange, reply: HttpReply, answer: Proceed
+    ) -> None:
+        task, plugin_set = asyncio.current_task(), exchange.context.plugin_set
+        assert task is not None
+        self._running[task] = (exchange, request)
+        exchange.running = True  # from here on it is the task that leaves the plugins
         outcome = Outcome.FAILED
         try:
             await answer(exchange, reply)
@@ -245,7 +247,9 @@ class RequestDispatcher:
             outcome = self._answer_error(exchange, reply, internal_error(exchange))
         finally:
             reply.end()
-            exchange.context.plugin_set.chain.ended(exchange, outcome)
+            plugin_set.chain.ended(exchange, outcome)
+            del self._running[task]
+            plugin_set.leave()
 
     def _answer_error(self, exchange: Exchange, sink: Sink, error: RouterError) -> Outcome:
         exchange.result.set_error(error)
@@ -271,10 +275,6 @@ class RequestDispatcher:
         if not exchange.running:
             exchange.result.status = CLIENT_CLOSED_REQUEST
             exchange.context.plugin_set.chain.ended(exchange, Outcome.CANCELLED)
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        exchange, _ = self._running.pop(task)
-        exchange.context.plugin_set.leave()
 
     @property
     def open(self) -> int:
@@ -364,24 +364,19 @@ def _outcome(error: RouterError) -> Outcome:
 
 
 def _exchange(
-    request: web.Request,
-    operation: Operation,
-    template: str,
-    plugin_set: PluginSet,
-    api_format: ApiFormat,
-    worker: Worker | None,
+    request: web.Request, route: _Route, plugin_set: PluginSet, worker: Worker | None
 ) -> Exchange:
     given = request.headers.get("X-Request-Id", "")
     came_in = ClientRequest(
         id=given if _REQUEST_ID.fullmatch(given) else "req_" + os.urandom(12).hex(),
-        operation=operation,
-        route=template,
+        operation=route.operation,
+        route=route.template,
         method=request.method,
         headers=request.headers,
         remote=request.remote,
         started=time.monotonic(),
-        path=request.raw_path.partition("?")[0][:_MAX_PATH] if template == UNKNOWN else None,
+        path=request.raw_path.partition("?")[0][:_MAX_PATH] if route.template == UNKNOWN else None,
     )
-    context = ExchangeContext(api_format, worker)
+    context = ExchangeContext(route.api_format, worker)
     context.plugin_set = plugin_set
     return Exchange(came_in, context)

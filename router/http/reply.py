@@ -29,7 +29,13 @@ _MAX_PENDING: Final = 64 * 1024
 """Bytes that may wait for the head to be written."""
 
 _MAX_UNSENT: Final = 128 * 1024
-"""Bytes that the kernel holds for a client that does not read them."""
+"""Bytes that the kernel holds for a client that does not read them, so that a slow one is seen to
+be one. It could be megabytes otherwise, and the client would have to read a third of them before
+there is any progress to see.
+"""
+
+_UNSENT: Final[int | None] = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+_INTERNET: Final = (socket.AF_INET, socket.AF_INET6)
 
 _POLL_SECONDS: Final = 0.01
 
@@ -141,50 +147,49 @@ class HttpReply:
     async def respond(self) -> web.StreamResponse:
         """What the HTTP handler does: wait for the answer and see it through.
 
-        The end of the body is left to aiohttp, which says nothing when the client is gone. Whoever
-        calls this calls ``close`` after it.
+        The end of the body is left to aiohttp, which says nothing when the client is gone. The
+        connection is cut off when the client has not taken what was written: closing it properly
+        would wait for that.
         """
-        response = await self._head
-        if response is not None:
-            return response
-        if not self.opened:
-            return web.Response(status=CLIENT_CLOSED_REQUEST)
-        stream = web.StreamResponse(headers=self._headers)
-        self._headers = {}
-        if self._request.version >= HttpVersion11:
-            stream.enable_chunked_encoding()
-        else:
-            stream.force_close()  # nothing else tells where the body ends
-        with contextlib.suppress(ConnectionError, ClientGone):
-            await stream.prepare(self._request)
-            self._attach(stream)
-            if not self._ended:
-                self._done = self._loop.create_future()
-                await self._done
-            if self._request.protocol.writing_paused:
-                await self.resumed()
-        return stream
-
-    def close(self) -> None:
-        """Stop the keep-alive and let go of the connection.
-
-        It is cut off when the client has not taken what was written: closing it properly would
-        wait for that.
-        """
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        transport, self._transport = self._transport, None
-        self._closed = True
-        if transport is not None and self._request.protocol.writing_paused:
-            transport.abort()
+        try:
+            response = await self._head
+            if response is not None:
+                return response
+            if not self.opened:
+                return web.Response(status=CLIENT_CLOSED_REQUEST)
+            stream = web.StreamResponse(headers=self._headers)
+            self._headers = {}
+            if self._request.version >= HttpVersion11:
+                stream.enable_chunked_encoding()
+            else:
+                stream.force_close()  # nothing else tells where the body ends
+            with contextlib.suppress(ConnectionError, ClientGone):
+                await stream.prepare(self._request)
+                self._attach(stream)
+                if not self._ended:
+                    self._done = self._loop.create_future()
+                    await self._done
+                if self._request.protocol.writing_paused:
+                    await self.resumed()
+            return stream
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            transport, self._transport = self._transport, None
+            self._closed = True
+            if transport is not None and self._request.protocol.writing_paused:
+                transport.abort()
 
     def _attach(self, stream: web.StreamResponse) -> None:
         """From here on batches go straight to the transport."""
         transport = self._request.transport
         if transport is None:
             raise ClientGone
-        _hold_little(transport)
+        sock = transport.get_extra_info("socket")
+        if _UNSENT is not None and sock is not None and sock.family in _INTERNET:
+            with contextlib.suppress(OSError):  # the connection was closed in this moment
+                sock.setsockopt(socket.IPPROTO_TCP, _UNSENT, _MAX_UNSENT)
         self._chunked = stream.chunked
         self._transport = transport
         self._last_write = self._loop.time()
@@ -225,17 +230,3 @@ class HttpReply:
             if not self.paused:
                 self._send(transport, self._api_format.silence)
         self._timer = self._loop.call_later(wait, self._tick)
-
-
-def _hold_little(transport: asyncio.Transport) -> None:
-    """Have the kernel hold little unsent data, so that a slow client is seen to be one.
-
-    It could be megabytes otherwise, and the client would have to read a third of them before
-    there is any progress to see.
-    """
-    sock = transport.get_extra_info("socket")
-    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
-    if option is None or sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    with contextlib.suppress(OSError):  # the connection was closed in this moment
-        sock.setsockopt(socket.IPPROTO_TCP, option, _MAX_UNSENT)

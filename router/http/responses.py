@@ -9,8 +9,6 @@ import orjson
 from aiohttp import web
 
 from router.core.exchange import Exchange
-from router.core.key import check_model
-from router.core.plugin_hooks import Proceed
 from router.dialects.parameters import missing
 from router.dialects.responses.compaction import parse_compact
 from router.dialects.responses.prompt_reference import prompt_reference
@@ -42,19 +40,22 @@ class ResponsesApi:
             body = await self._with_prompt(exchange, body)
         if body.get("stream_options"):
             check_durable(body)
-        return await self._run(request, exchange, body, self._turns.answer)
+        exchange.ask(*without_misspelt(body))
+        return await self._dispatcher.run(request, exchange, self._turns.answer)
 
     async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/input_tokens."""
         body = await self._dispatcher.read(request, exchange, partial(_decoded, stream=False))
         if body.get("prompt") is not None:
             body = await self._with_prompt(exchange, body)
-        return await self._run(request, exchange, body, self._turns.resolve)
+        exchange.ask(*without_misspelt(body))
+        return await self._dispatcher.run(request, exchange, self._turns.resolve)
 
     async def compact(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/compact."""
         body = await self._dispatcher.read(request, exchange, parse_compact)
-        return await self._run(request, exchange, {**body, "stream": False}, self._turns.resolve)
+        exchange.ask(*without_misspelt({**body, "stream": False}))
+        return await self._dispatcher.run(request, exchange, self._turns.resolve)
 
     async def _with_prompt(self, exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
         """The body, its stored prompt applied; raises RouterError for what is wrong with it."""
@@ -70,14 +71,6 @@ class ResponsesApi:
         if not (body.get("input") or body.get("previous_response_id") or body.get("conversation")):
             raise missing("input")
         return body
-
-    async def _run(
-        self, request: web.Request, exchange: Exchange, body: dict[str, Any], answer: Proceed
-    ) -> web.StreamResponse:
-        exchange.ask(*without_misspelt(body))
-        if exchange.context.key is not None:
-            check_model(exchange.context.key, body["model"])  # before a run of it is accepted
-        return await self._dispatcher.run(request, exchange, answer)
 
 
 def _decoded(raw: bytes, *, stream: bool | None) -> dict[str, Any]:
