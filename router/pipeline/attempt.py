@@ -13,17 +13,16 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from router.core.exchange import ClientGone, Exchange, Sink
+from router.core.exchange import AnswerKind, ClientGone, Exchange, Sink
 from router.core.response_lifecycle import client_headers
-from router.core.upstream import Adapter, UpstreamCall, UpstreamResponse
+from router.core.upstream import DIRECT, UpstreamCall, UpstreamResponse
 from router.core.usage_record import Kind
 from router.dialects.dropped import dropped_header, refuse_dropped
 from router.endpoints.selector import SlotReservation
 from router.errors import (
-    RouterError,
     UpstreamError,
     UpstreamFailure,
     UpstreamModelMissing,
@@ -35,7 +34,7 @@ from router.response.frame import Frame
 from router.telemetry.trace import AttemptTrace
 from router.usage.recorder import UsageRecorder
 
-__all__ = ["Attempt", "Delivery", "DeliveryJob", "answer_headers"]
+__all__ = ["Attempt", "Delivery", "answer_headers"]
 
 _LARGE: Final = 1024 * 1024
 """Bytes of an answer beyond which it is read beside the event loop: thousands of embeddings, that
@@ -50,7 +49,8 @@ _LESSONS: Final = 2
 
 
 class Attempt:
-    """An attempt at answering an exchange; ``builder`` is the response it goes on with.
+    """An attempt at answering an exchange; ``builder`` is the response it goes on with, None for
+    operations without one. ``strict``: what the endpoint's dialect cannot carry is refused.
 
     ``sent`` is when the request was, on the monotonic clock. ``response_headers`` are headers for
     the answer. ``kind`` is why it is made, ``error`` why it failed, ``answered`` whether an answer
@@ -62,10 +62,10 @@ class Attempt:
         "_answer",
         "_assembles",
         "_exchange",
-        "_job",
         "_received",
         "_recorded",
         "_recorder",
+        "_strict",
         "answered",
         "builder",
         "complete",
@@ -81,14 +81,15 @@ class Attempt:
     def __init__(
         self,
         exchange: Exchange,
-        job: DeliveryJob,
         reservation: SlotReservation,
         builder: ResponseBuilder | None,
         recorder: UsageRecorder,
         kind: Kind,
+        *,
+        strict: bool,
     ) -> None:
         self._exchange = exchange
-        self._job = job
+        self._strict = strict
         self.reservation = reservation
         self.builder = builder
         self.sent = 0.0
@@ -150,16 +151,21 @@ class Attempt:
 
     def _prepared(self) -> UpstreamCall:
         """The call for this endpoint. Where nothing may be left out, one that does is refused."""
-        deployment = self.reservation.deployment
-        if self._exchange.request.operation.templated:
-            self._exchange.prompts = deployment.prompts
-        call = self._job.prepare(
-            deployment.endpoint.adapter, deployment.model, deployment.context, self.builder
-        )
-        if call.dropped and (names := self._exchange.context.api_format.names):
+        deployment, exchange, builder = self.reservation.deployment, self._exchange, self.builder
+        adapter, model = deployment.endpoint.adapter, deployment.model
+        operation = exchange.request.operation
+        if operation.templated:
+            exchange.prompts = deployment.prompts
+        if builder is None:
+            call = DIRECT[operation.kind](adapter, exchange, model, deployment.context)
+        elif operation.kind is AnswerKind.COMPACT:
+            call = adapter.compact(exchange, model, builder)
+        else:
+            call = adapter.respond(exchange, model, builder, deployment.context)
+        if call.dropped and (names := exchange.context.api_format.names):
             call.dropped = tuple([names.get(name, name) for name in call.dropped])
-        if call.dropped and self._job.strict:
-            refuse_dropped(call.dropped, self._exchange.body)
+        if call.dropped and self._strict:
+            refuse_dropped(call.dropped, exchange.body)
         self.decoder = call.decoder
         self.response_headers.clear()
         self.response_headers.update(call.response_headers)
@@ -178,7 +184,9 @@ class Attempt:
         return body
 
     async def _in_one_piece(self) -> bytes:
-        answer, decoder = self._under_way()
+        answer, decoder = self._answer, self.decoder
+        assert answer is not None
+        assert decoder is not None
         body = await answer.body()
         if len(body) > _LARGE:
             return await asyncio.to_thread(decoder.whole, body)
@@ -186,7 +194,8 @@ class Attempt:
 
     async def _assembled(self) -> bytes:
         """What a stream amounts to; who was asked for one need not have sent one."""
-        decoder = self._under_way()[1]
+        decoder = self.decoder
+        assert decoder is not None
         if self._is_json():
             return await self._in_one_piece()
         while not decoder.ended:
@@ -253,46 +262,27 @@ class Attempt:
             self._recorded = True
             self._recorder.over(self._exchange, self)
 
-    def _under_way(self) -> tuple[UpstreamResponse, StreamDecoder]:
-        assert self._answer is not None
-        assert self.decoder is not None
-        return self._answer, self.decoder
-
 
 _MAX_HELD: Final = 256
 """So many events without any output are held back; it is usually two."""
 
 
-@dataclass(slots=True)
-class DeliveryJob:
-    """What an operation wants from whichever endpoint is chosen.
-
-    ``prepare`` makes the call for an adapter, a model, its context in tokens (None: not known) and
-    a response builder; ``builder`` is the response under
-    construction, None for operations without one; ``fail`` ends a stream that no reader has begun.
-    ``strict``: what an endpoint's dialect cannot carry is refused.
-    """
-
-    prepare: Callable[[Adapter, str, int | None, ResponseBuilder | None], UpstreamCall]
-    fail: Callable[[RouterError, ResponseBuilder | None], list[Frame]]
-    builder: ResponseBuilder | None = None
-    strict: bool = False
-
-
 class Delivery:
-    """Passes a reader's frames on to the sink, in time."""
+    """Passes a reader's frames on to the sink, in time. ``builder`` is the response under
+    construction, None for operations without one.
+    """
 
     def __init__(
         self,
         exchange: Exchange,
         sink: Sink,
-        job: DeliveryJob,
+        builder: ResponseBuilder | None,
         open_after: float,
         first_output: Callable[[], None],
     ) -> None:
         self._exchange = exchange
         self._sink = sink
-        self._job = job
+        self.builder = builder
         self._first_output = first_output
         self._held: list[Frame] = []
         self.response_headers: dict[str, str] = {}
@@ -323,7 +313,7 @@ class Delivery:
 
     def _hold(self, frames: list[Frame]) -> None:
         """Keep what is no output back, as long as it may be kept back."""
-        builder = self._job.builder
+        builder = self.builder
         self._held.extend(frames)
         if len(self._held) > _MAX_HELD:
             self._open_early()
@@ -338,8 +328,8 @@ class Delivery:
         """Forget what an attempt made that has not been delivered."""
         self._held.clear()
         self.response_headers = {}
-        if self._job.builder is not None:
-            self._job.builder.rewind()
+        if self.builder is not None:
+            self.builder.rewind()
 
     def end_with(self, frames: list[Frame]) -> None:
         """End a stream that has begun with these events, after what was still held."""
@@ -356,7 +346,7 @@ class Delivery:
     def _open_early(self) -> None:
         if self._sink.opened:
             return
-        builder = self._job.builder
+        builder = self.builder
         frames: list[Frame] = []
         if builder is not None:
             frames, self._held = self._held or builder.open(), []
@@ -367,8 +357,8 @@ class Delivery:
 
     def _open(self) -> None:
         self.close()
-        if self._job.builder is not None:
-            self._job.builder.delivered = True
+        if self.builder is not None:
+            self.builder.delivered = True
         exchange = self._exchange
         self._sink.open(answer_headers(exchange, self.response_headers))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from copy import copy
 from typing import Any, Final
 
@@ -19,12 +19,12 @@ import orjson
 
 from router.core.exchange import AnswerKind, ClientGone, Exchange, Sink, internal_error
 from router.core.response_lifecycle import new_builder, persist, persist_whole
-from router.core.upstream import DIRECT, REASONING_DROPPED, Adapter, UpstreamCall, cannot_compact
+from router.core.upstream import DIRECT, REASONING_DROPPED, cannot_compact
 from router.core.usage_record import Kind
 from router.dialects.responses.decode_stream import ENDPOINT_ERRORS
 from router.endpoints.selector import SlotReservation
 from router.errors import RouterError, UpstreamModelMissing, UpstreamTimeout
-from router.pipeline.attempt import Attempt, Delivery, DeliveryJob, answer_headers
+from router.pipeline.attempt import Attempt, Delivery, answer_headers
 from router.pipeline.counting import count_tokens
 from router.pipeline.hedging import Fleet, PendingAttempt
 from router.response.builder import ResponseBuilder
@@ -64,116 +64,78 @@ class Pipeline:
 
     async def answer(self, exchange: Exchange, sink: Sink) -> None:
         """Answer the exchange; raises RouterError as long as nothing has been sent."""
-        if exchange.request.operation.kind is AnswerKind.COUNT:
+        kind = exchange.request.operation.kind
+        if kind is AnswerKind.COUNT:
             await count_tokens(self._registry, self._selector, exchange, sink)
             return
-        make_job = _direct_job if exchange.request.operation.kind in DIRECT else _response_job
+        builder = None
+        if kind not in DIRECT:
+            builder = exchange.builder or new_builder(exchange.body, muted=not exchange.stream)
+        run = _Run(self, exchange, sink, builder)
         try:
-            job = make_job(exchange)
-            job.strict = self._strict
-            await _Run(self, exchange, sink, job).go()
-        except UpstreamModelMissing as error:
-            if exchange.request.operation.kind is not AnswerKind.COMPACT:
+            await self._failover.run(exchange, run)
+        except RouterError as error:
+            if kind is AnswerKind.COMPACT and isinstance(error, UpstreamModelMissing):
+                # It serves the model, or it would not have been asked: what it lacks is the route.
+                raise cannot_compact(exchange.model or "") from error
+            await run.fail(error)
+        except asyncio.CancelledError:
+            if exchange.abort is None:
+                run.abandon()
                 raise
-            # It serves the model, or it would not have been asked: what it lacks is the route.
-            raise cannot_compact(exchange.model or "") from error
-
-
-def _response_job(exchange: Exchange) -> DeliveryJob:
-    builder = exchange.builder or new_builder(exchange.body, muted=not exchange.stream)
-    compact = exchange.request.operation.kind is AnswerKind.COMPACT
-
-    def prepare(
-        adapter: Adapter, model: str, context: int | None, builder: ResponseBuilder | None
-    ) -> UpstreamCall:
-        assert builder is not None
-        if compact:
-            return adapter.compact(exchange, model, builder)
-        return adapter.respond(exchange, model, builder, context)
-
-    return DeliveryJob(prepare, _failed_response, builder)
-
-
-def _failed_response(error: RouterError, builder: ResponseBuilder | None) -> list[Frame]:
-    assert builder is not None
-    return builder.fail(error, [])
-
-
-def _direct_job(exchange: Exchange) -> DeliveryJob:
-    make = DIRECT[exchange.request.operation.kind]
-
-    def prepare(
-        adapter: Adapter, model: str, context: int | None, builder: ResponseBuilder | None
-    ) -> UpstreamCall:
-        return make(adapter, exchange, model, context)
-
-    return DeliveryJob(prepare, lambda error, builder: [Frame("", orjson.dumps(error.envelope()))])
+            if not sink.opened:
+                raise
+            await run.fail(exchange.abort)
+        except ClientGone:
+            run.abandon()
+            raise
+        except Exception:
+            _log.exception("request failed", request_id=exchange.request.id)
+            await run.fail(internal_error(exchange))
+        finally:
+            run.delivery.close()
 
 
 class _Run:
     """One exchange's attempts, until one succeeds or none is left. Implements ``Work``."""
 
     def __init__(
-        self, pipeline: Pipeline, exchange: Exchange, sink: Sink, job: DeliveryJob
+        self, pipeline: Pipeline, exchange: Exchange, sink: Sink, builder: ResponseBuilder | None
     ) -> None:
         self._selector = pipeline._selector
-        self._failover = pipeline._failover
         self._hedging = pipeline._hedging
         self._metrics = pipeline._metrics
         self._recorder = pipeline._recorder
+        self._strict = pipeline._strict
         self._tried: str | None = None
         self._exchange = exchange
         self._sink = sink
-        self._job = job
         self._attempt: Attempt | None = None
         self._limit: asyncio.Timeout | None = None
-        self._delivery = Delivery(exchange, sink, job, pipeline._open_after, self._first_output)
+        self.delivery = Delivery(exchange, sink, builder, pipeline._open_after, self._first_output)
 
-    @property
-    def _decoder(self) -> StreamDecoder | None:
-        return self._attempt.decoder if self._attempt is not None else None
-
-    async def go(self) -> None:
-        """Run to the end. Raises RouterError only while the sink has not been opened."""
-        try:
-            await self._failover.run(self._exchange, self)
-        except RouterError as error:
-            await self._fail(error)
-        except asyncio.CancelledError:
-            if self._exchange.abort is None:
-                self._abandon()
-                raise
-            if not self._sink.opened:
-                raise
-            await self._fail(self._exchange.abort)
-        except ClientGone:
-            self._abandon()
-            raise
-        except Exception:
-            await self._fail(self._bug())
-        finally:
-            self._delivery.close()
-
-    def _bug(self) -> RouterError:
-        """What the client is told of the exception that is being handled."""
-        _log.exception("request failed", request_id=self._exchange.request.id)
-        return internal_error(self._exchange)
-
-    async def _fail(self, error: RouterError) -> None:
+    async def fail(self, error: RouterError) -> None:
         """End a stream that has begun with the events that say why; raise before."""
         if not self._sink.opened:
             raise error
-        decoder = self._decoder
+        decoder = self._attempt.decoder if self._attempt is not None else None
+        builder = self.delivery.builder
         if decoder is None or not decoder.ended:
             self._exchange.result.fail(error.code)
-        frames = decoder.fail(error) if decoder else self._job.fail(error, self._job.builder)
+        if decoder is not None:
+            frames = decoder.fail(error)
+        elif builder is not None:
+            frames = builder.fail(error, [])
+        else:
+            frames = [Frame("", orjson.dumps(error.envelope()))]
         if len(frames) > 1:
             self._sink.feed(frames[:-1])
-        self._delivery.end_with([await self._keep(last) for last in frames[-1:]])
+        self.delivery.end_with([await self._keep(last, decoder) for last in frames[-1:]])
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
         """The client is gone: what there is of a response that was to be stored is kept."""
-        record, builder, decoder = self._exchange.record, self._job.builder, self._decoder
+        record, builder = self._exchange.record, self.delivery.builder
+        decoder = self._attempt.decoder if self._attempt is not None else None
         if record is None or builder is None:
             return
         if decoder is None:
@@ -183,37 +145,27 @@ class _Run:
         final = decoder.final or builder.snapshot("cancelled")
         record.abandon({**final, "status": "cancelled", "error": None}, decoder.encrypted_reasoning)
 
-    async def _keep(self, last: Frame) -> Frame:
+    async def _keep(self, last: Frame, decoder: StreamDecoder | None) -> Frame:
         """Store the response before ``last``, its terminal event, leaves; the event to send."""
-        builder = self._job.builder
-        if self._exchange.record is None or builder is None:
+        exchange, builder = self._exchange, self.delivery.builder
+        if exchange.record is None or builder is None:
             return last
-        return await persist(self._exchange, builder, *self._final(builder), last)
-
-    async def _keep_whole(self, body: bytes) -> bytes:
-        """``_keep`` for an answer in one piece; raises RouterError where it is not stored."""
-        builder = self._job.builder
-        if self._exchange.record is None or builder is None:
-            return body
-        return await persist_whole(self._exchange, *self._final(builder), body)
-
-    def _final(self, builder: ResponseBuilder) -> tuple[dict[str, Any], Mapping[str, str]]:
-        decoder = self._decoder
         if decoder is None or decoder.final is None:
-            return builder.final or builder.snapshot("failed"), {}
-        return decoder.final, decoder.encrypted_reasoning
+            final = builder.final or builder.snapshot("failed")
+            return await persist(exchange, builder, final, {}, last)
+        return await persist(exchange, builder, decoder.final, decoder.encrypted_reasoning, last)
 
     @property
     def has_output(self) -> bool:
         """See ``Work.has_output``."""
-        return self._delivery.has_output
+        return self.delivery.has_output
 
     def rewind(self, model: str) -> None:
         """See ``Work.rewind``."""
         self._attempt = None
-        self._delivery.rewind()
-        if self._job.builder is not None:
-            self._job.builder.served_by(model)
+        self.delivery.rewind()
+        if self.delivery.builder is not None:
+            self.delivery.builder.served_by(model)
 
     def attempt(self, reservation: SlotReservation) -> Coroutine[Any, Any, None]:
         """See ``Work.attempt``."""
@@ -246,7 +198,8 @@ class _Run:
             kind = Kind.FALLBACK
         else:
             kind = Kind.RETRY if exchange.result.attempts else Kind.FIRST
-        attempt = Attempt(exchange, self._job, reservation, self._job.builder, self._recorder, kind)
+        builder, strict = self.delivery.builder, self._strict
+        attempt = Attempt(exchange, reservation, builder, self._recorder, kind, strict=strict)
         self._goes_on_with(attempt)
         try:
             if not exchange.stream:
@@ -282,7 +235,7 @@ class _Run:
         self._exchange.result.account = endpoint.account
         self._attempt = attempt
         # A stream may be opened before the endpoint says anything.
-        self._delivery.response_headers = attempt.response_headers
+        self.delivery.response_headers = attempt.response_headers
 
     def _first_output(self) -> None:
         """The endpoint has begun to answer; its first output is about to leave."""
@@ -311,23 +264,25 @@ class _Run:
 
     async def _hedged(self, attempt: Attempt, delay: float) -> None:
         """Stream, after another endpoint has been asked too if this one was late."""
-        job = self._job
         held: list[Frame] = []
 
         def hold(frames: list[Frame]) -> None:
             if frames:
                 assert attempt.decoder is not None
                 with contextlib.suppress(ClientGone):  # whoever feeds it next is told again
-                    self._delivery.push(frames, attempt.decoder)
+                    self.delivery.push(frames, attempt.decoder)
 
         def another(reservation: SlotReservation) -> PendingAttempt:
-            builder = job.builder
+            builder = self.delivery.builder
             if builder is not None:
                 # Both go on from here, whoever has output first and whenever the head leaves.
                 hold(builder.open())
                 builder = copy(builder)
-            attempt = Attempt(self._exchange, job, reservation, builder, self._recorder, Kind.HEDGE)
-            return PendingAttempt(attempt, held.extend)
+            recorder, strict = self._recorder, self._strict
+            second = Attempt(
+                self._exchange, reservation, builder, recorder, Kind.HEDGE, strict=strict
+            )
+            return PendingAttempt(second, held.extend)
 
         chosen = await self._hedging.race(self._exchange, attempt, delay, hold, another)
         frames = chosen.frames
@@ -340,26 +295,29 @@ class _Run:
 
     def _take_over(self, second: Attempt) -> None:
         """Go on with the second of two attempts, and with its response builder."""
-        job = self._job
-        if job.builder is None or second.builder is None:
-            self._delivery.rewind()
+        first = self.delivery.builder
+        if first is None or second.builder is None:
+            self.delivery.rewind()
         else:
-            second.builder.delivered = job.builder.delivered
-            job.builder = second.builder
+            second.builder.delivered = first.delivered
+            self.delivery.builder = second.builder
             if self._exchange.builder is not None:
                 self._exchange.builder = second.builder
         self._goes_on_with(second)
 
     async def _whole(self, attempt: Attempt) -> None:
-        await attempt.send()
+        decoder = await attempt.send()
         self._exchange.result.partial = bool(attempt.response_headers)
         if attempt.response_headers:
             self._count_dropped_reasoning(attempt)
         body = await attempt.whole()
         self._has_begun()
         self._selector.answered(attempt.reservation, None)
-        body = await self._keep_whole(body)
-        headers = answer_headers(self._exchange, self._delivery.response_headers)
+        if self._exchange.record is not None and self.delivery.builder is not None:
+            assert decoder.final is not None
+            blobs = decoder.encrypted_reasoning
+            body = await persist_whole(self._exchange, decoder.final, blobs, body)
+        headers = answer_headers(self._exchange, self.delivery.response_headers)
         self._sink.finish(200, body, headers)
         await attempt.settle()
 
@@ -370,27 +328,26 @@ class _Run:
         self._exchange.result.partial = bool(attempt.response_headers)
         if attempt.response_headers:
             self._count_dropped_reasoning(attempt)
-        if frames is not None:
-            await self._deliver(frames, decoder)
-        while not decoder.ended:
-            await self._deliver(await attempt.read(), decoder)
+        while True:
+            if frames is None:
+                frames = await attempt.read()
+            if decoder.ended:
+                attempt.record()
+                if frames and self._exchange.record is not None:
+                    if len(frames) > 1:
+                        self.delivery.push(frames[:-1], decoder)
+                    if self._limit is not None:
+                        self._has_begun()
+                    frames = [await self._keep(frames[-1], decoder)]
+            if frames:
+                self.delivery.push(frames, decoder)
+            frames = None  # they are not kept beyond their turn
+            if decoder.error is not None:
+                raise decoder.error
             if self._sink.paused:
                 await self._sink.resumed()
+            if decoder.ended:
+                break
         self._exchange.result.usage = decoder.usage
         self._sink.end()
         await attempt.settle()
-
-    async def _deliver(self, frames: list[Frame], decoder: StreamDecoder) -> None:
-        """Push a batch; its frames are not kept beyond it."""
-        if decoder.ended and self._attempt is not None:
-            self._attempt.record()
-        if frames:
-            if decoder.ended and self._exchange.record is not None:
-                if len(frames) > 1:
-                    self._delivery.push(frames[:-1], decoder)
-                if self._limit is not None:
-                    self._has_begun()
-                frames = [await self._keep(frames[-1])]
-            self._delivery.push(frames, decoder)
-        if decoder.error is not None:
-            raise decoder.error
