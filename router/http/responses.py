@@ -13,7 +13,7 @@ from router.dialects.parameters import missing
 from router.dialects.responses.compaction import parse_compact
 from router.dialects.responses.prompt_reference import prompt_reference
 from router.dialects.responses.prompts import apply_prompt
-from router.dialects.responses.schema import parse_object, validate_create
+from router.dialects.responses.schema import parse_create, validate_create
 from router.errors import InvalidRequest
 from router.http.body import is_true, without_misspelt
 from router.http.dispatcher import RequestDispatcher
@@ -35,7 +35,7 @@ class ResponsesApi:
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses."""
         stream = True if request.query_string and is_true(request.query.get("stream")) else None
-        body = await self._dispatcher.read(request, exchange, partial(_decoded, stream=stream))
+        body = await self._dispatcher.read(request, exchange, partial(parse_create, stream=stream))
         if body.get("prompt") is not None:
             body = await self._with_prompt(exchange, body)
         if body.get("stream_options"):
@@ -45,7 +45,7 @@ class ResponsesApi:
 
     async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/input_tokens."""
-        body = await self._dispatcher.read(request, exchange, partial(_decoded, stream=False))
+        body = await self._dispatcher.read(request, exchange, partial(parse_create, stream=False))
         if body.get("prompt") is not None:
             body = await self._with_prompt(exchange, body)
         exchange.ask(*without_misspelt(body))
@@ -71,15 +71,6 @@ class ResponsesApi:
         if not (body.get("input") or body.get("previous_response_id") or body.get("conversation")):
             raise missing("input")
         return body
-
-
-def _decoded(raw: bytes, *, stream: bool | None) -> dict[str, Any]:
-    """A valid body, with this ``stream`` unless it is None."""
-    body = parse_object(raw)
-    if stream is not None:
-        body["stream"] = stream
-    validate_create(body)
-    return body
 
 
 def check_durable(body: dict[str, Any]) -> None:

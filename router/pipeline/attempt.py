@@ -62,6 +62,7 @@ class Attempt:
         "_answer",
         "_assembles",
         "_exchange",
+        "_in_json",
         "_received",
         "_recorded",
         "_recorder",
@@ -99,6 +100,8 @@ class Attempt:
         self.decoder: StreamDecoder | None = None
         self._received = 0
         self._assembles = False
+        self._in_json = False
+        """Whether a stream was asked for, and the answer is one piece of JSON."""
         self._recorder = recorder
         self._recorded = False
         self.kind = kind
@@ -136,6 +139,9 @@ class Attempt:
         self.error = None
         self.answered = True
         self._assembles = call.assembles
+        if self._assembles or self._exchange.stream:
+            kind = self._answer.headers.get("Content-Type", "")
+            self._in_json = kind.startswith("application/json")
         return call.decoder
 
     @staticmethod
@@ -196,7 +202,7 @@ class Attempt:
         """What a stream amounts to; who was asked for one need not have sent one."""
         decoder = self.decoder
         assert decoder is not None
-        if self._is_json():
+        if self._in_json:
             return await self._in_one_piece()
         while not decoder.ended:
             await self.read()
@@ -205,11 +211,6 @@ class Attempt:
         if self._received > _LARGE:
             return await asyncio.to_thread(decoder.assembled)
         return decoder.assembled()
-
-    def _is_json(self) -> bool:
-        """Whether the answer is one piece of JSON."""
-        assert self._answer is not None
-        return self._answer.headers.get("Content-Type", "").startswith("application/json")
 
     async def read(self) -> list[Frame]:
         """The frames made by the next read; ``decoder.error`` says when there will be no more.
@@ -220,7 +221,7 @@ class Attempt:
         assert answer is not None
         assert decoder is not None
         try:
-            if not self._received and self._is_json():
+            if self._in_json:
                 return decoder.whole_as_stream(await answer.body())
             try:
                 data = await answer.read()

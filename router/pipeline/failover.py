@@ -70,7 +70,7 @@ class Work(Protocol):
         """Whether output has reached the client: nothing can be taken back."""
         ...
 
-    def attempt(self, reservation: SlotReservation) -> Coroutine[Any, Any, None]:
+    async def attempt(self, reservation: SlotReservation) -> None:
         """Have the exchange answered by this deployment; raises UpstreamError, or InvalidRequest or
         NotSupported where the deployment's dialect cannot carry it.
         """

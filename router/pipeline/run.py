@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from copy import copy
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -167,51 +167,30 @@ class _Run:
         if self.delivery.builder is not None:
             self.delivery.builder.served_by(model)
 
-    def attempt(self, reservation: SlotReservation) -> Coroutine[Any, Any, None]:
+    async def attempt(self, reservation: SlotReservation) -> None:
         """See ``Work.attempt``."""
-        self._limit = None
-        if not reservation.probe:
-            return self._try(reservation)
-        patience = reservation.deployment.patience(stream=self._exchange.stream)
-        if patience is None:
-            return self._try(reservation)
-        return self._probe(reservation, patience)
-
-    async def _probe(self, reservation: SlotReservation, patience: float) -> None:
-        try:
-            # Whether an endpoint is back is not found out at the expense of one client.
-            async with asyncio.timeout(patience) as self._limit:
-                await self._try(reservation)
-        except TimeoutError:
-            if self._limit is None or not self._limit.expired():
-                raise
-            name = reservation.deployment.endpoint.name
-            raise UpstreamTimeout(
-                f"Endpoint '{name}' is not back yet: no output within {patience:g} s."
-            ) from None
-
-    async def _try(self, reservation: SlotReservation) -> None:
         exchange = self._exchange
         # Why it is made: a fallback's model is asked, or an endpoint for a second time.
         before, self._tried = self._tried, exchange.result.served_model
+        kind = Kind.RETRY if exchange.result.attempts else Kind.FIRST
         if before != self._tried:
             kind = Kind.FALLBACK
-        else:
-            kind = Kind.RETRY if exchange.result.attempts else Kind.FIRST
         builder, strict = self.delivery.builder, self._strict
         attempt = Attempt(exchange, reservation, builder, self._recorder, kind, strict=strict)
         self._goes_on_with(attempt)
+        answer = self._stream if exchange.stream else self._whole
+        self._limit = delay = patience = None
+        if reservation.probe:
+            patience = reservation.deployment.patience(stream=exchange.stream)
+        if exchange.stream and self._hedging.on:
+            delay = self._hedging.delay(exchange, reservation)
         try:
-            if not exchange.stream:
-                await self._whole(attempt)
-            elif (
-                not self._hedging.on
-                or (delay := self._hedging.delay(exchange, reservation)) is None
-            ):
-                await attempt.send()
-                await self._stream(attempt)
-            else:
+            if patience is not None:
+                await self._probe(answer(attempt), patience, reservation)
+            elif delay is not None:
                 await self._hedged(attempt, delay)
+            else:
+                await answer(attempt)
         finally:
             decoder = None
             if self._attempt is not None:
@@ -226,7 +205,25 @@ class _Run:
                 result = "upstream_error"
                 if reservation.good:  # its output was well until then
                     self._selector.failed(reservation)
+        # Another deployment may have taken the reservation over.
         self._metrics.fleet.attempts.labels(reservation.deployment.endpoint.name, result).inc()
+
+    async def _probe(
+        self, work: Awaitable[None], patience: float, reservation: SlotReservation
+    ) -> None:
+        """Whether an endpoint is back is not found out at the expense of one client: until the
+        first output ``work`` has this many seconds.
+        """
+        try:
+            async with asyncio.timeout(patience) as self._limit:
+                await work
+        except TimeoutError:
+            if self._limit is None or not self._limit.expired():
+                raise
+            name = reservation.deployment.endpoint.name
+            raise UpstreamTimeout(
+                f"Endpoint '{name}' is not back yet: no output within {patience:g} s."
+            ) from None
 
     def _goes_on_with(self, attempt: Attempt) -> None:
         """It is this attempt's answer that the client gets."""
@@ -322,8 +319,8 @@ class _Run:
         await attempt.settle()
 
     async def _stream(self, attempt: Attempt, frames: list[Frame] | None = None) -> None:
-        """Deliver what an attempt reads, after the ``frames`` it has read."""
-        decoder = attempt.decoder
+        """Send it and deliver what it reads; or go on after the ``frames`` that it has read."""
+        decoder = await attempt.send() if frames is None else attempt.decoder
         assert decoder is not None
         self._exchange.result.partial = bool(attempt.response_headers)
         if attempt.response_headers:

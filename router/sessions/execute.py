@@ -95,7 +95,9 @@ class Executor:
     async def _outcome(
         self, exchange: Exchange, request_items: RequestItems, log: RunLog
     ) -> Outcome:
-        record = exchange.record = RunRecord(self._responses, exchange, request_items, None, log)
+        record = exchange.record = RunRecord(
+            self._responses, exchange, request_items, None, True, log
+        )
         turn = None
         try:
             turn = record.turn = await self._resolver.turn(exchange, _TURN_SECONDS)

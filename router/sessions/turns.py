@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 
@@ -80,8 +80,8 @@ class Turns:
                 exchange,
                 body.get("input") or [],
                 None,
-                self._database,
                 True,
+                self._database,
                 self._degrade,
             )
         await exchange.context.plugin_set.proceed(exchange, sink)
@@ -97,7 +97,7 @@ class Turns:
             exchange.body = await exchange.compute(with_history, exchange.body, history, items)
             if store or turn is not None:
                 exchange.record = TurnRecord(
-                    self._responses, exchange, items, turn, self._database, store, self._degrade
+                    self._responses, exchange, items, turn, store, self._database, self._degrade
                 )
             await exchange.context.plugin_set.proceed(exchange, sink)
         finally:
@@ -202,35 +202,45 @@ class _StoredRecord:
     """What both kinds know of their exchange.
 
     ``_own`` are the request's items, or its input where there is no more to it. That gets its ids
-    when the answer is there: many requests wait for theirs at once.
+    when the answer is there: many requests wait for theirs at once. ``_store``: the response is
+    kept, and not only its conversation.
     """
+
+    of_run: ClassVar[bool] = False
+    """Whether there is a row of it from the start."""
 
     _responses: ResponseStore
     _exchange: Exchange
     _own: RequestItems | str | list[dict[str, Any]]
     turn: Turn | None
+    _store: bool
 
-    def _stored(
-        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str], *, resumable: bool
-    ) -> StoredResponse:
-        exchange = self._exchange
-        body, own = exchange.body, self._own
+    def _steps(
+        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]
+    ) -> tuple[StatementStep, ...]:
+        """What keeps the response, and appends to its conversation if it is in one."""
+        steps = self._turn_steps(response, encrypted_reasoning) if self.turn is not None else ()
+        if not self._store:
+            return steps
+        exchange, own = self._exchange, self._own
         if isinstance(own, RequestItems):
             items = own.items
             encrypted_reasoning = {**own.encrypted_reasoning, **encrypted_reasoning}
         else:
             items = stored_items(own, new_id)
-        return StoredResponse.of(
+        stored = StoredResponse.of(
             response,
             owner=exchange.context.caller,
             request_items=items,
             encrypted_reasoning=encrypted_reasoning,
-            parent=body.get("previous_response_id"),
+            parent=exchange.body.get("previous_response_id"),
             conversation=self.turn.conversation if self.turn is not None else None,
             account=exchange.result.account,
-            background=bool(body.get("background")),
-            resumable=resumable,
+            background=bool(exchange.body.get("background")),
+            resumable=self.of_run,
         )
+        write = self._responses.finished if self.of_run else self._responses.added
+        return (*steps, *write(stored))
 
     def _turn_steps(
         self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]
@@ -249,12 +259,10 @@ class _StoredRecord:
 class TurnRecord(_StoredRecord):
     """Implements ``router.core.exchange.ExchangeRecord`` for an answer that the client waits for.
 
-    ``store``: the response is kept, and not only its conversation. ``degrade``: it may be served
-    without being kept when the database is down.
+    ``_degrade``: it may be served without being kept when the database is down.
     """
 
     _database: Database
-    _store: bool
     _degrade: bool
     _begun: bool = False
 
@@ -287,29 +295,19 @@ class TurnRecord(_StoredRecord):
             )
         return True
 
-    def _steps(
-        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]
-    ) -> tuple[StatementStep, ...]:
-        steps: tuple[StatementStep, ...] = ()
-        if self.turn is not None:
-            steps = self._turn_steps(response, encrypted_reasoning)
-        if self._store:
-            stored = self._stored(response, encrypted_reasoning, resumable=False)
-            steps = (*steps, *self._responses.added(stored))
-        return steps
-
     def abandon(self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]) -> None:
         """See ``ExchangeRecord.abandon``."""
         if self._begun or not self._store:
             return
         self._begun = True
-        stored = self._stored(response, encrypted_reasoning, resumable=False)
-        self._database.submit(*self._responses.added(stored))
+        self._database.submit(*self._steps(response, encrypted_reasoning))
 
 
 @dataclass(slots=True, eq=False)
 class RunRecord(_StoredRecord):
     """Implements ``router.core.exchange.ExchangeRecord`` for a run."""
+
+    of_run = True
 
     _log: RunLog
 
@@ -332,12 +330,6 @@ class RunRecord(_StoredRecord):
     ) -> None:
         steps = await self._exchange.compute(self._steps, response, encrypted_reasoning)
         await self._log.complete(steps, last)
-
-    def _steps(
-        self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]
-    ) -> tuple[StatementStep, ...]:
-        stored = self._stored(response, encrypted_reasoning, resumable=True)
-        return (*self._turn_steps(response, encrypted_reasoning), *self._responses.finished(stored))
 
     async def _complete_as_failed(self, response: dict[str, Any], error: RouterError) -> None:
         exchange = self._exchange

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.http import responses
+from router.dialects.responses import schema
 from router.sessions import turns
 from router.telemetry import tasks
 from router.telemetry.tasks import Worker
@@ -107,8 +107,8 @@ async def test_what_is_done_with_a_large_request_is_done_by_another_thread(
 
         monkeypatch.setattr(owner, name, call)
 
-    watched(responses, "parse_object")
-    watched(responses, "validate_create")
+    watched(schema, "parse_object")
+    watched(schema, "validate_create")
     watched(ChatAdapter, "respond")
     watched(turns.TurnRecord, "_steps")
     run = Worker.run

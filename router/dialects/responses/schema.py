@@ -67,9 +67,13 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def parse_create(raw: bytes) -> dict[str, Any]:
-    """``parse_object`` and ``validate_create`` in one."""
+def parse_create(raw: bytes, *, stream: bool | None = None) -> dict[str, Any]:
+    """``parse_object`` and ``validate_create`` in one; the body has this ``stream`` unless it is
+    None.
+    """
     body = parse_object(raw)
+    if stream is not None:
+        body["stream"] = stream
     validate_create(body)
     return body
 
