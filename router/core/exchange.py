@@ -10,6 +10,7 @@ wakes up per event. A producer that finds ``paused`` set stops reading and await
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -171,6 +172,7 @@ class ClientRequest(NamedTuple):
     path: str | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ExchangeContext:
     """What a request is answered in: who asks, and with whose help.
 
@@ -181,27 +183,16 @@ class ExchangeContext:
     ``truncates_chat`` is ``server.chat_truncation`` for a request to Chat Completions.
     """
 
-    __slots__ = (
-        "api_format",
-        "caller",
-        "key",
-        "plugin_set",
-        "trace",
-        "truncates_chat",
-        "worker",
-    )
-
-    plugin_set: PluginSet
-
-    def __init__(self, api_format: ApiFormat = OPENAI, worker: Worker | None = None) -> None:
-        self.api_format = api_format
-        self.worker = worker
-        self.caller = "default"
-        self.key: Key | None = None
-        self.trace: Trace | None = None
-        self.truncates_chat = False
+    api_format: ApiFormat = OPENAI
+    worker: Worker | None = None
+    caller: str = "default"
+    key: Key | None = None
+    trace: Trace | None = None
+    truncates_chat: bool = False
+    plugin_set: PluginSet = field(init=False)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ExchangeResult:
     """How an exchange was answered. Its methods, and the plugin chain when it is over, are what
     writes how it ended.
@@ -215,42 +206,22 @@ class ExchangeResult:
     answers was not sent everything that was asked. Times are of ``time.monotonic``, in seconds.
     """
 
-    __slots__ = (
-        "account",
-        "attempts",
-        "cache",
-        "endpoint",
-        "error_code",
-        "finished",
-        "first_output",
-        "headers",
-        "limit",
-        "outcome",
-        "partial",
-        "queue_seconds",
-        "served_model",
-        "spent",
-        "status",
-        "usage",
-    )
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.outcome: Outcome | None = None
-        self.error_code: str | None = None
-        self.headers: dict[str, str] = {}
-        self.endpoint: str | None = None
-        self.account: str | None = None
-        self.served_model: str | None = None
-        self.attempts = 0
-        self.usage: dict[str, Any] | None = None
-        self.spent: Spent | None = None
-        self.cache: str | None = None
-        self.limit: str | None = None
-        self.queue_seconds = 0.0
-        self.partial = False
-        self.first_output: float | None = None
-        self.finished: float | None = None
+    status: int = 0
+    outcome: Outcome | None = None
+    error_code: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    endpoint: str | None = None
+    account: str | None = None
+    served_model: str | None = None
+    attempts: int = 0
+    usage: dict[str, Any] | None = None
+    spent: Spent | None = None
+    cache: str | None = None
+    limit: str | None = None
+    queue_seconds: float = 0.0
+    partial: bool = False
+    first_output: float | None = None
+    finished: float | None = None
 
     def fail(self, code: str | None) -> None:
         """The answer, which has begun or is complete, ends with this error's code in the log."""
@@ -278,6 +249,7 @@ class ExchangeResult:
         self.queue_seconds = other.queue_seconds
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Exchange:
     """One request, from its head to its last byte: what came in (``request``), what it is answered
     in (``context``), how it is answered (``result``), and what is asked for now.
@@ -292,38 +264,20 @@ class Exchange:
     ends it, ``abort`` why the router itself ends it before its time.
     """
 
-    __slots__ = (
-        "abort",
-        "body",
-        "builder",
-        "context",
-        "dropped",
-        "images",
-        "large",
-        "model",
-        "prompts",
-        "record",
-        "request",
-        "result",
-        "running",
-        "stream",
-    )
-
-    def __init__(self, request: ClientRequest, context: ExchangeContext) -> None:
-        self.request = request
-        self.context = context
-        self.result = ExchangeResult()
-        self.body: dict[str, Any] = {}
-        self.model: str | None = None
-        self.stream = False
-        self.dropped: tuple[str, ...] = ()
-        self.images: Mapping[str, str] = {}
-        self.large = False
-        self.builder: ResponseBuilder | None = None
-        self.record: ExchangeRecord | None = None
-        self.prompts: PromptTokens | None = None
-        self.running = False
-        self.abort: RouterError | None = None
+    request: ClientRequest
+    context: ExchangeContext
+    result: ExchangeResult = field(default_factory=ExchangeResult)
+    body: dict[str, Any] = field(default_factory=dict)
+    model: str | None = None
+    stream: bool = False
+    dropped: tuple[str, ...] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
+    large: bool = False
+    builder: ResponseBuilder | None = None
+    record: ExchangeRecord | None = None
+    prompts: PromptTokens | None = None
+    running: bool = False
+    abort: RouterError | None = None
 
     async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """What ``work`` returns, or raises; for a large request it is done by another thread, so
