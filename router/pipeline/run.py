@@ -198,14 +198,13 @@ class _Run:
                 decoder = self._attempt.decoder
             if decoder is not None:
                 exchange.result.usage = decoder.usage
-        result = "ok"
+        result = "ok"  # of the deployment that the reservation is for by now
         if decoder is not None and decoder.failure is not None:
             exchange.result.fail(decoder.failure)
             if decoder.failure in ENDPOINT_ERRORS:
                 result = "upstream_error"
                 if reservation.good:  # its output was well until then
                     self._selector.failed(reservation)
-        # Another deployment may have taken the reservation over.
         self._metrics.fleet.attempts.labels(reservation.deployment.endpoint.name, result).inc()
 
     async def _probe(
@@ -308,7 +307,8 @@ class _Run:
         if attempt.response_headers:
             self._count_dropped_reasoning(attempt)
         body = await attempt.whole()
-        self._has_begun()
+        if self._limit is not None:
+            self._has_begun()
         self._selector.answered(attempt.reservation, None)
         if self._exchange.record is not None and self.delivery.builder is not None:
             assert decoder.final is not None
