@@ -231,7 +231,7 @@ class ResponseMachine:
         if usage is None:
             usage = tokens.estimated_usage(self._options.prompt_tokens(), items)
             self.usage = usage
-        final = self.builder.finished(status, items, usage, incomplete_details=details)
+        final = self.builder.snapshot(status, items, usage, incomplete_details=details)
         self._output.out.append(self.builder.end(final))
         self.final = final
         self.ended = True
