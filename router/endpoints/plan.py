@@ -88,8 +88,6 @@ class Plan:
     @property
     def left(self) -> Sequence[Deployment]:
         """Where it has not been tried."""
-        if not self.tried:
-            return self.deployments
         return [deployment for deployment in self.deployments if deployment not in self.tried]
 
     def drop(self, deployment: Deployment) -> None:

@@ -238,7 +238,7 @@ class Selector:
         if self._timers.entries:
             self._timers.catch_up(now)
         return self.selection.choose(
-            plan.left,
+            plan.left if plan.tried else plan.deployments,
             now,
             preferred=plan.preferred,
             bound=plan.bound,
