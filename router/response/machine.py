@@ -139,7 +139,7 @@ class MachineOptions:
 class ResponseMachine:
     """The state machine behind every translated answer; see ``router.response.builder``.
 
-    ``ended`` as for ``StreamDecoder``.
+    ``ended`` and ``has_output`` as for ``StreamDecoder``.
     """
 
     def __init__(self, builder: ResponseBuilder, options: MachineOptions | None = None) -> None:
@@ -148,6 +148,7 @@ class ResponseMachine:
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
         self.ended = False
+        self.has_output = False
         self.encrypted_reasoning: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
@@ -159,21 +160,11 @@ class ResponseMachine:
         self._settled = False  # only text can follow: no tag can come any more
         self._held_logprobs: list[dict[str, Any]] = []
         self._forced: list[str] = []
-        self.start()
-
-    def start(self) -> None:
-        """Prepare the dialect's own codec."""
-        raise NotImplementedError
 
     @property
     def output_chars(self) -> int:
         """See ``StreamDecoder.output_chars``."""
         return tokens.output_chars(self._output.partial()) + sum(map(len, self._forced))
-
-    @property
-    def has_output(self) -> bool:
-        """See ``StreamDecoder.has_output``."""
-        return self._output.started
 
     def reasoning(self, text: str) -> None:
         """A piece of the model's reasoning."""
@@ -285,6 +276,7 @@ class ResponseMachine:
         """The frames made since the last call."""
         frames = self._output.out.copy()
         self._output.out.clear()
+        self.has_output = self._output.started
         return frames
 
     def _say(self, kind: str, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
