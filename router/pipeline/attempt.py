@@ -186,8 +186,8 @@ class Attempt:
 
     async def _assembled(self) -> bytes:
         """What a stream amounts to; who was asked for one need not have sent one."""
-        decoder = self._under_way()[1]
-        if self._is_json():
+        answer, decoder = self._under_way()
+        if answer.is_json:
             return await self._in_one_piece()
         while not decoder.ended:
             await self.read()
@@ -196,11 +196,6 @@ class Attempt:
         if self._received > _LARGE:
             return await asyncio.to_thread(decoder.assembled)
         return decoder.assembled()
-
-    def _is_json(self) -> bool:
-        """Whether the answer is one piece of JSON."""
-        assert self._answer is not None
-        return self._answer.headers.get("Content-Type", "").startswith("application/json")
 
     async def read(self) -> list[Frame]:
         """The frames made by the next read; ``decoder.error`` says when there will be no more.
@@ -211,7 +206,7 @@ class Attempt:
         assert answer is not None
         assert decoder is not None
         try:
-            if not self._received and self._is_json():
+            if not self._received and answer.is_json:
                 return decoder.whole_as_stream(await answer.body())
             try:
                 data = await answer.read()
@@ -236,8 +231,9 @@ class Attempt:
         The client has it: who is cancelled from here on has nothing to undo or to tell.
         """
         assert self._answer is not None
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._answer.settle()
+        if not self._answer.complete:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._answer.settle()
 
     def close(self) -> None:
         """Done with it: what has not been read is cut off."""

@@ -146,8 +146,8 @@ class HttpAnswer:
     """Implements ``router.core.upstream.UpstreamResponse``. At most one task reads it.
 
     ``idle`` is in seconds, ``total`` a point in the loop's time. The connection fills ``status``,
-    ``fields`` (headers, lower-case names), ``pieces`` and ``size`` (what is unread, in bytes),
-    ``touched`` (a byte of the answer has arrived) and ``complete`` (its end has).
+    ``fields`` (headers, lower-case names), ``is_json``, ``pieces`` and ``size`` (what is unread, in
+    bytes), ``touched`` (a byte of the answer has arrived) and ``complete`` (its end has).
     """
 
     __slots__ = (
@@ -163,6 +163,7 @@ class HttpAnswer:
         "_what",
         "complete",
         "fields",
+        "is_json",
         "pieces",
         "size",
         "status",
@@ -189,6 +190,7 @@ class HttpAnswer:
         self._closed = False
         self.status = 0
         self.fields: dict[bytes, bytes] = {}
+        self.is_json = False
         self.pieces: list[bytes] = []
         self.size = 0
         self.touched = False
@@ -196,7 +198,7 @@ class HttpAnswer:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """See ``CachedAnswer.headers``."""
+        """The HTTP headers, looked up without regard to case."""
         return Headers(self.fields)
 
     async def head(self, seconds: float) -> None:
@@ -224,13 +226,13 @@ class HttpAnswer:
             )
 
     def read(self) -> Coroutine[Any, Any, bytes]:
-        """See ``CachedAnswer.read``."""
+        """See ``UpstreamResponse.read``."""
         if self._inflater is None:
             return self._receive(self._idle)
         return self._inflate(self._inflater)
 
     async def body(self) -> bytes:
-        """See ``CachedAnswer.body``."""
+        """See ``UpstreamResponse.body``."""
         pieces = []
         size = 0
         while piece := await self.read():
@@ -243,7 +245,7 @@ class HttpAnswer:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def settle(self) -> None:
-        """See ``CachedAnswer.settle``."""
+        """See ``UpstreamResponse.settle``."""
         due = self._loop.time() + _SETTLE_SECONDS
         # Whatever goes wrong here, the content was complete: close() cuts the connection off.
         with contextlib.suppress(UpstreamError):
@@ -251,7 +253,7 @@ class HttpAnswer:
                 await self._receive(left)
 
     def close(self) -> None:
-        """See ``CachedAnswer.close``."""
+        """See ``UpstreamResponse.close``."""
         if self._closed:
             return
         self._closed = True
