@@ -34,10 +34,11 @@ class Group:
     """Everything that serves one model, in the order of the configuration.
 
     ``lacks`` are the features that some of it lacks; ``contexts`` says whether the context of
-    some of it is known. ``stale``: somebody has changed since, or is gone.
+    some of it is known. ``differs``: not every request is for all of it. ``stale``: somebody has
+    changed since, or is gone.
     """
 
-    __slots__ = ("contexts", "deployments", "lacks", "model", "stale")
+    __slots__ = ("contexts", "deployments", "differs", "lacks", "model", "stale")
 
     def __init__(self, model: str, deployments: Sequence[Deployment]) -> None:
         self.model = model
@@ -47,6 +48,7 @@ class Group:
         for deployment in deployments:
             self.lacks |= Feature(deployment.lacks)
         self.contexts = any(deployment.context is not None for deployment in deployments)
+        self.differs = self.contexts or bool(self.lacks)
 
     def at(self, endpoint: str) -> Deployment | None:
         """The deployment at the endpoint of this name."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import Coroutine, Iterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
 
 from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout, UpstreamTooLong
 
@@ -225,11 +225,27 @@ class HttpAnswer:
                 f"Endpoint '{self._name}' compressed its answer, unasked, with {name[:40]!r}."
             )
 
-    def read(self) -> Coroutine[Any, Any, bytes]:
-        """See ``UpstreamResponse.read``."""
-        if self._inflater is None:
-            return self._receive(self._idle)
-        return self._inflate(self._inflater)
+    async def read(self, *, raw: bool = False) -> bytes:
+        """See ``UpstreamResponse.read``; with ``raw`` as it came over the wire."""
+        if self._inflater is not None and not raw:
+            return await self._inflate(self._inflater)
+        if self.pieces and not self.complete and self._loop.time() >= self._total:
+            self._what = _WHOLE
+            self._overdue()
+            self.pieces.clear()
+        while not self.pieces:
+            if self._error is not None:
+                raise self._error
+            if self.complete:
+                return b""
+            await self._news(self._idle, _NEXT_PIECE)
+        pieces = self.pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        if self.size > HIGH_WATER:
+            self._link.resume()
+        self.size = 0
+        return data
 
     async def body(self) -> bytes:
         """See ``UpstreamResponse.body``."""
@@ -246,11 +262,11 @@ class HttpAnswer:
 
     async def settle(self) -> None:
         """See ``UpstreamResponse.settle``."""
-        due = self._loop.time() + _SETTLE_SECONDS
         # Whatever goes wrong here, the content was complete: close() cuts the connection off.
-        with contextlib.suppress(UpstreamError):
-            while not self.complete and (left := due - self._loop.time()) > 0:
-                await self._receive(left)
+        with contextlib.suppress(UpstreamError, TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                while not self.complete:
+                    await self.read(raw=True)
 
     def close(self) -> None:
         """See ``UpstreamResponse.close``."""
@@ -281,26 +297,6 @@ class HttpAnswer:
         if self._waiter is not None and not self._waiter.done():
             self._overdue()
 
-    async def _receive(self, seconds: float) -> bytes:
-        """Everything unread as it came over the wire, waiting for ``seconds`` at most."""
-        if self.pieces and not self.complete and self._loop.time() >= self._total:
-            self._what = _WHOLE
-            self._overdue()
-            self.pieces.clear()
-        while not self.pieces:
-            if self._error is not None:
-                raise self._error
-            if self.complete:
-                return b""
-            await self._news(seconds, _NEXT_PIECE)
-        pieces = self.pieces
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        if self.size > HIGH_WATER:
-            self._link.resume()
-        self.size = 0
-        return data
-
     async def _inflate(self, inflater: Inflater) -> bytes:
         try:
             while True:
@@ -308,7 +304,7 @@ class HttpAnswer:
                     # What is packed tightly must not keep the event loop for itself.
                     await asyncio.sleep(0)
                     piece = inflater.feed(b"")
-                elif data := await self._receive(self._idle):
+                elif data := await self.read(raw=True):
                     piece = inflater.feed(data)
                 else:
                     inflater.finish()
