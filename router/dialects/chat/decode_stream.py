@@ -21,12 +21,13 @@ class CallKeys:
 
     Usually that is its ``index``; some servers leave it out, or give every parallel call the
     index 0 and tell them apart by their ids. Calls are numbered anew, in order of appearance.
+    ``whole``: every entry is a call, and not a fragment of one.
     """
 
-    __slots__ = ("_by_id", "_by_index", "_count", "_last", "whole")
+    __slots__ = ("_by_id", "_by_index", "_count", "_last", "_whole")
 
-    def __init__(self) -> None:
-        self.whole = False  # then every entry is a call, and not a fragment of one
+    def __init__(self, *, whole: bool = False) -> None:
+        self._whole = whole
         self._count = 0
         self._last: int | None = None
         self._by_id: dict[str, int] = {}
@@ -89,7 +90,7 @@ class CallKeys:
 
     def unnumbered(self, call_id: str | None, name: str | None) -> int:
         """The key of a call without an index: by its id, or else the one begun last."""
-        if self.whole:
+        if self._whole:
             return self.new(None, call_id)
         if call_id is not None and call_id in self._by_id:
             self._last = self._by_id[call_id]
@@ -106,6 +107,7 @@ class ChatDecoder(ResponseMachine):
 
     _decoder: SSEDecoder | None = None
     _calls: CallKeys | None = None
+    _whole = False
 
     def feed(self, data: bytes) -> list[Frame]:
         """See ``StreamDecoder.feed``."""
@@ -136,8 +138,7 @@ class ChatDecoder(ResponseMachine):
         message = choices[0].get("message")
         if not isinstance(message, dict):
             raise UpstreamFailure("The endpoint sent a chat completion without a message.")
-        self._calls = CallKeys()
-        self._calls.whole = True
+        self._whole = True
         # It is all that a stream says, at once.
         self._chunk({**completion, "choices": [{**choices[0], "delta": message}]})
         return orjson.dumps(self.complete())
@@ -183,7 +184,7 @@ class ChatDecoder(ResponseMachine):
         if not isinstance(calls, list):
             raise UpstreamFailure("The endpoint sent tool calls that are not a list.")
         if self._calls is None:
-            self._calls = CallKeys()
+            self._calls = CallKeys(whole=self._whole)
         for call in calls:
             if not isinstance(call, dict):
                 raise UpstreamFailure("The endpoint sent a tool call that is not an object.")
