@@ -25,7 +25,7 @@ class RequestMetrics(Observer):
     def from_context(cls, context: PluginContext) -> RequestMetrics:
         """The plugin for the metrics of an application."""
         services = context.services
-        return cls(services.metrics, services.endpoints.known_model)
+        return cls(services.metrics, services.endpoints.known_models.__contains__)
 
     def ended(self, exchange: Exchange) -> None:
         """See ``Observer.ended``."""

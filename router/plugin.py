@@ -120,7 +120,7 @@ from router.plugin_context import (
 from router.response.builder import ResponseBuilder, StreamState, output_text
 from router.response.frame import Frame
 from router.response.partial import DELTAS, PartialOutput
-from router.response.pieces import frame_tokens
+from router.response.replay import frame_tokens
 from router.response.replay import replay as replay_response
 from router.response.subscriber import TERMINAL, ChatFollower, ResponseFollower
 from router.response.tokens import answers as answer_count

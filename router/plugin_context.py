@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -109,6 +109,11 @@ class UsageAccounts(Protocol):
 
 class ModelDirectory(Protocol):
     """The models of the endpoints, by the clients' names for them."""
+
+    @property
+    def known_models(self) -> Collection[str]:
+        """The names that an endpoint lists or configures, not only by a pattern; kept current."""
+        ...
 
     def known_model(self, model: str) -> bool:
         """Whether an endpoint lists or configures this very name, not only by a pattern."""

@@ -295,7 +295,9 @@ class Selection:
                 if deployment.grade != READY:
                     break
             else:  # every one is ready
-                return self._pick(deployments, now, preferred, bound)
+                if preferred:
+                    return self._pick(deployments, now, preferred, bound)
+                return self.policy.pick(deployments, now, self._random), self.policy.name
         full = self._of(deployments, FULL)
         panics = desperate and self._panics(deployments)
         spared: list[S] = []
@@ -352,12 +354,10 @@ class Selection:
     def _pick(
         self, ready: Sequence[S], now: float, preferred: Sequence[S], bound: float
     ) -> tuple[S, str]:
-        if preferred:
-            known = [deployment for deployment in preferred if deployment in ready]
-            if known:
-                best = min(known, key=_load)
-                if bound == inf or best.load <= min(map(_load, ready)) + bound:
-                    return best, "it has served what came before"
+        if known := [deployment for deployment in preferred if deployment in ready]:
+            best = min(known, key=_load)
+            if bound == inf or best.load <= min(map(_load, ready)) + bound:
+                return best, "it has served what came before"
         return self.policy.pick(ready, now, self._random), self.policy.name
 
     def _to_probe(

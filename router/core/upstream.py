@@ -128,12 +128,13 @@ class Listed:
 
 
 class UpstreamResponse(Protocol):
-    """An endpoint's answer whose head has arrived, with status 200."""
+    """An endpoint's answer whose head has arrived, with status 200.
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The HTTP headers, looked up without regard to case."""
-        ...
+    ``is_json``: it is one piece of JSON, by its Content-Type. ``complete``: its end has arrived.
+    """
+
+    is_json: bool
+    complete: bool
 
     async def read(self) -> bytes:
         """Everything that has arrived since the last read, at least one byte; empty at the end.

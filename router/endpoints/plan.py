@@ -88,8 +88,6 @@ class Plan:
     @property
     def left(self) -> Sequence[Deployment]:
         """Where it has not been tried."""
-        if not self.tried:
-            return self.deployments
         return [deployment for deployment in self.deployments if deployment not in self.tried]
 
     def drop(self, deployment: Deployment) -> None:
@@ -130,9 +128,7 @@ def able(
 
     Raises InvalidRequest, naming what is missing, and ModelNotFound.
     """
-    deployments: Sequence[Deployment] = group.deployments
-    if key is not None and key.endpoints is not None:
-        deployments = reached(group, key)
+    deployments = reached(group, key)
     if group.lacks and (needed := needs(body, group.lacks)):
         deployments = [deployment for deployment in deployments if not deployment.lacks & needed]
         if not deployments:
@@ -181,7 +177,7 @@ class Fallbacks:
         """The name or pattern that a model's fallbacks are configured by, and those of them that
         may stand in for it when ``key`` asks; None is nobody in particular.
         """
-        found = self._find(model) if self._named else None
+        found = self._find(model)
         if found is None:
             return model, ()
         name, fallback = found

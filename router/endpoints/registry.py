@@ -34,10 +34,11 @@ class Group:
     """Everything that serves one model, in the order of the configuration.
 
     ``lacks`` are the features that some of it lacks; ``contexts`` says whether the context of
-    some of it is known. ``stale``: somebody has changed since, or is gone.
+    some of it is known. ``differs``: not every request is for all of it. ``stale``: somebody has
+    changed since, or is gone.
     """
 
-    __slots__ = ("contexts", "deployments", "lacks", "model", "stale")
+    __slots__ = ("contexts", "deployments", "differs", "lacks", "model", "stale")
 
     def __init__(self, model: str, deployments: Sequence[Deployment]) -> None:
         self.model = model
@@ -47,6 +48,7 @@ class Group:
         for deployment in deployments:
             self.lacks |= Feature(deployment.lacks)
         self.contexts = any(deployment.context is not None for deployment in deployments)
+        self.differs = self.contexts or bool(self.lacks)
 
     def at(self, endpoint: str) -> Deployment | None:
         """The deployment at the endpoint of this name."""
@@ -65,6 +67,8 @@ class Prepared:
 class Registry:
     """Knows the endpoints. ``connect`` makes what it takes to speak to one; ``clock`` is in
     seconds. ``changed`` is called when the grade of a deployment has changed, or the list of them.
+    ``known_models`` are the names that some endpoint lists or configures (not only by a pattern),
+    clients' names for models and endpoints' own; the set is the same one for good.
     """
 
     def __init__(self, connect: Connect, clock: Callable[[], float]) -> None:
@@ -73,7 +77,7 @@ class Registry:
         self._connect = connect
         self._clock = clock
         self._groups: dict[str, Group] = {}
-        self._known: frozenset[str] | None = None
+        self.known_models: set[str] = set()
         self._news = asyncio.Event()
         self._first_probe_seconds = 0.0
         self._retired: list[Transport] = []
@@ -168,7 +172,8 @@ class Registry:
             for deployment in group.deployments:
                 deployment.kept = False
         self._groups.clear()
-        self._known = None
+        self.known_models.clear()
+        self.known_models.update(*(e.catalogue.known_names() for e in self.endpoints))
         self.changed(None)
 
     def probed(self, endpoint: Endpoint) -> None:
@@ -181,13 +186,8 @@ class Registry:
         self._news = asyncio.Event()
 
     def known_model(self, model: str) -> bool:
-        """Whether some endpoint lists or configures this very name (not only by a pattern).
-
-        It may be a client's name for the model or the endpoint's own.
-        """
-        if self._known is None:
-            self._known = frozenset().union(*(e.catalogue.known_names() for e in self.endpoints))
-        return model in self._known
+        """Whether this very name is one of ``known_models``."""
+        return model in self.known_models
 
     def public_models(self) -> list[str]:
         """Every model there is to list, each once, in the order of the configuration."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import ceil, inf
@@ -158,7 +158,9 @@ class Selector:
         body = exchange.body
         key = exchange.context.key
         truncates = exchange.truncates
-        deployments = able(group, body, key, truncates=truncates)
+        deployments: Sequence[Deployment] = group.deployments
+        if group.differs or (key is not None and key.endpoints is not None):
+            deployments = able(group, body, key, truncates=truncates)
         plan = Plan(group, deployments, exchange.context.caller, body, key, truncates=truncates)
         if len(plan.deployments) > 1:
             plan.preferred = issuers(group, body)
@@ -238,7 +240,7 @@ class Selector:
         if self._timers.entries:
             self._timers.catch_up(now)
         return self.selection.choose(
-            plan.left,
+            plan.left if plan.tried else plan.deployments,
             now,
             preferred=plan.preferred,
             bound=plan.bound,

@@ -139,9 +139,7 @@ class Attempt:
         self.error = None
         self.answered = True
         self._assembles = call.assembles
-        if self._assembles or self._exchange.stream:
-            kind = self._answer.headers.get("Content-Type", "")
-            self._in_json = kind.startswith("application/json")
+        self._in_json = self._answer.is_json
         return call.decoder
 
     @staticmethod
@@ -246,8 +244,9 @@ class Attempt:
         The client has it: who is cancelled from here on has nothing to undo or to tell.
         """
         assert self._answer is not None
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._answer.settle()
+        if not self._answer.complete:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._answer.settle()
 
     def close(self) -> None:
         """Done with it: what has not been read is cut off."""

@@ -99,13 +99,13 @@ class Failover:
         self._metrics = metrics
         self._budget = RetryBudget(0.0, 0.0)
         self._max_attempts = 1
-        self._fallbacks = Fallbacks({})
+        self._fallbacks: Fallbacks | None = None
 
     def configure(self, settings: Settings) -> None:
         """Go on with these rules."""
         balance = settings.balance
         self._max_attempts = balance.max_attempts
-        self._fallbacks = Fallbacks(settings.fallbacks)
+        self._fallbacks = Fallbacks(settings.fallbacks) if settings.fallbacks else None
         self._budget.ratio = balance.retry_budget.ratio
         self._budget.reserve = balance.retry_budget.reserve
 
@@ -117,11 +117,12 @@ class Failover:
         """Try until it is answered. Raises the RouterError that is left."""
         self._budget.deposit(time.monotonic())
         model = exchange.model or ""
-        configured_by, others = self._fallbacks.of(model, exchange.context.key)
-        if not others:
-            # No coroutine more than there has to be: each is kept for as long as a stream lasts.
-            return self._with(model, exchange, work, desperate=True)
-        return self._with_fallbacks(model, configured_by, others, exchange, work)
+        if self._fallbacks is not None:
+            configured_by, others = self._fallbacks.of(model, exchange.context.key)
+            if others:
+                return self._with_fallbacks(model, configured_by, others, exchange, work)
+        # No coroutine more than there has to be: each is kept for as long as a stream lasts.
+        return self._with(model, exchange, work, desperate=True)
 
     async def _with_fallbacks(
         self,

@@ -237,7 +237,7 @@ class Fleet:
         self._metrics = metrics
         self.registry = Registry(connect, time.monotonic)
         self.registry.apply(self.registry.prepare(settings))
-        metrics.fleet.known_model = self.registry.known_model
+        metrics.fleet.known_model = self.registry.known_models.__contains__
         self.selector = Selector(
             self.registry, settings.balance, metrics.fleet.slots_changed, time.monotonic
         )

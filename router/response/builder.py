@@ -37,6 +37,7 @@ from router.errors import RouterError
 from router.response.frame import Frame
 
 __all__ = [
+    "CONSTANT",
     "LEGAL",
     "IdFactory",
     "IllegalTransition",
@@ -53,7 +54,7 @@ _TERMINAL = {
 
 _MUTED = Frame("", b"{}")
 
-_CONSTANT: Final = ("instructions", "tools")
+CONSTANT: Final = ("instructions", "tools")
 """What an endpoint may word differently from the echo, but no two snapshots may."""
 
 
@@ -87,7 +88,8 @@ class ResponseBuilder:
     ``created_at`` is in unix seconds, ``now`` the clock for ``completed_at``. ``muted`` is for an
     answer in one piece: the states are kept, but no event is written. ``created`` and
     ``first_sequence`` are for a response that was begun before: its id and creation time, and how
-    many events it has.
+    many events it has. ``dated`` is whether the client knows the creation time: an endpoint's own
+    can not replace it. ``shown`` are the fields of ``CONSTANT`` that it has been told.
     """
 
     __slots__ = (
@@ -96,6 +98,7 @@ class ResponseBuilder:
         "_first_output",
         "_promised",
         "created_at",
+        "dated",
         "delivered",
         "echo",
         "final",
@@ -125,7 +128,7 @@ class ResponseBuilder:
         self.echo = echo
         self.own_fields = own_fields
         self._promised = (
-            {name: echo[name] for name in _CONSTANT if name in echo} if first_sequence else {}
+            {name: echo[name] for name in CONSTANT if name in echo} if first_sequence else {}
         )
         self.shown: dict[str, Any] = dict(self._promised)
         self.new_id = new_id
@@ -137,46 +140,33 @@ class ResponseBuilder:
         self.sequence = first_sequence
         self.state = StreamState.NEW if first_sequence < self._first_output else StreamState.OPENED
         self.delivered = self.state is StreamState.OPENED
+        self.dated = first_sequence > 0
 
-    @property
-    def dated(self) -> bool:
-        """Whether the client knows the creation time: an endpoint's own can not replace it."""
-        return self._begun > 0 or self.state is not StreamState.NEW
-
-    def snapshot(self, status: str, **changes: Any) -> dict[str, Any]:
-        """The Response object in this status; ``changes`` are the fields that differ."""
+    def snapshot(
+        self,
+        status: str,
+        output: list[dict[str, Any]] | None = None,
+        usage: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> dict[str, Any]:
+        """The Response object in this status, with its output and the text of that; ``changes`` are
+        other fields that differ.
+        """
         return {
             "id": self.id,
             "object": "response",
             "created_at": self.created_at,
             "status": status,
-            "completed_at": None,
+            "completed_at": int(self.now()) if status == "completed" else None,
             "error": None,
             "incomplete_details": None,
             **self.echo,
             **self.shown,
-            "output": [],
-            "output_text": "",
-            "usage": None,
+            "output": output or [],
+            "output_text": output_text(output) if output else "",
+            "usage": usage,
             **changes,
         }
-
-    def finished(
-        self,
-        status: str,
-        output: list[dict[str, Any]],
-        usage: dict[str, Any] | None,
-        **changes: Any,
-    ) -> dict[str, Any]:
-        """The final Response object with its output, text and usage."""
-        return self.snapshot(
-            status,
-            completed_at=int(self.now()) if status == "completed" else None,
-            output=output,
-            output_text=output_text(output),
-            usage=usage,
-            **changes,
-        )
 
     def event(self, kind: str, fields: Mapping[str, Any]) -> Frame:
         """The next event, numbered."""
@@ -203,20 +193,15 @@ class ResponseBuilder:
         if self.muted:
             return []
         opening = snapshot or self.snapshot("in_progress")
-        self.show(opening)
+        self.shown = {}
+        for name in CONSTANT:
+            self.shown[name] = opening[name]
         fields = {"response": opening}
         kinds = ["response.created"] if self.sequence == 0 else []
         frames = []
         for kind in (*kinds, "response.in_progress"):
             frames.append(self.event(kind, fields))
         return frames
-
-    def show(self, opening: Mapping[str, Any]) -> None:
-        """The client is shown this Response object: what later ones must repeat is kept."""
-        self.shown = shown = {}
-        for name in _CONSTANT:
-            if name in opening:
-                shown[name] = opening[name]
 
     def end(self, response: dict[str, Any]) -> Frame:
         """The terminal event for this final Response object."""
@@ -259,10 +244,11 @@ class ResponseBuilder:
         if state not in LEGAL[self.state]:
             raise IllegalTransition(f"{self.state.value} -> {state.value}")
         self.state = state
+        self.dated = True
 
     def served_by(self, model: str) -> None:
         """Another model answers; the client is told where it has not been told of the first."""
-        if not self.dated and self.echo.get("model") != model:
+        if not self.dated:
             self.echo = {**self.echo, "model": model}
 
     def rewind(self) -> None:
@@ -277,6 +263,7 @@ class ResponseBuilder:
         else:
             self.sequence = self._begun
             self.state = StreamState.NEW
+            self.dated = self._begun > 0
             self.created_at = self._born
             self.shown = dict(self._promised)
 

@@ -36,6 +36,8 @@ MAX_DEPTH: Final = 200
 
 COMMENT: Final = b": keep-alive\n\n"
 
+_CR: Final = ord("\r")  # a byte is looked for faster by its number
+_LF: Final = ord("\n")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -60,10 +62,10 @@ class SSEDecoder:
 
     def decode(self, data: bytes) -> list[bytes]:
         """Take the bytes of one read; raise EventTooLarge when an event never ends."""
-        if self._carriage_return or b"\r" in data:
+        if self._carriage_return or _CR in data:
             data = self._normalise(data)
         if not self._tail:
-            *blocks, rest = data.split(b"\n\n")
+            blocks = data.split(b"\n\n")
         else:
             # The blank line may be split between two reads, so the search starts one byte early.
             start = max(0, len(self._tail) - 1)
@@ -71,9 +73,9 @@ class SSEDecoder:
             if self._tail.find(b"\n\n", start) < 0:
                 self._check_size()
                 return []
-            *blocks, rest = bytes(self._tail).split(b"\n\n")
+            blocks = bytes(self._tail).split(b"\n\n")
             self._tail.clear()
-        if rest:
+        if rest := blocks.pop():
             self._tail += rest
             self._check_size()
         if blocks and not self._begun:
@@ -82,7 +84,7 @@ class SSEDecoder:
         events = []
         for block in blocks:
             # Most events are one line of data.
-            simple = block.startswith(b"data: ") and b"\n" not in block
+            simple = block.startswith(b"data: ") and _LF not in block
             event = block[6:] if simple else _data_of(block)
             if event:
                 events.append(event)

@@ -29,7 +29,8 @@ _LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
 
 class TextWriter:
     """One text of the item ``id`` (a new one is made without it), which is at ``index`` of the
-    output. ``place`` is that of the part within the item.
+    output. ``place`` is that of the part within the item. ``pieces`` and ``logprobs`` are what was
+    streamed so far.
     """
 
     stem: ClassVar[str]
@@ -39,8 +40,8 @@ class TextWriter:
     delta_tail: ClassVar[bytes] = b"}"
 
     __slots__ = (
-        "_delta_end", "_delta_start", "_delta_type", "_out", "builder", "id", "index", "pieces",
-        "place",
+        "_at", "_delta_end", "_delta_start", "_delta_type", "_out", "builder", "id", "index",
+        "logprobs", "pieces",
     )  # fmt: skip
 
     def __init__(
@@ -49,16 +50,19 @@ class TextWriter:
         self.builder = builder
         self.id = id = id or builder.new_id(self.id_prefix)
         self.index = index
-        self.place = place
         self.pieces: list[str] = []
+        self.logprobs: list[Item] = []
         self._out = out
+        # Where it is, which every event between the item's first and its last says.
+        self._at: Item = {"item_id": id, "output_index": index}
+        named = b""
+        if self.place_name:
+            self._at[self.place_name] = place
+            named = b',"%b":%d' % (self.place_name.encode(), place)
         self._delta_type = f"{self.stem}.delta"
         self._delta_start = b'{"type":"%b","sequence_number":' % self._delta_type.encode()
-        self._delta_end = b',"item_id":"%b","output_index":%d%b,"delta":' % (
-            id.encode(),
-            index,
-            b',"%b":%d' % (self.place_name.encode(), place) if self.place_name else b"",
-        )
+        end = b',"item_id":"%b","output_index":%d%b,"delta":'
+        self._delta_end = end % (id.encode(), index, named)
 
     def delta(self, text: str) -> None:
         """Stream a piece. The frame is put together from prepared bytes: this is the hot path."""
@@ -75,12 +79,6 @@ class TextWriter:
         )
         self._out.append(Frame(self._delta_type, data))
 
-    def _inside(self, kind: str, **fields: Any) -> None:
-        """An event between the item's first and its last."""
-        place = {self.place_name: self.place} if self.place_name else {}
-        at = {"item_id": self.id, "output_index": self.index, **place}
-        self._out.append(self.builder.event(kind, {**at, **fields}))
-
 
 class PartWriter(TextWriter):
     """A text in a part of its own."""
@@ -94,15 +92,15 @@ class PartWriter(TextWriter):
 
     def open_part(self, part: Item) -> None:
         """Announce the part; its text is empty."""
-        self._inside(f"{self.part_stem}.added", part=part)
+        self._out.append(self.builder.event(f"{self.part_stem}.added", {**self._at, "part": part}))
 
     def close_part(self, part: Item) -> None:
         """The events after the last delta; ``part`` is the complete one."""
-        done = {self.field: part[self.field]}
+        done = {**self._at, self.field: part[self.field]}
         if self.with_logprobs:
             done["logprobs"] = part["logprobs"]
-        self._inside(f"{self.stem}.done", **done)
-        self._inside(f"{self.part_stem}.done", part=part)
+        self._out.append(self.builder.event(f"{self.stem}.done", done))
+        self._out.append(self.builder.event(f"{self.part_stem}.done", {**self._at, "part": part}))
 
 
 class OutputText(PartWriter):
@@ -117,13 +115,16 @@ class OutputText(PartWriter):
     def delta_with_logprobs(self, text: str, logprobs: list[dict[str, Any]]) -> None:
         """Stream a piece with its log probabilities (``token``, ``logprob``, ``top_logprobs``)."""
         self.pieces.append(text)
-        self._inside(self._delta_type, delta=text, logprobs=logprobs)
+        self.logprobs.extend(logprobs)
+        said = {**self._at, "delta": text, "logprobs": logprobs}
+        self._out.append(self.builder.event(self._delta_type, said))
 
     def annotate(self, annotations: list[dict[str, Any]]) -> None:
         """Announce the annotations of a text whose last delta is out."""
         kind = f"{self.stem}.annotation.added"
         for place, annotation in enumerate(annotations):
-            self._inside(kind, annotation_index=place, annotation=annotation)
+            told = {**self._at, "annotation_index": place, "annotation": annotation}
+            self._out.append(self.builder.event(kind, told))
 
 
 class RefusalText(PartWriter):
@@ -162,7 +163,8 @@ class ArgumentsText(TextWriter):
 
     def close_text(self, item: dict[str, Any]) -> None:
         """The event after the last delta; ``item`` is the complete one."""
-        self._inside(f"{self.stem}.done", **{name: item[name] for name in self.done_fields})
+        done = {**self._at, **{name: item[name] for name in self.done_fields}}
+        self._out.append(self.builder.event(f"{self.stem}.done", done))
 
 
 class InputText(ArgumentsText):
@@ -191,92 +193,78 @@ class ItemWriter(TextWriter):
         """The item with what was streamed so far."""
         raise NotImplementedError
 
-    def _tell(self, kind: str, item: Item) -> Item:
-        """The item's first event (``added``), where it is in progress, or its last (``done``)."""
-        at = {"output_index": self.index, "item": item}
-        self._out.append(self.builder.event(f"response.output_item.{kind}", at))
-        return item
 
+class _PartItem(ItemWriter, PartWriter):
+    """An item with one part, in its list ``parts``."""
 
-class _MessageItem(ItemWriter, PartWriter):
-    """An assistant message with one content part."""
-
-    id_prefix = "msg_"
+    parts: ClassVar[str] = "content"
 
     __slots__ = ()
 
     def open(self) -> None:
-        self._tell("added", self._message("in_progress", []))
-        self.open_part(self.part(""))
-
-    def finished(self, status: str) -> Item:
-        return self._message(status, [self.part("".join(self.pieces))])
+        item = self.finished("in_progress")
+        part = item[self.parts].pop()  # it is announced by itself
+        added = {"output_index": self.index, "item": item}
+        self._out.append(self.builder.event("response.output_item.added", added))
+        self.open_part(part)
 
     def close(self, status: str) -> Item:
-        part = self.part("".join(self.pieces))
-        self.close_part(part)
-        return self._tell("done", self._message(status, [part]))
+        item = self.finished(status)
+        self.close_part(item[self.parts][0])
+        done = {"output_index": self.index, "item": item}
+        self._out.append(self.builder.event("response.output_item.done", done))
+        return item
 
-    def part(self, text: str) -> Item:
-        """The content part with this text."""
-        raise NotImplementedError
 
-    def _message(self, status: str, content: list[Item]) -> Item:
+class _MessageItem(_PartItem):
+    """An assistant message with one content part."""
+
+    id_prefix = "msg_"
+    part_type: ClassVar[str]
+
+    __slots__ = ()
+
+    def finished(self, status: str) -> Item:
+        part: Item = {"type": self.part_type, self.field: "".join(self.pieces)}
+        if self.with_logprobs:
+            part["annotations"] = []
+            part["logprobs"] = list(self.logprobs)
         return {
             "id": self.id,
             "type": "message",
             "status": status,
             "role": "assistant",
-            "content": content,
+            "content": [part],
         }
 
 
 class TextItem(_MessageItem, OutputText):
     """A message of output text, with the log probabilities where they were asked for."""
 
-    __slots__ = ("logprobs",)
+    part_type = "output_text"
 
-    def __init__(self, builder: ResponseBuilder, index: int, out: list[Frame]) -> None:
-        super().__init__(builder, index, out)
-        self.logprobs: list[Item] = []
-
-    def delta_with_logprobs(self, text: str, logprobs: list[Item]) -> None:
-        self.logprobs.extend(logprobs)
-        super().delta_with_logprobs(text, logprobs)
-
-    def part(self, text: str) -> Item:
-        logprobs = list(self.logprobs)
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+    __slots__ = ()
 
 
 class RefusalItem(_MessageItem, RefusalText):
     """A message that refuses."""
 
+    part_type = "refusal"
+
     __slots__ = ()
 
-    def part(self, text: str) -> Item:
-        return {"type": "refusal", "refusal": text}
 
-
-class ReasoningItem(ItemWriter, SummaryText):
+class ReasoningItem(_PartItem, SummaryText):
     """Reasoning, streamed as one summary part: the form that every client of the API reads."""
 
     id_prefix = "rs_"
+    parts = "summary"
 
     __slots__ = ()
-
-    def open(self) -> None:
-        self._tell("added", {"id": self.id, "type": "reasoning", "summary": []})
-        self.open_part({"type": "summary_text", "text": ""})
 
     def finished(self, status: str) -> Item:
         summary = [{"type": "summary_text", "text": "".join(self.pieces)}]
         return {"id": self.id, "type": "reasoning", "summary": summary}
-
-    def close(self, status: str) -> Item:
-        item = self.finished(status)
-        self.close_part(item["summary"][0])
-        return self._tell("done", item)
 
 
 class CallItem(ItemWriter, ArgumentsText):
@@ -299,7 +287,8 @@ class CallItem(ItemWriter, ArgumentsText):
         return self.pieces
 
     def open(self) -> None:
-        self._tell("added", self._call("in_progress", ""))
+        added = {"output_index": self.index, "item": self._call("in_progress", "")}
+        self._out.append(self.builder.event("response.output_item.added", added))
 
     def finished(self, status: str) -> Item:
         return self._call(status, "".join(self.pieces))
@@ -312,7 +301,9 @@ class CallItem(ItemWriter, ArgumentsText):
 
     def _end(self, item: Item) -> Item:
         self.close_text(item)
-        return self._tell("done", item)
+        done = {"output_index": self.index, "item": item}
+        self._out.append(self.builder.event("response.output_item.done", done))
+        return item
 
     def _call(self, status: str, arguments: str) -> Item:
         return {

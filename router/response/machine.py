@@ -37,16 +37,14 @@ _MAX_BLANK: Final = 256
 class ThinkSplitter:
     """``split(piece)`` gives ``(reasoning, text)``; ``flush()`` what was held back at the end.
 
-    ``begun`` says that there was a piece, ``held`` is what waits for the next one. ``settled`` says
-    that only text can follow, which then need not pass through here any more, ``thought`` that a
-    tag was found.
+    ``held`` is what waits for the next piece. ``settled`` says that only text can follow, which
+    then need not pass through here any more, ``thought`` that a tag was found.
     """
 
-    __slots__ = ("_mode", "begun", "held", "settled", "thought")
+    __slots__ = ("_mode", "held", "settled", "thought")
 
     def __init__(self) -> None:
         self._mode = "start"
-        self.begun = False
         self.held = ""
         self.settled = False
         self.thought = False
@@ -55,7 +53,6 @@ class ThinkSplitter:
         """Both parts of this piece, each possibly empty."""
         if self.settled:
             return "", piece
-        self.begun = True
         piece, self.held = self.held + piece, ""
         if self._mode == "start":
             return self._start(piece)
@@ -140,13 +137,18 @@ class MachineOptions:
 
 
 class ResponseMachine:
-    """The state machine behind every translated answer; see ``router.response.builder``."""
+    """The state machine behind every translated answer; see ``router.response.builder``.
+
+    ``ended`` and ``has_output`` as for ``StreamDecoder``.
+    """
 
     def __init__(self, builder: ResponseBuilder, options: MachineOptions | None = None) -> None:
         options = options or MachineOptions()
         self.builder = builder
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
+        self.ended = False
+        self.has_output = False
         self.encrypted_reasoning: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
@@ -154,24 +156,15 @@ class ResponseMachine:
         self.wants_logprobs = options.logprobs
         self._options = options
         self._output = OutputBuilder(builder, options.custom_tools)
-        self._think = ThinkSplitter()
+        self._think: ThinkSplitter | None = None  # once a text may begin with a tag
+        self._settled = False  # only text can follow: no tag can come any more
         self._held_logprobs: list[dict[str, Any]] = []
         self._forced: list[str] = []
-        self.start()
-
-    def start(self) -> None:
-        """Prepare the dialect's own codec."""
-        raise NotImplementedError
 
     @property
     def output_chars(self) -> int:
         """See ``StreamDecoder.output_chars``."""
         return tokens.output_chars(self._output.partial()) + sum(map(len, self._forced))
-
-    @property
-    def has_output(self) -> bool:
-        """See ``StreamDecoder.has_output``."""
-        return self._output.started
 
     def reasoning(self, text: str) -> None:
         """A piece of the model's reasoning."""
@@ -180,10 +173,10 @@ class ResponseMachine:
 
     def text(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         """A piece of the answer; reasoning in ``<think>`` tags is taken out of it."""
-        if not self._think.settled:
+        if not self._settled:
             first = text[0]
-            if not self._think.begun and first != "<" and not first.isspace():
-                self._think.settled = True  # no tag can come any more
+            if self._think is None and first != "<" and not first.isspace():
+                self._settled = True
             else:
                 text, logprobs = self._without_thinking(text, logprobs)
                 if not text:
@@ -192,7 +185,7 @@ class ResponseMachine:
             self._forced.append(text)
             return
         if self.builder.state is StreamState.NEW:
-            self._open()
+            self._output.out.extend(self.builder.open())
         self._output.say("text", text, logprobs)
 
     def refusal(self, text: str) -> None:
@@ -207,7 +200,8 @@ class ResponseMachine:
     def call(self, key: int, call_id: str | None, name: str | None, fragment: str) -> None:
         """A fragment of a tool call."""
         self._say_held()
-        self._open()
+        if self.builder.state is StreamState.NEW:
+            self._output.out.extend(self.builder.open())
         self._output.call(key, call_id, name, fragment)
 
     def complete(self) -> dict[str, Any]:
@@ -216,8 +210,8 @@ class ResponseMachine:
         if reason in _FAILED:
             raise UpstreamFailure(f"The endpoint gave up: its finish reason is '{reason}'.")
         if self.builder.state is StreamState.NEW:
-            self._open()
-        if not self._think.settled or self._options.forced_call:
+            self._output.out.extend(self.builder.open())
+        if not self._settled or self._options.forced_call:
             self._flush_text()
         incomplete = _INCOMPLETE.get(reason)
         status = "incomplete" if incomplete else "completed"
@@ -228,9 +222,10 @@ class ResponseMachine:
         if usage is None:
             usage = tokens.estimated_usage(self._options.prompt_tokens(), items)
             self.usage = usage
-        final = self.builder.finished(status, items, usage, incomplete_details=details)
+        final = self.builder.snapshot(status, items, usage, incomplete_details=details)
         self._output.out.append(self.builder.end(final))
         self.final = final
+        self.ended = True
         return final
 
     def finish(self) -> list[Frame]:
@@ -254,11 +249,6 @@ class ResponseMachine:
             self.error = exc
         return True
 
-    @property
-    def ended(self) -> bool:
-        """See ``StreamDecoder.ended``."""
-        return self.final is not None
-
     def whole_as_stream(self, body: bytes) -> list[Frame]:
         """See ``StreamDecoder.whole_as_stream``."""
         self.whole(body)
@@ -279,37 +269,39 @@ class ResponseMachine:
         frames = self.take()
         frames += self.builder.fail(error, self._output.partial(), self.usage)
         self.final = self.builder.final
+        self.ended = True
         return frames
 
     def take(self) -> list[Frame]:
         """The frames made since the last call."""
         frames = self._output.out.copy()
         self._output.out.clear()
+        self.has_output = self._output.started
         return frames
 
     def _say(self, kind: str, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         if self.builder.state is StreamState.NEW:
-            self._open()
+            self._output.out.extend(self.builder.open())
         self._output.say(kind, text, logprobs)
-
-    def _open(self) -> None:
-        self._output.out.extend(self.builder.open())
 
     def _without_thinking(
         self, piece: str, logprobs: list[dict[str, Any]] | None
     ) -> tuple[str, list[dict[str, Any]]]:
         """What of this piece is answer; reasoning in ``<think>`` tags is said as such."""
         entries = [*self._held_logprobs, *(logprobs or ())]
-        reasoning, text = self._think.split(piece)
+        think = self._think = self._think or ThinkSplitter()
+        reasoning, text = think.split(piece)
+        self._settled = think.settled
         if reasoning:
             self._say("reasoning", reasoning)
         self._held_logprobs = [] if reasoning or text else entries
-        return text, _ending(entries, text) if self._think.thought else entries
+        return text, _ending(entries, text) if think.thought else entries
 
     def _say_held(self) -> None:
         """Something else begins: what looked like a tag was none. White space goes on waiting."""
-        if self._think.held.strip():
+        if self._think is not None and self._think.held.strip():
             reasoning, text = self._think.flush()
+            self._settled = self._think.settled
             if reasoning:
                 self._say("reasoning", reasoning)
             elif not self._options.forced_call:
@@ -320,7 +312,7 @@ class ResponseMachine:
 
     def _flush_text(self) -> None:
         self._say_held()
-        _, blank = self._think.flush()
+        blank = self._think.flush()[1] if self._think is not None else ""
         if blank and not self._options.forced_call and not self._output.started:
             self._say("text", blank, self._held_logprobs)
         if self._options.forced_call and not self._output_has_call():

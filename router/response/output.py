@@ -64,6 +64,7 @@ class OutputBuilder:
     """Feed it ``say`` and ``call``; it appends frames to ``out`` and items to ``items``.
 
     ``custom_tools`` names the tools whose calls are written as ``custom_tool_call`` items.
+    ``started`` is whether any item was begun: one that waits for its name can still be taken back.
     """
 
     def __init__(
@@ -79,16 +80,12 @@ class OutputBuilder:
         self._closed_keys: set[int] = set()
         self._waiting: list[_Waiting] = []
         self._waiting_chars = 0
-
-    @property
-    def started(self) -> bool:
-        """Whether any item was begun: one that waits for its name can still be taken back."""
-        return self._open is not None or bool(self.items)
+        self.started = False
 
     def say(self, kind: str, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         """A piece of ``reasoning``, ``text`` or ``refusal``."""
         if self._open_kind != kind or self._waiting:
-            if not self._make_room():
+            if self._waiting or (self._open is not None and not self._close_if_complete()):
                 self._wait_text(kind, text, logprobs)
                 return
             self._begin(kind, _MESSAGES[kind](self.builder, len(self.items), self.out))
@@ -157,16 +154,8 @@ class OutputBuilder:
         while self._waiting and self._waiting[0].is_ready and self._close_if_complete():
             self._begin_waiting(self._waiting.pop(0))
 
-    def _make_room(self) -> bool:
-        """Close what is open so that another item can begin; False when it must wait."""
-        if self._waiting:
-            return False
-        if self._open_kind == "call":
-            return self._close_if_complete()
-        self._finish_open("completed")
-        return True
-
     def _close_if_complete(self) -> bool:
+        """Close what is open so that another item can begin; False when it must wait."""
         if isinstance(self._open, CallItem) and not _is_json_object(self._open.received):
             return False
         self._finish_open("completed")
@@ -175,6 +164,7 @@ class OutputBuilder:
     def _begin(self, kind: str, item: ItemWriter, key: int = -1) -> None:
         self.builder.advance(StreamState.ITEM)
         self._open, self._open_kind, self._open_key = item, kind, key
+        self.started = True
         item.open()
 
     def _begin_waiting(self, waiting: _Waiting) -> None:

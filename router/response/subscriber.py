@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from router.errors import RouterError
-from router.response.builder import ResponseBuilder, StreamState
+from router.response.builder import CONSTANT, ResponseBuilder, StreamState
 from router.response.frame import Frame
 from router.response.partial import DELTAS, PartialOutput
 from router.response.replay import OUTCOME, retold
@@ -102,7 +102,7 @@ class ResponseFollower:
             builder.served_by(response["model"])
             builder.advance(StreamState.OPENED)
             self._opening = retold(builder, response, told=False)
-            builder.show(self._opening)
+            builder.shown = {n: self._opening[n] for n in CONSTANT if n in self._opening}
         opening = builder.snapshot(**{**self._opening, "status": response["status"]})
         mine.append(builder.event(frame.type, {"response": opening}))
 

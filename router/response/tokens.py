@@ -23,7 +23,7 @@ __all__ = [
     "output_chars",
     "prompt_chars",
     "prompt_estimates",
-    "prompt_share",
+    "prompt_size",
     "prompts",
     "response_usage",
 ]
@@ -38,9 +38,10 @@ _NO_TEXT_PARTS: Final = frozenset(
 _MOST_LOOKED_AT: Final = 256
 _NOT_TEXT: Final = frozenset({"id", "type", "role", "status", "encrypted_content", "file_data"})
 _MAX_COUNT: Final = 2**53 - 1
-_PROMPT: Final = ("instructions", "tools", "messages", "query", "documents", "suffix")
 _BATCHES: Final = ("input", "prompt")
 """What may hold several prompts, and tokens instead of text."""
+
+_PROMPT: Final = (*_BATCHES, "instructions", "tools", "messages", "query", "documents", "suffix")
 
 
 def response_usage(
@@ -149,10 +150,8 @@ def estimated_prompt(body: dict[str, Any], prompts: PromptTokens | None) -> int:
 
 def prompt_estimates(body: dict[str, Any], prompts: PromptTokens | None) -> tuple[int, int]:
     """The tokens of a request's prompt by its text alone, and like ``estimated_prompt``."""
-    text = estimate_tokens(prompt_chars(body))
-    if prompts is None:
-        return text, text
-    return text, prompts.estimate(text + _frame_tokens(body))
+    text, share = prompt_size(body)
+    return text, text if prompts is None else prompts.estimate(share)
 
 
 def estimated_usage(input_tokens: int, items: list[dict[str, Any]]) -> dict[str, Any]:
@@ -211,29 +210,24 @@ def prompt_chars(body: dict[str, Any]) -> int:
     """
     said = 0
     for name in _PROMPT:
-        if value := body.get(name):
-            said += _chars(value)
-    for name in _BATCHES:
-        if value := body.get(name):
-            said += _batch_chars(value)
+        value = body.get(name)
+        if isinstance(value, str):
+            said += 0 if value.startswith("data:") else len(value)
+        elif value:
+            said += _batch_chars(value) if name in _BATCHES else _chars(value)
     return said
 
 
-def prompt_share(body: dict[str, Any]) -> int:
-    """The tokens of a request's text and, by a chat template, of its messages' frames.
-
-    What a template adds to each prompt as a whole is not in it.
+def prompt_size(body: dict[str, Any]) -> tuple[int, int]:
+    """The tokens of a request's text, and those with what a chat template adds to its messages,
+    about. What a template adds to each prompt as a whole is not in it.
     """
-    return estimate_tokens(prompt_chars(body)) + _frame_tokens(body)
-
-
-def _frame_tokens(body: dict[str, Any]) -> int:
-    """What a chat template adds to the messages that it makes of a request, about."""
-    count = 0
+    text = estimate_tokens(prompt_chars(body))
+    messages = 0
     for name in ("instructions", "input", "messages"):
         if value := body.get(name):
-            count += len(value) if isinstance(value, list) else 1
-    return _FRAME_TOKENS * count
+            messages += len(value) if isinstance(value, list) else 1
+    return text, text + _FRAME_TOKENS * messages
 
 
 def is_text(body: dict[str, Any]) -> bool:
@@ -311,8 +305,6 @@ def _batch_chars(value: Any) -> int:
 
 
 def _chars(value: Any) -> int:
-    if isinstance(value, str):
-        return 0 if value.startswith("data:") else len(value)
     # Not recursive: a client's schema may be nested more deeply than Python's stack.
     chars = 0
     todo = [value]

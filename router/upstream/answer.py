@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import Coroutine, Iterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
 
 from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout, UpstreamTooLong
 
@@ -146,8 +146,8 @@ class HttpAnswer:
     """Implements ``router.core.upstream.UpstreamResponse``. At most one task reads it.
 
     ``idle`` is in seconds, ``total`` a point in the loop's time. The connection fills ``status``,
-    ``fields`` (headers, lower-case names), ``pieces`` and ``size`` (what is unread, in bytes),
-    ``touched`` (a byte of the answer has arrived) and ``complete`` (its end has).
+    ``fields`` (headers, lower-case names), ``is_json``, ``pieces`` and ``size`` (what is unread, in
+    bytes), ``touched`` (a byte of the answer has arrived) and ``complete`` (its end has).
     """
 
     __slots__ = (
@@ -163,6 +163,7 @@ class HttpAnswer:
         "_what",
         "complete",
         "fields",
+        "is_json",
         "pieces",
         "size",
         "status",
@@ -189,6 +190,7 @@ class HttpAnswer:
         self._closed = False
         self.status = 0
         self.fields: dict[bytes, bytes] = {}
+        self.is_json = False
         self.pieces: list[bytes] = []
         self.size = 0
         self.touched = False
@@ -196,7 +198,7 @@ class HttpAnswer:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """See ``CachedAnswer.headers``."""
+        """The HTTP headers, looked up without regard to case."""
         return Headers(self.fields)
 
     async def head(self, seconds: float) -> None:
@@ -223,14 +225,30 @@ class HttpAnswer:
                 f"Endpoint '{self._name}' compressed its answer, unasked, with {name[:40]!r}."
             )
 
-    def read(self) -> Coroutine[Any, Any, bytes]:
-        """See ``CachedAnswer.read``."""
-        if self._inflater is None:
-            return self._receive(self._idle)
-        return self._inflate(self._inflater)
+    async def read(self, *, raw: bool = False) -> bytes:
+        """See ``UpstreamResponse.read``; with ``raw`` as it came over the wire."""
+        if self._inflater is not None and not raw:
+            return await self._inflate(self._inflater)
+        if self.pieces and not self.complete and self._loop.time() >= self._total:
+            self._what = _WHOLE
+            self._overdue()
+            self.pieces.clear()
+        while not self.pieces:
+            if self._error is not None:
+                raise self._error
+            if self.complete:
+                return b""
+            await self._news(self._idle, _NEXT_PIECE)
+        pieces = self.pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        if self.size > HIGH_WATER:
+            self._link.resume()
+        self.size = 0
+        return data
 
     async def body(self) -> bytes:
-        """See ``CachedAnswer.body``."""
+        """See ``UpstreamResponse.body``."""
         pieces = []
         size = 0
         while piece := await self.read():
@@ -243,15 +261,15 @@ class HttpAnswer:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def settle(self) -> None:
-        """See ``CachedAnswer.settle``."""
-        due = self._loop.time() + _SETTLE_SECONDS
+        """See ``UpstreamResponse.settle``."""
         # Whatever goes wrong here, the content was complete: close() cuts the connection off.
-        with contextlib.suppress(UpstreamError):
-            while not self.complete and (left := due - self._loop.time()) > 0:
-                await self._receive(left)
+        with contextlib.suppress(UpstreamError, TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                while not self.complete:
+                    await self.read(raw=True)
 
     def close(self) -> None:
-        """See ``CachedAnswer.close``."""
+        """See ``UpstreamResponse.close``."""
         if self._closed:
             return
         self._closed = True
@@ -279,26 +297,6 @@ class HttpAnswer:
         if self._waiter is not None and not self._waiter.done():
             self._overdue()
 
-    async def _receive(self, seconds: float) -> bytes:
-        """Everything unread as it came over the wire, waiting for ``seconds`` at most."""
-        if self.pieces and not self.complete and self._loop.time() >= self._total:
-            self._what = _WHOLE
-            self._overdue()
-            self.pieces.clear()
-        while not self.pieces:
-            if self._error is not None:
-                raise self._error
-            if self.complete:
-                return b""
-            await self._news(seconds, _NEXT_PIECE)
-        pieces = self.pieces
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        if self.size > HIGH_WATER:
-            self._link.resume()
-        self.size = 0
-        return data
-
     async def _inflate(self, inflater: Inflater) -> bytes:
         try:
             while True:
@@ -306,7 +304,7 @@ class HttpAnswer:
                     # What is packed tightly must not keep the event loop for itself.
                     await asyncio.sleep(0)
                     piece = inflater.feed(b"")
-                elif data := await self._receive(self._idle):
+                elif data := await self.read(raw=True):
                     piece = inflater.feed(data)
                 else:
                     inflater.finish()

@@ -85,8 +85,8 @@ class Connection(asyncio.Protocol):
         return answer
 
     def watch(self, due: float) -> None:
-        """See ``Link.watch``. One timer serves the connection for life: when it fires early,
-        because more has been awaited meanwhile, it sets itself anew.
+        """See ``ConnectionHandle.watch``. One timer serves the connection for life: when it fires
+        early, because more has been awaited meanwhile, it sets itself anew.
         """
         self._due = due
         if self._timer is not None:
@@ -97,23 +97,24 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_at(due, self._fire)
 
     def resume(self) -> None:
-        """See ``Link.resume``."""
+        """See ``ConnectionHandle.resume``."""
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
 
     def finish(self) -> None:
-        """See ``Link.finish``."""
+        """See ``ConnectionHandle.finish``."""
         self._answer = None
         sent = not self._transport.get_write_buffer_size()
         if self._keep and sent and self._keeper.release(self):
-            self.resume()
+            if self._paused:
+                self.resume()
             self.watch(self._loop.time() + IDLE_SECONDS)
         else:
             self.drop()
 
     def drop(self) -> None:
-        """See ``Link.drop``. Aborted, not closed: the endpoint is to notice at once."""
+        """See ``ConnectionHandle.drop``. Aborted, not closed: the endpoint is to notice at once."""
         self._keep = False
         if self._timer is not None:
             self._timer.cancel()
@@ -245,6 +246,7 @@ class Connection(asyncio.Protocol):
             )
         if coding is None and b"content-length" not in answer.fields:
             self._until_eof = status not in (204, 304)
+        answer.is_json = answer.fields.get(b"content-type", b"").startswith(b"application/json")
         answer.status = status
         self._progress = True
 

@@ -244,7 +244,7 @@ def machine_options(
 ) -> MachineOptions:
     """The options for reading the answer to ``body``, which is what an endpoint is asked."""
     return MachineOptions(
-        custom_tools=custom_tool_names(body),
+        custom_tools=custom_tool_names(body) if body.get("tools") else frozenset(),
         forced_call=forced_call,
         logprobs=wants_logprobs(body),
         prompt_tokens=partial(estimated_prompt, body, exchange.prompts),

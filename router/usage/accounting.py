@@ -98,7 +98,7 @@ class Accounting:
         self._tasks = Tasks()
         self.listen(self.ledger.record)
         self.listen(metrics.accounts.recorded)
-        metrics.accounts.known_model = registry.known_model
+        metrics.accounts.known_model = registry.known_models.__contains__
         metrics.accounts.price_expected = _sellers(settings).__contains__
         rate_limiter = self.rate_limiter
         metrics.accounts.watch_limits(

@@ -41,7 +41,7 @@ from router.response.tokens import (
     estimate_tokens,
     estimated_prompt,
     is_text,
-    prompt_share,
+    prompt_size,
     prompts,
 )
 from router.settings.accounts import AccountsSettings, PriceSettings
@@ -218,7 +218,7 @@ def _learn(exchange: Exchange, prompts: PromptTokens, reported: int) -> None:
     if not reported or not exchange.request.operation.templated or not prompts.due():
         return
     if not exchange.result.partial and body.get("truncation") != "auto" and is_text(body):
-        prompts.learn(prompt_share(body), reported)
+        prompts.learn(prompt_size(body)[1], reported)
 
 
 def _worked(attempt: AttemptFacts) -> bool:

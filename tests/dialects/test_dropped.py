@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from router.dialects.chat.encode_request import encode_chat_request
 from router.dialects.dropped import is_default
 from router.dialects.ollama.encode_request import encode_ollama_request
 from router.dialects.responses.encode_request import encode_responses_request, known_fields
 from router.dialects.responses.fields import RESPONSES_FIELDS, ROUTERS
 from router.dialects.responses.schema import validate_create
+from tests.support.chat import encoded
 
 FUNCTION = {"type": "function", "name": "f"}
 
@@ -74,7 +74,7 @@ PLAIN = {"model": "m", "input": "hi", "tools": [FUNCTION]}
 
 
 def chat(body: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    return encode_chat_request(body, model="m", stream=False)
+    return encoded(body, model="m", stream=False)
 
 
 def ollama(body: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -43,13 +43,16 @@ async def test_what_was_found_is_forgotten_when_a_catalogue_changes() -> None:
     group = await depot.registry.group("m")
     assert names(group) == [("a", "m")]
     stale = [group.stale]
+    known = depot.registry.known_models  # who holds it is kept current
     assert not depot.registry.known_model("n")
+    assert "n" not in known
     depot.lists("b", "m", "n")
     depot.lists("a", "other")
     stale.append(group.stale)
     assert stale == [False, True]
     assert names(await depot.registry.group("m")) == [("b", "m")]
     assert depot.registry.known_model("n")
+    assert known == {"m", "n", "other"}
 
 
 async def test_an_unknown_model_is_a_404_that_names_what_is_served() -> None:

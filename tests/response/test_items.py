@@ -44,7 +44,7 @@ def stream(make: Make, pieces: list[str], status: str = "completed") -> list[Eve
         item.delta(piece)
     done = item.close(status)
     details = {"reason": "max_output_tokens"} if status == "incomplete" else None
-    out.append(builder.end(builder.finished(status, [done], None, incomplete_details=details)))
+    out.append(builder.end(builder.snapshot(status, [done], None, incomplete_details=details)))
     return decoded(out)
 
 
@@ -171,7 +171,7 @@ def test_log_probabilities_are_gathered() -> None:
     item.delta("b")
     item.delta_with_logprobs("c", [LOGPROB, LOGPROB])
     done = item.close("completed")
-    out.append(builder.end(builder.finished("completed", [done], None)))
+    out.append(builder.end(builder.snapshot("completed", [done], None)))
     final = check_order(decoded(out))
     assert final["output"][0]["content"][0]["logprobs"] == [LOGPROB] * 3
 

@@ -37,7 +37,7 @@ class Speaker:
     def end(self, status: str = "completed") -> dict[str, Any]:
         self.out.close(status)
         details = {"reason": "max_output_tokens"} if status == "incomplete" else None
-        final = self.builder.finished(status, self.out.items, None, incomplete_details=details)
+        final = self.builder.snapshot(status, self.out.items, None, incomplete_details=details)
         self.out.out.append(self.builder.end(final))
         return check_order(decoded(self.out.out))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.response.pieces import MAX_PIECES, pieces, with_logprobs
+from router.response.replay import MAX_PIECES, pieces, with_logprobs
 from tests.support.reading import FUZZ
 
 FAMILY = "👨‍👩‍👧‍👦"

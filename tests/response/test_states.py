@@ -42,18 +42,18 @@ def test_a_response_is_opened_once() -> None:
     builder = make_builder()
     frames = builder.open()
     assert builder.open() == []
-    frames.append(builder.end(builder.finished("completed", [], None)))
+    frames.append(builder.end(builder.snapshot("completed", [], None)))
     final = check_order(decoded(frames))
     assert (final["id"], final["created_at"]) == ("resp_0001", NOW)
     with pytest.raises(IllegalTransition):
-        builder.end(builder.finished("completed", [], None))
+        builder.end(builder.snapshot("completed", [], None))
 
 
 def test_only_a_completed_response_has_its_time() -> None:
     builder = make_builder()
-    assert builder.finished("completed", [], None)["completed_at"] == NOW
-    assert builder.finished("incomplete", [], None)["completed_at"] is None
-    assert builder.finished("failed", [], None)["completed_at"] is None
+    assert builder.snapshot("completed", [], None)["completed_at"] == NOW
+    assert builder.snapshot("incomplete", [], None)["completed_at"] is None
+    assert builder.snapshot("failed", [], None)["completed_at"] is None
 
 
 @pytest.mark.parametrize("opened", [False, True])

@@ -195,7 +195,7 @@ def test_other_ends_and_a_queue() -> None:
 
     leader = make_builder()
     queued = leader.queue()
-    rest = [*leader.open(), leader.end(leader.finished("completed", [], None))]
+    rest = [*leader.open(), leader.end(leader.snapshot("completed", [], None))]
     builder = follower_builder()
     mine = ResponseFollower(builder).frames([*queued[:1], *queued[1:], *rest[1:]])
     events = decoded(mine)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import orjson
 
 from router.dialects.chat.decode_stream import ChatDecoder
+from router.dialects.chat.encode_request import encode_for_chat
 from router.response.machine import MachineOptions
+from router.settings.schema import EndpointSettings
 from tests.support.reading import make_builder, sse
 
-__all__ = ["USAGE", "chat", "chat_chunk", "completion", "decoder", "text", "tool"]
+__all__ = ["USAGE", "chat", "chat_chunk", "completion", "decoder", "encoded", "text", "tool"]
 
 USAGE = {
     "prompt_tokens": 9,
@@ -19,6 +22,19 @@ USAGE = {
     "prompt_tokens_details": {"cached_tokens": 5},
     "completion_tokens_details": {"reasoning_tokens": 2},
 }
+
+
+_ENDPOINT: Final = EndpointSettings(name="one", url="http://127.0.0.1:9", dialect="chat")
+
+
+def encoded(
+    body: Mapping[str, Any], *, model: str = "m", stream: bool = False
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What a chat endpoint is sent for a validated Responses request, and what is dropped of it."""
+    request = encode_for_chat(
+        body, model=model, stream=stream, usage=True, settings=_ENDPOINT, images={}
+    )
+    return request.body, request.dropped
 
 
 def decoder(**options: Any) -> ChatDecoder:

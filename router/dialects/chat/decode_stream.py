@@ -21,12 +21,13 @@ class CallKeys:
 
     Usually that is its ``index``; some servers leave it out, or give every parallel call the
     index 0 and tell them apart by their ids. Calls are numbered anew, in order of appearance.
+    ``whole``: every entry is a call, and not a fragment of one.
     """
 
-    __slots__ = ("_by_id", "_by_index", "_count", "_last", "whole")
+    __slots__ = ("_by_id", "_by_index", "_count", "_last", "_whole")
 
-    def __init__(self) -> None:
-        self.whole = False  # then every entry is a call, and not a fragment of one
+    def __init__(self, *, whole: bool = False) -> None:
+        self._whole = whole
         self._count = 0
         self._last: int | None = None
         self._by_id: dict[str, int] = {}
@@ -89,7 +90,7 @@ class CallKeys:
 
     def unnumbered(self, call_id: str | None, name: str | None) -> int:
         """The key of a call without an index: by its id, or else the one begun last."""
-        if self.whole:
+        if self._whole:
             return self.new(None, call_id)
         if call_id is not None and call_id in self._by_id:
             self._last = self._by_id[call_id]
@@ -104,16 +105,22 @@ _DONE: Final = b"[DONE]"
 class ChatDecoder(ResponseMachine):
     """Reads ``chat.completion.chunk`` events, or one ``chat.completion``."""
 
-    _decoder: SSEDecoder
-    _calls: CallKeys | None
+    _decoder: SSEDecoder | None = None
+    _calls: CallKeys | None = None
+    _whole = False
 
     def feed(self, data: bytes) -> list[Frame]:
         """See ``StreamDecoder.feed``."""
         if self.error is None and self.final is None:
+            decoder = self._decoder = self._decoder or SSEDecoder()
             try:
-                for event in self._decoder.decode(data):
-                    if self._event(event):
+                for event in decoder.decode(data):
+                    if event.strip() == _DONE:
+                        # Some servers leave the finish reason out; this still ends the answer.
+                        self.finish_reason = self.finish_reason or "stop"
+                        self.complete()
                         break
+                    self._chunk(load_object(event, "a stream event"))
             except EventTooLarge as exc:
                 self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
             except UpstreamError as exc:
@@ -123,34 +130,21 @@ class ChatDecoder(ResponseMachine):
     def whole(self, body: bytes) -> bytes:
         """See ``StreamDecoder.whole``."""
         completion = load_object(body, "a chat completion")
-        check_reported(completion)
+        if "error" in completion or completion.get("object") == "error":
+            check_reported(completion)
         choices = completion.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             raise UpstreamFailure("The endpoint sent a chat completion without choices.")
         message = choices[0].get("message")
         if not isinstance(message, dict):
             raise UpstreamFailure("The endpoint sent a chat completion without a message.")
-        self._calls = CallKeys()
-        self._calls.whole = True
-        self._delta(message, choices[0].get("logprobs"))
-        self.usage = tokens.from_chat(completion.get("usage"))
-        reason = choices[0].get("finish_reason")
-        self.finish_reason = reason if isinstance(reason, str) else "stop"
+        self._whole = True
+        # It is all that a stream says, at once.
+        self._chunk({**completion, "choices": [{**choices[0], "delta": message}]})
         return orjson.dumps(self.complete())
 
-    def start(self) -> None:
-        """See ``ResponseMachine.start``."""
-        self._decoder = SSEDecoder()
-        self._calls = None
-
-    def _event(self, event: bytes) -> bool:
-        """Read an event; whether it was the last."""
-        if event.strip() == _DONE:
-            # Some servers leave the finish reason out; their end marker still ends the answer.
-            self.finish_reason = self.finish_reason or "stop"
-            self.complete()
-            return True
-        chunk = load_object(event, "a stream event")
+    def _chunk(self, chunk: dict[str, Any]) -> None:
+        """Read an object of the stream."""
         if "error" in chunk or chunk.get("object") == "error":
             check_reported(chunk)
         usage = chunk.get("usage")
@@ -159,42 +153,38 @@ class ChatDecoder(ResponseMachine):
             self.usage = tokens.from_chat(usage) or self.usage
         choices = chunk.get("choices")
         if not choices:
-            return False
+            return
         choice = choices[0] if isinstance(choices, list) else None
         if not isinstance(choice, dict):
             raise UpstreamFailure("The endpoint sent a chat chunk whose choices are malformed.")
         delta = choice.get("delta")
         if isinstance(delta, dict):
-            self._delta(delta, choice.get("logprobs"))
+            reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+            if reasoning and isinstance(reasoning, str):
+                self.reasoning(reasoning)
+            content = delta.get("content")
+            if isinstance(content, list):
+                content = "".join(map(_part_text, content))
+            if content and isinstance(content, str):
+                given = choice.get("logprobs") if self.wants_logprobs else None
+                known = logprob_entries(given.get("content")) if isinstance(given, dict) else None
+                self.text(content, known)
+            refusal = delta.get("refusal")
+            if refusal and isinstance(refusal, str):
+                self.refusal(refusal)
+            if calls := delta.get("tool_calls"):
+                self._tool_calls(calls)
+            elif isinstance(delta.get("function_call"), dict):
+                self._tool_calls([{"index": 0, "function": delta["function_call"]}])
         reason = choice.get("finish_reason")
         if reason:
             self.finish_reason = reason if isinstance(reason, str) else "stop"
-        return False
-
-    def _delta(self, delta: dict[str, Any], logprobs: Any) -> None:
-        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
-        if reasoning and isinstance(reasoning, str):
-            self.reasoning(reasoning)
-        content = delta.get("content")
-        if isinstance(content, list):
-            content = "".join(map(_part_text, content))
-        if content and isinstance(content, str):
-            wanted = self.wants_logprobs and isinstance(logprobs, dict)
-            self.text(content, logprob_entries(logprobs.get("content")) if wanted else None)
-        refusal = delta.get("refusal")
-        if refusal and isinstance(refusal, str):
-            self.refusal(refusal)
-        calls = delta.get("tool_calls")
-        if calls:
-            self._tool_calls(calls)
-        elif isinstance(delta.get("function_call"), dict):
-            self._tool_calls([{"index": 0, "function": delta["function_call"]}])
 
     def _tool_calls(self, calls: Any) -> None:
         if not isinstance(calls, list):
             raise UpstreamFailure("The endpoint sent tool calls that are not a list.")
         if self._calls is None:
-            self._calls = CallKeys()
+            self._calls = CallKeys(whole=self._whole)
         for call in calls:
             if not isinstance(call, dict):
                 raise UpstreamFailure("The endpoint sent a tool call that is not an object.")

@@ -21,7 +21,6 @@ from router.dialects.responses.fields import (
     RESPONSES_FIELDS,
     ROUTERS,
 )
-from router.dialects.system_messages import SystemMessages
 from router.errors import InvalidRequest
 from router.settings.schema import EndpointSettings
 
@@ -29,7 +28,6 @@ __all__ = [
     "NO_PARAMETERS",
     "ToolPlan",
     "custom_tool_names",
-    "encode_chat_request",
     "encode_for_chat",
     "plan_tools",
     "wants_logprobs",
@@ -46,6 +44,19 @@ _DROPPED: Final = _NOT_SENT - CHAT_TRANSLATED - frozenset(CHAT_SAME) - ROUTERS
 
 _LIMITS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 
+_OPTIONS: Final = frozenset(
+    {
+        "include",
+        "max_output_tokens",
+        "reasoning",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+    }
+)
+"""What becomes another field of a chat, or several."""
+
 _NEW_LIMIT: Final = re.compile(r"(?:.*/)?(?:o\d|gpt-[5-9])")
 """OpenAI's reasoning models."""
 
@@ -60,41 +71,39 @@ def encode_for_chat(
     images: Mapping[str, str],
 ) -> EncodedRequest:
     """See ``router.dialects.dialect.EncodeRequest``."""
-    sent, dropped = encode_chat_request(
-        body, model=model, stream=stream, later_system=settings.system_messages or "merge"
-    )
-    if not usage:
-        sent.pop("stream_options", None)
-    return EncodedRequest("/chat/completions", sent, dropped)
-
-
-def encode_chat_request(
-    body: Mapping[str, Any],
-    *,
-    model: str,
-    stream: bool,
-    later_system: SystemMessages = "merge",
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The body for ``/v1/chat/completions``, and what it leaves out: types of tools, and fields.
-
-    ``body`` is validated and stays as it is (the result shares values with it), ``model`` is the
-    endpoint's name for the model, ``later_system`` as for ``to_messages``. Raises InvalidRequest
-    for what a chat cannot carry.
-    """
+    later_system = settings.system_messages or "merge"
     chat: dict[str, Any] = {
         "model": model,
         "messages": _question(body) or to_messages(body, later_system=later_system),
     }
     if stream:
         chat["stream"] = True
-        chat["stream_options"] = {"include_usage": True}
+        if usage:
+            chat["stream_options"] = {"include_usage": True}
     for name in CHAT_SAME:
         if body.get(name) is not None:
             chat[name] = body[name]
+    dropped: tuple[str, ...] = ()
+    if not _OPTIONS.isdisjoint(body):
+        dropped = _add_options(chat, body)
+    limited = body.get("max_output_tokens") is not None
+    for name, value in body.items():
+        if value is None or name in _NOT_SENT or name in chat:
+            continue
+        if not limited or name not in _LIMITS:
+            chat[name] = value
+    if left_out := _DROPPED & body.keys():
+        given = {name: body[name] for name in left_out}
+        dropped = (*dropped, *sorted(dropped_fields(given, ())))
+    return EncodedRequest("/chat/completions", chat, dropped)
+
+
+def _add_options(chat: dict[str, Any], body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Add what is of ``_OPTIONS`` in the body; the types of the tools that are left out of it."""
     limit = body.get("max_output_tokens")
     if limit is not None:
-        chat[_limit_field(model)] = limit
-    plan = plan_tools(body) if body.get("tools") or body.get("tool_choice") else _NO_TOOLS
+        chat[_limit_field(chat["model"])] = limit
+    plan = plan_tools(body)
     if plan.tools:
         _add_tools(chat, plan, body.get("parallel_tool_calls"))
     if text := body.get("text"):
@@ -106,16 +115,7 @@ def encode_chat_request(
         chat["logprobs"] = True
         if body.get("top_logprobs"):
             chat["top_logprobs"] = body["top_logprobs"]
-    for name, value in body.items():
-        if value is None or name in _NOT_SENT or name in chat:
-            continue
-        if limit is None or name not in _LIMITS:
-            chat[name] = value
-    left_out = _DROPPED & body.keys()
-    if not left_out:
-        return chat, plan.dropped
-    given = {name: body[name] for name in left_out}
-    return chat, (*plan.dropped, *sorted(dropped_fields(given, ())))
+    return plan.dropped
 
 
 def _question(body: Mapping[str, Any]) -> list[dict[str, Any]] | None:
@@ -222,13 +222,8 @@ def plan_tools(body: Mapping[str, Any]) -> ToolPlan:
 
 def custom_tool_names(body: Mapping[str, Any]) -> frozenset[str]:
     """The custom tools of a validated body: their calls come back as calls of functions."""
-    tools = body.get("tools")
-    if not tools:
-        return _NO_NAMES
+    tools = body.get("tools") or ()
     return frozenset(tool["name"] for tool in tools if tool["type"] == "custom")
-
-
-_NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
 def _chosen(

@@ -26,7 +26,7 @@ from router.errors import (
 from router.response.decoder import StreamDecoder
 from router.response.frame import Frame
 from router.response.output_events import OutputEvents
-from router.response.pieces import with_logprobs
+from router.response.replay import with_logprobs
 
 __all__ = ["ChatEncoder"]
 

@@ -20,7 +20,7 @@ from router.errors import UpstreamFailure
 from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.response.machine import MachineOptions
-from router.response.pieces import pieces, with_logprobs
+from router.response.replay import pieces, with_logprobs
 
 __all__ = ["answer_of_chat", "chunks", "completion"]
 

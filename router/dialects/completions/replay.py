@@ -9,7 +9,7 @@ import orjson
 
 from router.dialects.chat.join_chunks import JoinedChunks
 from router.response.frame import Frame
-from router.response.pieces import pieces
+from router.response.replay import pieces
 
 __all__ = ["completion_chunks", "finished_completion"]
 

@@ -22,19 +22,15 @@ _UNFINISHED: Final = frozenset({"load", "unload"})
 class OllamaDecoder(ResponseMachine):
     """Reads the lines of an ``/api/chat`` stream, or its one object."""
 
-    _decoder: NDJSONDecoder
-    _calls: int
-
-    def start(self) -> None:
-        """See ``ResponseMachine.start``."""
-        self._decoder = NDJSONDecoder()
-        self._calls = 0
+    _decoder: NDJSONDecoder | None = None
+    _calls = 0
 
     def feed(self, data: bytes) -> list[Frame]:
         """See ``StreamDecoder.feed``."""
         if self.error is None and self.final is None:
+            decoder = self._decoder = self._decoder or NDJSONDecoder()
             try:
-                self._lines(self._decoder.decode(data))
+                self._lines(decoder.decode(data))
             except EventTooLarge as exc:
                 self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
             except UpstreamError as exc:
@@ -43,7 +39,7 @@ class OllamaDecoder(ResponseMachine):
 
     def finish(self) -> list[Frame]:
         """See ``StreamDecoder.finish``; the last line needs no newline."""
-        if self.error is None and self.final is None:
+        if self.error is None and self.final is None and self._decoder is not None:
             try:
                 self._lines(self._decoder.flush())
             except UpstreamError as exc:

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.dialects.chat.encode_request import custom_tool_names, encode_chat_request
+from router.dialects.chat.encode_request import custom_tool_names
 from router.dialects.responses.fields import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
+from tests.support.chat import encoded
 
 PARAMETERS = {
     "type": "object",
@@ -40,7 +41,7 @@ def translate(
     body = {"model": "asked", "input": "hi", **fields}
     validate_create(body)
     before = copy.deepcopy(body)
-    chat, dropped = encode_chat_request(body, model=model, stream=stream)
+    chat, dropped = encoded(body, model=model, stream=stream)
     assert body == before
     orjson.dumps(chat)
     return chat, dropped

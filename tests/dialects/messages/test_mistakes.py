@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.dialects.chat.encode_request import encode_chat_request
 from router.dialects.messages.decode_request import DecodedMessagesRequest, decode_messages_request
 from router.dialects.messages.thinking import sign
 from router.dialects.ollama.encode_request import encode_ollama_request
@@ -16,6 +15,7 @@ from router.dialects.responses.encode_request import encode_responses_request
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
 from tests.support.anthropic import PDF, PNG, SAID, TOOL, asked
+from tests.support.chat import encoded
 from tests.support.reading import FUZZ
 
 
@@ -165,7 +165,7 @@ def check_everywhere(found: DecodedMessagesRequest) -> None:
     """It can be sent to an endpoint of each dialect."""
     validate_create(found.body)
     encode_responses_request(found.body, model="m", stream=False, account="a")
-    assert encode_chat_request(found.body, model="m", stream=False)[0]["messages"]
+    assert encoded(found.body, model="m", stream=False)[0]["messages"]
     assert encode_ollama_request(found.body, model="m", stream=False, num_ctx=None)[0]["messages"]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.dialects.chat.encode_request import encode_chat_request
 from router.dialects.embeddings.schema import check_embeddings
 from router.dialects.ollama.decode_request import (
     DecodedRequest,
@@ -19,6 +18,7 @@ from router.dialects.ollama.embeddings import embed_request
 from router.dialects.ollama.encode_request import encode_ollama_request
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
+from tests.support.chat import encoded
 from tests.support.reading import FUZZ
 
 PNG = "iVBORw0KGgo="
@@ -98,7 +98,7 @@ def test_whatever_comes_is_translated_or_refused(data: st.DataObject) -> None:
         if made is None:
             continue
         validate_create(made.body)
-        encode_chat_request(made.body, model="m", stream=True)
+        encoded(made.body, model="m", stream=True)
         encode_ollama_request(made.body, model="m", stream=True, num_ctx=None)
 
 

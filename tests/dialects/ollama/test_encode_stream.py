@@ -50,9 +50,6 @@ class Clock:
 class Machine(ResponseMachine):
     """Says whatever a test has it say."""
 
-    def start(self) -> None:
-        """Nothing to decode."""
-
 
 def machine(**options: Any) -> Machine:
     return Machine(make_builder(), MachineOptions(**options))

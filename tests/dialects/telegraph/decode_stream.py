@@ -15,11 +15,7 @@ __all__ = ["TelegraphDecoder"]
 class TelegraphDecoder(ResponseMachine):
     """Reads a telegram line by line, or whole."""
 
-    _rest: bytes
-
-    def start(self) -> None:
-        """See ``ResponseMachine.start``."""
-        self._rest = b""
+    _rest = b""
 
     def feed(self, data: bytes) -> list[Frame]:
         """See ``StreamDecoder.feed``."""
