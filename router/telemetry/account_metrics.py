@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from router.core.usage_record import NANO, Kind, Provenance, Tokens, UsageRecord
 from router.telemetry.series import OTHER, Cap, PolledMetric, Series
 
-__all__ = ["AccountMetrics", "StateMetrics"]
+__all__ = ["AccountMetrics", "OperationCounts", "StateMetrics"]
 
 _FOLD: Final = ("endpoint", "model", "key")
 
@@ -232,11 +232,20 @@ class _Budgets:
 _SECONDS: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 )  # fmt: skip
-_OPERATIONS: Final = ("read", "write")
+
+
+class OperationCounts(NamedTuple):
+    """What reads, or writes, of the stored state are counted and timed with."""
+
+    ok: Counter
+    failed: Counter
+    seconds: Histogram
 
 
 class StateMetrics:
-    """What is told of the database of the stored state, and of background runs."""
+    """What is told of the database of the stored state, and of background runs. ``reads`` and
+    ``writes`` are for the database itself.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._up = Gauge(
@@ -257,14 +266,14 @@ class StateMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._operations = {
-            kind: (
+        self.reads, self.writes = [
+            OperationCounts(
                 operations.labels(kind, "ok"),
                 operations.labels(kind, "failed"),
                 seconds.labels(kind),
             )
-            for kind in _OPERATIONS
-        }
+            for kind in ("read", "write")
+        ]
         self._runs = Gauge(
             "pointsman_runs",
             "Background runs: running in this process, queued in the database.",
@@ -288,12 +297,6 @@ class StateMetrics:
         self._up.set_function(lambda: 1 if up() else 0)
         self._runs.labels("running").set_function(running)
         self._runs.labels("queued").set_function(queued)
-
-    def operated(self, kind: Literal["read", "write"], seconds: float, *, ok: bool) -> None:
-        """The database has done, or failed to do, what it was asked."""
-        good, bad, took = self._operations[kind]
-        (good if ok else bad).inc()
-        took.observe(seconds)
 
     def run_ended(self, result: Literal["requeued", "failed", "cancelled"]) -> None:
         """A run was ended, or put back, by somebody else than its runner."""

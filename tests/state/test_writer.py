@@ -15,7 +15,7 @@ from router.errors import StateUnavailable
 from router.state import writer as writing
 from router.state.database import Fault, Unreachable, WriteRefused
 from router.state.statement import Statement, StatementStep
-from router.state.writer import Answer, WriteJob, WrittenDatabase, gathered
+from router.state.writer import WriteJob, WrittenDatabase, gathered
 
 ADD = Statement("INSERT INTO t (n) VALUES (:n)")
 PUT = Statement("INSERT INTO u (n) VALUES (:n)")
@@ -252,7 +252,7 @@ def test_gathered(shapes: list[list[StatementStep]]) -> None:
     """No job is lost or overtaken; only jobs that do not notice run side by side."""
     loop = asyncio.new_event_loop()
     try:
-        jobs = [WriteJob(tuple(steps), Answer(loop=loop), 0.0) for steps in shapes]
+        jobs = [WriteJob(tuple(steps), loop.create_future(), 0.0) for steps in shapes]
     finally:
         loop.close()
     groups = [*gathered(jobs)]
