@@ -115,12 +115,8 @@ class AccountMetrics:
         )  # fmt: skip
 
     def recorded(self, record: UsageRecord) -> None:
-        """Count an attempt, or an answer from the cache."""
+        """Count an attempt."""
         model = record.served if self.known_model(record.served) else OTHER
-        if record.kind is Kind.CACHE:
-            if record.cost is not None:
-                self._saved.labels(model).inc(record.cost / NANO)
-            return
         alike = (record.endpoint, model, record.key, record.kind, record.outcome, record.provenance)
         bound = self._bound.get(alike)
         if bound is None:
@@ -143,6 +139,10 @@ class AccountMetrics:
                     bound.tokens[kind] = self._counters(record, model, kind)
                 for counter in bound.tokens[kind]:
                     counter.inc(count)
+
+    def saved(self, served: str, cost: int) -> None:
+        """Count what an answer from the cache of this model would have cost, in nano-USD."""
+        self._saved.labels(served if self.known_model(served) else OTHER).inc(cost / NANO)
 
     def _counters(self, record: UsageRecord, model: str, kind: str) -> tuple[Counter, ...]:
         """What counts the tokens of one kind in rows like this one."""
