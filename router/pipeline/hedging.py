@@ -187,7 +187,7 @@ class Hedging:
             _log.error("hedged attempt broke", request_id=exchange.request.id, exc_info=error)
         elif error is None and other is not None:
             name = attempt.reservation.deployment.endpoint.name
-            self._metrics.fleet.attempts.labels(name, "cancelled").inc()
+            self._metrics.fleet.attempts[name, "cancelled"].inc()
             _remember_late(attempt)
         self._selector.release(attempt.reservation)
 

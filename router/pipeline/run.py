@@ -276,7 +276,7 @@ class _Run:
                 result = "upstream_error"
                 if reservation.good:  # its output was well until then
                     self._selector.failed(reservation)
-        self._metrics.fleet.attempts.labels(reservation.deployment.endpoint.name, result).inc()
+        self._metrics.fleet.attempts[reservation.deployment.endpoint.name, result].inc()
 
     def _goes_on_with(self, attempt: Attempt) -> None:
         """It is this attempt's answer that the client gets."""

@@ -123,16 +123,14 @@ class AccountMetrics:
             if len(self._bound) >= _MOST_BOUND:
                 self._bound.clear()
             bound = self._bound[alike] = _AccountSeries()
-            bound.attempts = self._attempts.labels(
-                record.endpoint, record.kind.value, record.outcome
-            )
+            bound.attempts = self._attempts[record.endpoint, record.kind.value, record.outcome]
         bound.attempts.inc()
         if record.cost is not None:
             if bound.cost is None:
-                bound.cost = self._cost.labels(record.endpoint, model, record.key)
+                bound.cost = self._cost[record.endpoint, model, record.key]
             bound.cost.inc(record.cost / NANO)
         elif (record.tokens.input or record.tokens.output) and self.price_expected(record.endpoint):
-            self._unpriced.labels(record.endpoint, model).inc()
+            self._unpriced[record.endpoint, model].inc()
         for kind, count in zip(Tokens._fields, record.tokens, strict=True):
             if count:
                 if kind not in bound.tokens:
@@ -142,18 +140,16 @@ class AccountMetrics:
 
     def saved(self, served: str, cost: int) -> None:
         """Count what an answer from the cache of this model would have cost, in nano-USD."""
-        self._saved.labels(served if self.known_model(served) else OTHER).inc(cost / NANO)
+        self._saved[served if self.known_model(served) else OTHER,].inc(cost / NANO)
 
     def _counters(self, record: UsageRecord, model: str, kind: str) -> tuple[Counter, ...]:
         """What counts the tokens of one kind in rows like this one."""
-        counter = self._tokens.labels(record.endpoint, model, kind, record.provenance.value)
-        return (
-            (counter, self._key_tokens.labels(record.key, kind)) if kind in _BILLED else (counter,)
-        )
+        counter = self._tokens[record.endpoint, model, kind, record.provenance.value]
+        return (counter, self._key_tokens[record.key, kind]) if kind in _BILLED else (counter,)
 
     def limit_hit(self, key: str, limit: str) -> None:
         """A request of this key was refused; ``limit`` is a name out of few."""
-        self._limits.labels(key, limit).inc()
+        self._limits[key, limit].inc()
 
     def budget(
         self, owner: str, period: str, unit: str, left_ratio: float, resets: float | None = None

@@ -219,8 +219,8 @@ class ExchangeMetrics:
         if bound is None:
             where = (operation.value, result.endpoint or "", model)
             outcome = result.outcome or Outcome.FAILED
-            count = self.requests.labels(*where, outcome.value, str(result.status))
-            bound = _ExchangeSeries(self, where, count, self.duration.labels(*where))
+            count = self.requests[*where, outcome.value, str(result.status)]
+            bound = _ExchangeSeries(self, where, count, self.duration[where])
             if len(self._bound) < _MAX_BOUND:
                 self._bound[key] = bound
         bound.record(exchange)
@@ -231,7 +231,7 @@ class ExchangeMetrics:
         operation = exchange.request.operation.value
         if (fault := fault_of(exchange)) is not None:
             endpoint = exchange.result.endpoint or ""
-            self.errors.labels(operation, endpoint, fault, code_of(exchange)).inc()
+            self.errors[operation, endpoint, fault, code_of(exchange)].inc()
         elif (
             exchange.result.outcome is Outcome.CANCELLED
             and exchange.request.operation is not Operation.RUN
@@ -275,7 +275,7 @@ class _ExchangeSeries:
                 self._overhead.observe(max(0.0, finished - started - waited))
         if first is not None:
             if self._first_output is None:
-                self._first_output = self._metrics.first_output.labels(*self._where)
+                self._first_output = self._metrics.first_output[self._where]
             self._first_output.observe(first - started, exemplar)
         # An answer from the cache comes as fast as it likes, which says nothing.
         if first is None or finished is None or result.endpoint is None:
@@ -283,5 +283,5 @@ class _ExchangeSeries:
         count = result.usage.get("output_tokens") if result.usage is not None else None
         if result.outcome is Outcome.OK and type(count) is int and 1 < count <= _MAX_TOKENS:
             if self._between is None:
-                self._between = self._metrics.between_tokens.labels(*self._where[1:])
+                self._between = self._metrics.between_tokens[self._where[1:]]
             self._between.observe((finished - first) / (count - 1))

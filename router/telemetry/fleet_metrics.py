@@ -159,7 +159,7 @@ class FleetMetrics:
             endpoint, model = slot
             label = model if self.known_model(model) else OTHER
             labels = self._in_flight.bounded(endpoint, label)
-            gauge = self._in_use[slot] = _SlotGauge(self._in_flight.labels(*labels), labels)
+            gauge = self._in_use[slot] = _SlotGauge(self._in_flight[labels], labels)
         gauge.child.inc(change)
         gauge.in_flight += change
         if not gauge.in_flight and gauge.shared:
@@ -190,10 +190,9 @@ class _Attempts(Series[Counter]):
 
     __slots__ = ()
 
-    def labels(self, *values: str) -> Counter:
-        """The counter of one result; codes that an endpoint made up are all ``rejected``."""
-        child = self._children.get(values)
-        if child is None:
-            endpoint, result = values
-            child = super().labels(endpoint, result if result in _RESULTS else _REJECTED)
-        return child
+    def __missing__(self, values: tuple[str, ...]) -> Counter:
+        """Codes that an endpoint made up are all ``rejected``."""
+        endpoint, result = values
+        if result not in _RESULTS and result != _REJECTED:
+            return self[endpoint, _REJECTED]
+        return super().__missing__(values)

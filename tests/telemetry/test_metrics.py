@@ -211,6 +211,6 @@ def test_the_queue_is_looked_at_when_it_is_asked_for() -> None:
 )
 def test_results_of_attempts_are_a_closed_list(result: str, label: str) -> None:
     metrics = Metrics("1")
-    metrics.fleet.attempts.labels("one", result).inc()
+    metrics.fleet.attempts["one", result].inc()
     assert value(metrics, "upstream_attempts_total", endpoint="one", result=label) == 1
     assert value(metrics, "upstream_attempts_total") == 1
