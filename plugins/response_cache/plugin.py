@@ -245,7 +245,8 @@ class ResponseCachePlugin(Interceptor):
         if lookup.similarity is not None:
             response_headers["X-Cache-Similarity"] = f"{lookup.similarity:.4f}"
         tokens = usage_tokens(answer.usage)
-        self._metrics.saved(tokens.input, tokens.output)
+        self._metrics.saved_input.inc(tokens.input)
+        self._metrics.saved_output.inc(tokens.output)
         rendering = asked.surface.rendering(exchange, None)
         response_id = None if rendering.builder is None else rendering.builder.id
         self._saved(exchange, entry.model, tokens, response_id)
