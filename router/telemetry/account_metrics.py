@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from router.core.usage_record import NANO, Kind, Provenance, Tokens, UsageRecord
+from router.core.usage_record import NANO, Tokens, UsageRecord
 from router.telemetry.series import OTHER, Cap, PolledMetric, Series
 
 __all__ = ["AccountMetrics", "OperationCounts", "StateMetrics"]
@@ -22,10 +22,7 @@ _FOLD: Final = ("endpoint", "model", "key")
 _BILLED: Final = frozenset({"input", "output"})
 """The kinds that are no part of another."""
 
-_MOST_BOUND: Final = 4096
-
 _BudgetName = tuple[str, str, str]
-_Alike = tuple[str, str, str, Kind, str, Provenance]
 
 
 class AccountMetrics:
@@ -84,7 +81,6 @@ class AccountMetrics:
             "known.",
             "model",
         )  # fmt: skip
-        self._bound: dict[_Alike, _AccountSeries] = {}
         self._limits = counter(
             "pointsman_limits_hit",
             "Requests that were refused because a key had used up a limit or a budget, by limit.",
@@ -117,35 +113,22 @@ class AccountMetrics:
     def recorded(self, record: UsageRecord) -> None:
         """Count an attempt."""
         model = record.served if self.known_model(record.served) else OTHER
-        alike = (record.endpoint, model, record.key, record.kind, record.outcome, record.provenance)
-        bound = self._bound.get(alike)
-        if bound is None:
-            if len(self._bound) >= _MOST_BOUND:
-                self._bound.clear()
-            bound = self._bound[alike] = _AccountSeries()
-            bound.attempts = self._attempts[record.endpoint, record.kind.value, record.outcome]
-        bound.attempts.inc()
+        where = record.endpoint, model
+        self._attempts[record.endpoint, record.kind.value, record.outcome].inc()
         if record.cost is not None:
-            if bound.cost is None:
-                bound.cost = self._cost[record.endpoint, model, record.key]
-            bound.cost.inc(record.cost / NANO)
+            self._cost[*where, record.key].inc(record.cost / NANO)
         elif (record.tokens.input or record.tokens.output) and self.price_expected(record.endpoint):
-            self._unpriced[record.endpoint, model].inc()
+            self._unpriced[where].inc()
+        provenance = record.provenance.value
         for kind, count in zip(Tokens._fields, record.tokens, strict=True):
             if count:
-                if kind not in bound.tokens:
-                    bound.tokens[kind] = self._counters(record, model, kind)
-                for counter in bound.tokens[kind]:
-                    counter.inc(count)
+                self._tokens[*where, kind, provenance].inc(count)
+                if kind in _BILLED:
+                    self._key_tokens[record.key, kind].inc(count)
 
     def saved(self, served: str, cost: int) -> None:
         """Count what an answer from the cache of this model would have cost, in nano-USD."""
         self._saved[served if self.known_model(served) else OTHER,].inc(cost / NANO)
-
-    def _counters(self, record: UsageRecord, model: str, kind: str) -> tuple[Counter, ...]:
-        """What counts the tokens of one kind in rows like this one."""
-        counter = self._tokens[record.endpoint, model, kind, record.provenance.value]
-        return (counter, self._key_tokens[record.key, kind]) if kind in _BILLED else (counter,)
 
     def limit_hit(self, key: str, limit: str) -> None:
         """A request of this key was refused; ``limit`` is a name out of few."""
@@ -183,18 +166,6 @@ class AccountMetrics:
         self._waiting.values = lambda: [((), waiting())]
         self._lost.values = lambda: [((), lost())]
         self._bytes.values = lambda: [((), bytes())]
-
-
-class _AccountSeries:
-    """The children for rows that are alike, looked up once."""
-
-    __slots__ = ("attempts", "cost", "tokens")
-
-    attempts: Counter
-
-    def __init__(self) -> None:
-        self.cost: Counter | None = None
-        self.tokens: dict[str, tuple[Counter, ...]] = {}
 
 
 class _Budgets:
