@@ -82,7 +82,8 @@ class Subscriber:
 
         Raises TryAgain, ClientGone, and RouterError as long as nothing has been sent.
         """
-        self.call.join(self)
+        self.call.subscribers.append(self)
+        self.call.room.set()
         try:
             await (self._follow() if self.live else self._wait())
             self._told = True
@@ -164,7 +165,11 @@ class Subscriber:
             if self._fault is not None:
                 raise self._fault
             if self._last is not None:
-                sink.feed([await self._stored(self._last)])
+                builder, final = self.rendering.builder, self.rendering.final
+                assert builder is not None
+                assert final is not None
+                blobs = call.captured.encrypted_reasoning
+                sink.feed([await persist(self.exchange, builder, final, blobs, self._last)])
                 break
             if call.complete.is_set():
                 if call.error is None:
@@ -184,14 +189,6 @@ class Subscriber:
         finally:
             self._patience = None
         self.behind = False
-
-    async def _stored(self, last: Frame) -> Frame:
-        final, builder = self.rendering.final, self.rendering.builder
-        assert final is not None
-        assert builder is not None
-        return await persist(
-            self.exchange, builder, final, self.call.captured.encrypted_reasoning, last
-        )
 
     async def _wait(self) -> None:
         """Be told the whole answer once it is there."""
