@@ -54,21 +54,6 @@ class Held:
     older: Held = field(init=False, repr=False)
     newer: Held = field(init=False, repr=False)
 
-    @classmethod
-    def of(cls, entry: CacheEntry, size: int, *, whole: bool) -> Held:
-        """For this entry, with it or without."""
-        return cls(
-            entry.key,
-            entry.namespace,
-            entry.model,
-            entry.tags,
-            entry.expires,
-            entry.epoch,
-            size=size,
-            embedded=bool(entry.vector),
-            entry=entry if whole else None,
-        )
-
     def rules(self) -> tuple[InvalidationRule, ...]:
         """See ``CacheEntry.rules``."""
         return (
@@ -131,12 +116,22 @@ class EntryTable:
             return False
         return entry.epoch >= self.rules.epoch or self.rules.allow(entry)
 
-    def put(self, held: Held, now: float, used: int = 0) -> tuple[Held | None, list[Held]]:
-        """Hold it as of ``now``, in the place of one with the same key, and make room for it.
-        Returns that one, and the others that are gone: of those that may not be served any more a
-        few are looked for at each call, so that in time all are. ``used`` is how many bytes count
-        where those are more than the entries'.
+    def put(
+        self, entry: CacheEntry, size: int, now: float, *, whole: bool, used: int = 0
+    ) -> tuple[Held, Held | None, list[Held]]:
+        """Hold an entry of so many bytes as of ``now``, in the place of one with the same key, and
+        make room for it; ``whole``: with what is in it. ``used`` is how many bytes count where
+        those are more than the entries'.
+
+        Returns what it holds, the one with the same key, and the others that are gone: of those
+        that may not be served any more a few are looked for at each call, so that in time all are.
         """
+        held = Held(
+            *(entry.key, entry.namespace, entry.model, entry.tags, entry.expires, entry.epoch),
+            size=size,
+            embedded=bool(entry.vector),
+            entry=entry if whole else None,
+        )
         old: Held | None = None
         if held.key in self._parts[hash(held.key) % _PARTS]:
             old = self.remove(held.key)
@@ -151,7 +146,7 @@ class EntryTable:
         if excess > 0:
             gone += self.evict(excess)
         self.add(held)
-        return old, gone
+        return held, old, gone
 
     def add(self, held: Held) -> None:
         """Hold it, in the place of one with the same key."""
@@ -237,7 +232,7 @@ class MemoryStore:
         ledger, now, size = self._ledger, self._clock(), sum(map(getsizeof, parts), _OVERHEAD)
         if size > ledger.largest or not ledger.serves(entry, now):
             return False
-        old, gone = ledger.put(Held.of(entry, size, whole=True), now)
+        _, old, gone = ledger.put(entry, size, now, whole=True)
         if old is not None and not entry.vector:
             gone.append(old)
         if gone:
