@@ -10,12 +10,13 @@ router      here: a bug, no free slot, the database, shutting down
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from router.core.exchange import Exchange, Operation, Outcome
+from router.core.plugin_chain import Observer
 from router.errors import (
     Forbidden,
     InternalError,
@@ -132,8 +133,14 @@ _WHERE: Final = ("operation", "endpoint", "model")
 _FOLD: Final = ("endpoint", "model")
 
 
-class ExchangeMetrics:
-    """The metrics of requests, whatever becomes of them."""
+class ExchangeMetrics(Observer):
+    """The metrics of requests, whatever becomes of them; the plugin ``request_metrics`` has them
+    hear of every exchange.
+
+    ``known_model`` says whether a name may be a label; until it is set, every name may.
+    """
+
+    name = "request_metrics"
 
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
         self.requests = Series(
@@ -175,7 +182,7 @@ class ExchangeMetrics:
             cap,
             fold=_FOLD,
         )
-        self.first_output = Series(
+        self.first_token = Series(
             Histogram(
                 "pointsman_time_to_first_token_seconds",
                 "From a streaming request's head to its first output event.",
@@ -209,11 +216,16 @@ class ExchangeMetrics:
                 registry=registry,
             )
         )
+        self.known_model: Callable[[str], bool] = lambda model: True
         self._next_exemplar: dict[tuple[str, str, str], float] = {}
 
-    def record(self, exchange: Exchange, model: str) -> None:
-        """Count a finished exchange; ``model`` is a known name, ``other``, or empty for none."""
-        result, started = exchange.result, exchange.request.started
+    def ended(self, exchange: Exchange) -> None:
+        """Count a finished exchange."""
+        result, started, model = exchange.result, exchange.request.started, exchange.model
+        if model is None:
+            model = ""
+        elif not self.known_model(model):
+            model = OTHER
         where = (exchange.request.operation.value, result.endpoint or "", model)
         outcome = result.outcome or Outcome.FAILED
         self.requests[*where, outcome.value, str(result.status)].inc()
@@ -229,7 +241,7 @@ class ExchangeMetrics:
                 waited = result.spent.seconds + result.queue_seconds
                 self.overhead[where[:1]].observe(max(0.0, finished - started - waited))
         if first is not None:
-            self.first_output[where].observe(first - started, exemplar)
+            self.first_token[where].observe(first - started, exemplar)
             # An answer from the cache comes as fast as it likes, which says nothing.
             if finished is not None and result.endpoint is not None and outcome is Outcome.OK:
                 count = result.usage.get("output_tokens") if result.usage is not None else None
