@@ -184,7 +184,7 @@ def _single(job: WriteJob) -> tuple[Any, ...] | None:
     values = [value for s in steps for row in s.rows for value in s.statement.values(row)]
     if count == len(job.steps) == 1:
         return steps[0].statement.postgresql, *values
-    if job.guarded or job.shape is None:
+    if job.guarded or job.shape() is None:
         return None
     inserts = tuple([(step.statement, len(step.rows)) for step in steps])
     return postgresql_at_once(inserts), *values
@@ -192,8 +192,8 @@ def _single(job: WriteJob) -> tuple[Any, ...] | None:
 
 async def _write(jobs: Sequence[WriteJob], connection: Any) -> list[bool]:
     answers: list[bool] = []
-    for group in gathered(jobs):
-        run = _together if group[0].shape else _alone
+    for group, alike in gathered(jobs):
+        run = _together if alike else _alone
         answers += await run(group, connection)
     return answers
 

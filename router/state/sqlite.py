@@ -215,8 +215,8 @@ def _commit(
             # This has waited for a lock, and callers were told meanwhile that it is not written.
             raise Unreachable("some jobs are overdue", down=False)
         answers: list[bool] = []
-        for group in gathered(jobs):
-            answers += _together(group, connection) if group[0].shape else _alone(group, connection)
+        for group, alike in gathered(jobs):
+            answers += _together(group, connection) if alike else _alone(group, connection)
         connection.execute("COMMIT")
     except Exception as exc:
         if connection.in_transaction:

@@ -9,7 +9,8 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Iterator, Sequence
-from itertools import filterfalse
+from dataclasses import dataclass
+from itertools import filterfalse, groupby
 from operator import attrgetter
 from typing import Any, Final
 
@@ -36,62 +37,53 @@ _ALARM_SECONDS: Final = 0.05
 _over: Final = attrgetter("over")
 _statement: Final = attrgetter("statement")
 
+Shape = tuple[bool, tuple[Statement, ...]]
 
+
+@dataclass(slots=True, eq=False)
 class WriteJob:
     """What one caller wants written together.
 
-    ``answer`` is gone once nobody holds it, and so nobody waits for it. ``size`` is in bytes,
-    ``deadline`` of the loop's clock. Jobs of the same ``shape`` can be run
-    side by side, statement by statement; None can only be run by itself. ``held_first`` is the
-    common case of a guard: the first step is one, of one row, so that nothing has to be undone
-    when it does not hold.
+    ``answer`` is gone once nobody holds it, and so nobody waits for it. ``size`` is in bytes;
+    ``began`` is of ``time.monotonic``, since the loop's clock, of which ``deadline`` is, may have
+    milliseconds only.
     """
 
-    __slots__ = (
-        "answer", "began", "deadline", "guarded", "held_first", "over", "shape", "size", "steps",
-    )  # fmt: skip
+    steps: tuple[StatementStep, ...]
+    answer: weakref.ref[asyncio.Future[bool]]
+    size: int
+    began: float
+    deadline: float
+    over: bool = False
 
-    def __init__(
-        self, steps: tuple[StatementStep, ...], answer: asyncio.Future[bool], deadline: float
-    ) -> None:
-        self.steps = steps
-        self.answer = weakref.ref(answer)
-        self.began = time.monotonic()  # the loop's clock may have milliseconds only
-        self.deadline = deadline
-        self.over = False
-        guards = size = 0
-        plain = True
-        for step in steps:
-            if step.guard:
-                guards += 1
-            elif not step.statement.plain:
-                plain = False
-            for row in step.rows:
-                for value in row.values():
-                    if isinstance(value, (bytes, str)):
-                        size += len(value)
-        self.size = size
-        self.guarded = guards > 0
-        self.held_first = guards == 1 and steps[0].guard and len(steps[0].rows) == 1
-        self.shape: tuple[Statement, ...] | None = None
-        if steps and plain and (self.held_first or not guards):
-            self.shape = tuple(map(_statement, steps))
+    @property
+    def guarded(self) -> bool:
+        """Whether it may be refused."""
+        return any(step.guard for step in self.steps)
+
+    def shape(self) -> Shape | None:
+        """What it has in common with jobs that can be run beside it, statement by statement; None
+        where it can only be run by itself.
+
+        A guard may be its first step only, and of one row, which is the common case: then nothing
+        has to be undone when that does not hold.
+        """
+        steps = self.steps
+        held_first = bool(steps) and steps[0].guard and len(steps[0].rows) == 1
+        for step in steps[held_first:]:
+            if step.guard or not step.statement.plain:
+                return None
+        return (held_first, tuple(map(_statement, steps))) if steps else None
 
 
-def gathered(jobs: Sequence[WriteJob]) -> Iterator[list[WriteJob]]:
-    """The jobs in their order, neighbours of the same shape together."""
-    group: list[WriteJob] = []
-    for job in jobs:
-        if group and (job.shape is None or not _alike(group[0], job)):
-            yield group
-            group = []
-        group.append(job)
-    if group:
-        yield group
-
-
-def _alike(one: WriteJob, other: WriteJob) -> bool:
-    return one.shape == other.shape and one.held_first == other.held_first
+def gathered(jobs: Sequence[WriteJob]) -> Iterator[tuple[list[WriteJob], bool]]:
+    """The jobs in their order, neighbours of the same shape together, and whether they have one."""
+    for shape, alike in groupby(jobs, WriteJob.shape):
+        if shape is not None:
+            yield [*alike], True
+        else:
+            for job in alike:
+                yield [job], False
 
 
 class WrittenDatabase:
@@ -157,7 +149,14 @@ class WrittenDatabase:
         """See ``Database.submit``."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
-        job = WriteJob(steps, answer, loop.time() + self._timeout)
+        size = 0
+        for step in steps:
+            for row in step.rows:
+                for value in row.values():
+                    if isinstance(value, (bytes, str)):
+                        size += len(value)
+        deadline = loop.time() + self._timeout
+        job = WriteJob(steps, weakref.ref(answer), size, time.monotonic(), deadline)
         too_much = self._waiting and self._bytes + job.size > MAX_WAITING_BYTES
         if too_much or len(self._waiting) >= MAX_WAITING_JOBS or not self._started:
             # Not at once: whoever submits it has to have a chance to wait for it.

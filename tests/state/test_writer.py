@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -252,15 +253,17 @@ def test_gathered(shapes: list[list[StatementStep]]) -> None:
     """No job is lost or overtaken; only jobs that do not notice run side by side."""
     loop = asyncio.new_event_loop()
     try:
-        jobs = [WriteJob(tuple(steps), loop.create_future(), 0.0) for steps in shapes]
+        answer = weakref.ref(loop.create_future())
     finally:
         loop.close()
+    jobs = [WriteJob(tuple(steps), answer, 0, 0.0, 0.0) for steps in shapes]
     groups = [*gathered(jobs)]
-    assert [job for group in groups for job in group] == jobs
-    for group in groups:
+    assert [job for group, _ in groups for job in group] == jobs
+    for group, alike in groups:
+        assert alike or len(group) == 1
         statements = {tuple(step.statement for step in job.steps) for job in group}
         assert len(statements) == 1
-        for job in group if len(group) > 1 else ():
+        for job in group if alike else ():
             guards = [n for n, step in enumerate(job.steps) if step.guard]
             assert guards in ([], [0])
             assert not guards or len(job.steps[0].rows) == 1
