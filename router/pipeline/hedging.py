@@ -238,9 +238,8 @@ class Fleet:
         self.registry = Registry(connect, time.monotonic)
         self.registry.apply(self.registry.prepare(settings))
         metrics.fleet.known_model = self.registry.known_model
-        self.selector = Selector(
-            self.registry, settings.balance, metrics.fleet.slots_changed, time.monotonic
-        )
+        self.selector = Selector(self.registry, settings.balance, time.monotonic)
+        metrics.fleet.in_flight = self.selector.in_flight
         self.loads = Loads()
         self._images = Images(FetchGuard(settings.fetch))
         self.failover = Failover(self.registry, self.selector, self.loads, self._images, metrics)
