@@ -295,7 +295,7 @@ class TurnRecord(_StoredRecord):
             return
         self._begun = True
         stored = self._stored(response, encrypted_reasoning, resumable=False)
-        self._database.submit(*self._responses.added(stored))
+        self._database.submit(*self._responses.added(stored), heard=False)
 
 
 @dataclass(slots=True, eq=False)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import weakref
 from collections import deque
 from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,13 +43,14 @@ Shape = tuple[bool, tuple[Statement, ...]]
 class WriteJob:
     """What one caller wants written together.
 
-    ``answer`` is gone once nobody holds it, and so nobody waits for it. ``size`` is in bytes;
-    ``began`` is of ``time.monotonic``, since the loop's clock, of which ``deadline`` is, may have
-    milliseconds only.
+    ``heard``: somebody waits for ``answer``. ``size`` is in bytes; ``began`` is of
+    ``time.monotonic``, since the loop's clock, of which ``deadline`` is, may have milliseconds
+    only.
     """
 
     steps: tuple[StatementStep, ...]
-    answer: weakref.ref[asyncio.Future[bool]]
+    answer: asyncio.Future[bool]
+    heard: bool
     size: int
     began: float
     deadline: float
@@ -145,7 +145,7 @@ class WrittenDatabase:
         """See ``Database.write``."""
         return await self.submit(*steps)
 
-    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
+    def submit(self, *steps: StatementStep, heard: bool = True) -> asyncio.Future[bool]:
         """See ``Database.submit``."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
@@ -156,7 +156,7 @@ class WrittenDatabase:
                     if isinstance(value, (bytes, str)):
                         size += len(value)
         deadline = loop.time() + self._timeout
-        job = WriteJob(steps, weakref.ref(answer), size, time.monotonic(), deadline)
+        job = WriteJob(steps, answer, heard, size, time.monotonic(), deadline)
         too_much = self._waiting and self._bytes + job.size > MAX_WAITING_BYTES
         if too_much or len(self._waiting) >= MAX_WAITING_JOBS or not self._started:
             # Not at once: whoever submits it has to have a chance to wait for it.
@@ -250,8 +250,8 @@ class WrittenDatabase:
                     job.over = True
                     writes.ok.inc()
                     writes.seconds.observe(now - job.began)
-                    if (answer := job.answer()) is not None and not answer.done():
-                        answer.set_result(held)
+                    if not job.answer.done():
+                        job.answer.set_result(held)
 
     def _refuse(self, job: WriteJob, fault: Fault) -> None:
         statements = [step.statement for step in job.steps]
@@ -265,12 +265,12 @@ class WrittenDatabase:
         job.over = True
         self._metrics.writes.failed.inc()
         self._metrics.writes.seconds.observe(time.monotonic() - job.began)
-        answer = job.answer()
-        if answer is None or answer.done():
+        if job.answer.done() or not job.heard:
             _log.error("state was not written", error=str(error))
-        else:
-            answer.set_exception(error)
-            answer.exception()  # so that asyncio does not complain as well
+        if not job.answer.done():
+            job.answer.set_exception(error)
+            if not job.heard:
+                job.answer.exception()  # so that asyncio does not complain as well
 
     def _on_alarm(self) -> None:
         """The first deadline has passed: end what is overdue, set the alarm for the next."""

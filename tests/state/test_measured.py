@@ -93,7 +93,7 @@ async def test_what_nobody_waits_for_is_logged_all_the_same(measured: Measured) 
     database, registry = measured
     await database.write(add("a"))
     with structlog.testing.capture_logs() as log:
-        database.submit(add("a"))
+        database.submit(add("a"), heard=False)
         await database.write(add("b"))
     assert "state was not written" in [line["event"] for line in log]
     assert counted(registry) == {("write", "ok"): 2, ("write", "failed"): 1}

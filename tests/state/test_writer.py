@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
+import gc
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -232,7 +232,7 @@ async def test_a_lost_write_is_logged_once() -> None:
     script.before = down
     with structlog.testing.capture_logs() as log:
         async with script.writer(timeout=0.1) as writer:
-            writer.submit(add(0))
+            writer.submit(add(0), heard=False)
             cancelled = asyncio.ensure_future(writer.submit(add(1)))
             heard = asyncio.gather(writer.submit(add(2)), return_exceptions=True)
             await asyncio.sleep(0)
@@ -240,6 +240,22 @@ async def test_a_lost_write_is_logged_once() -> None:
             await heard
     events = [line["event"] for line in log]
     assert events == ["the database does not answer", *["state was not written"] * 2]
+
+
+async def test_who_only_listens_is_told_of_a_lost_write() -> None:
+    script = Script()
+
+    def before(numbers: list[int]) -> None:
+        if 0 in numbers:
+            raise Fault("bad")
+
+    script.before = before
+    told: list[asyncio.Future[bool]] = []
+    async with script.writer() as writer:
+        writer.submit(add(0)).add_done_callback(told.append)
+        gc.collect()
+        assert await writer.submit(add(1))
+    assert [type(one.exception()) for one in told] == [WriteRefused]
 
 
 STEPS = st.builds(
@@ -253,10 +269,10 @@ def test_gathered(shapes: list[list[StatementStep]]) -> None:
     """No job is lost or overtaken; only jobs that do not notice run side by side."""
     loop = asyncio.new_event_loop()
     try:
-        answer = weakref.ref(loop.create_future())
+        answer = loop.create_future()
     finally:
         loop.close()
-    jobs = [WriteJob(tuple(steps), answer, 0, 0.0, 0.0) for steps in shapes]
+    jobs = [WriteJob(tuple(steps), answer, True, 0, 0.0, 0.0) for steps in shapes]
     groups = [*gathered(jobs)]
     assert [job for group, _ in groups for job in group] == jobs
     for group, alike in groups:
