@@ -318,11 +318,9 @@ class ResponseCachePlugin(Interceptor):
     ) -> None:
         """Make the call, and keep its answer."""
         place, surface, controls = asked.place, asked.surface, asked.controls
-        call.task = asyncio.current_task()
+        call.task = asyncio.current_task()  # it has begun before anybody can leave
         error: RouterError | None = None
         try:
-            if call.given_up:
-                return
             try:
                 await asked.proceed(call.carrier, call)
             except RouterError as exc:

@@ -67,7 +67,7 @@ class SharedCall:
 
     ``promoted``: the call before it failed, and those who waited for that wait for this one.
     ``epoch`` is the store's of before it. ``captured`` is what the pipeline had to store.
-    ``task`` is there once it runs; ``given_up``: everybody had left before it was over.
+    ``task`` is there once it runs.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class SharedCall:
         self.complete = asyncio.Event()
         self.done = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
-        self.given_up = False
+        self._given_up = False
         self.subscribers: list[Subscriber] = []
         self.room = asyncio.Event()
         self._surface = surface
@@ -112,7 +112,7 @@ class SharedCall:
     @property
     def joinable(self) -> bool:
         """Whether somebody who comes now can still be told everything."""
-        return not self.given_up and self.error is None and self._came <= _MAX_HELD
+        return not self._given_up and self.error is None and self._came <= _MAX_HELD
 
     @property
     def whole(self) -> Sequence[Frame]:
@@ -125,7 +125,7 @@ class SharedCall:
         self.subscribers.remove(subscriber)
         self.room.set()
         if not self.subscribers and not self.done.is_set():
-            self.given_up = True
+            self._given_up = True
             if self.task is not None:
                 self.task.cancel()
                 with contextlib.suppress(TimeoutError):
