@@ -161,19 +161,19 @@ class ResponseCache:
     async def exact(self, keys: CacheKeys, controls: Controls) -> Lookup:
         """Look in the exact tier; where nothing may be looked up, for the store's epoch only."""
         started = time.perf_counter()
+        lookup, result = Lookup(), "miss"
         try:
             if not controls.lookup:
                 return Lookup(epoch=await self.store.epoch())
             found = await self.store.get(keys.key)
         except StoreError:
-            self._listener.looked_up("exact", "error", time.perf_counter() - started)
-            return Lookup()
-        lookup = Lookup(epoch=found.epoch)
-        result = "miss"
-        if found.entry is not None and self._fresh(found.entry, controls):
-            lookup.entry, lookup.tier = found.entry, "exact"
-            result = "hit"
-        self._listener.looked_up("exact", result, time.perf_counter() - started)
+            result = "error"
+        else:
+            lookup.epoch, entry = found.epoch, found.entry
+            if entry is not None and (controls.max_age is None or self._fresh(entry, controls)):
+                lookup.entry, lookup.tier, result = entry, "exact", "hit"
+        self._listener.lookups["exact", result].inc()
+        self._listener.lookup_seconds["exact",].observe(time.perf_counter() - started)
         return lookup
 
     async def similar(
@@ -221,7 +221,8 @@ class ResponseCache:
                 self._listener.matched(candidate.similarity)
                 result = "hit"
                 break
-        self._listener.looked_up("semantic", result, time.perf_counter() - started)
+        self._listener.lookups["semantic", result].inc()
+        self._listener.lookup_seconds["semantic",].observe(time.perf_counter() - started)
         if result == "miss" and (judgement.vector or judgement.skipped is not None):
             await self._find_kept_meanwhile(lookup, keys, controls)
 
@@ -238,7 +239,8 @@ class ResponseCache:
         lookup.epoch = found.epoch
         if found.entry is not None and self._fresh(found.entry, controls):
             lookup.entry, lookup.tier = found.entry, "exact"
-            self._listener.looked_up("exact", "hit", time.perf_counter() - started)
+            self._listener.lookups["exact", "hit"].inc()
+            self._listener.lookup_seconds["exact",].observe(time.perf_counter() - started)
 
     def _remember(self, key: str, similarity: float) -> None:
         """How far away a question was that got this answer, in case it is called wrong."""
@@ -302,7 +304,7 @@ class ResponseCache:
             kept = await self.store.put(entry)
         except StoreError:
             return False
-        self._listener.stored(kept)
+        self._listener.puts["kept" if kept else "refused",].inc()
         if kept and text and not entry.vector:
             self._make_findable(entry, text)
         return kept

@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Protocol
+
 __all__ = ["Listener"]
 
 
-class Listener:
-    """Hears nothing; whoever wants to know derives from it. All methods must be quick."""
+class Count(Protocol):
+    """Counts."""
 
-    def looked_up(self, tier: str, result: str, seconds: float) -> None:
-        """A look-up in the ``exact`` or ``semantic`` tier is over: ``hit``, ``miss`` or
-        ``error``.
-        """
+    def inc(self, amount: float = 1) -> None:
+        """So many more."""
+
+
+class Times(Protocol):
+    """Collects how long something took."""
+
+    def observe(self, amount: float) -> None:
+        """Once more, in seconds."""
+
+
+class _Unheard:
+    """Counts and times for nobody."""
+
+    def inc(self, amount: float = 1) -> None:
+        """See ``Count``."""
+
+    def observe(self, amount: float) -> None:
+        """See ``Times``."""
+
+
+class Listener:
+    """Hears nothing; whoever wants to know derives from it. All methods must be quick.
+
+    What every request comes to is counted without asking it: ``lookups`` by tier (``exact``,
+    ``semantic``) and result (``hit``, ``miss``, ``error``), what those took in ``lookup_seconds``
+    by tier, and in ``puts`` what was handed to the store, by result (``kept``, ``refused``).
+    """
+
+    lookups: Mapping[tuple[str, ...], Count] = defaultdict(_Unheard)
+    lookup_seconds: Mapping[tuple[str, ...], Times] = defaultdict(_Unheard)
+    puts: Mapping[tuple[str, ...], Count] = defaultdict(_Unheard)
 
     def skipped(self, reason: str) -> None:
         """The semantic tier did not judge a question, for this reason."""
@@ -21,9 +53,6 @@ class Listener:
 
     def matched(self, similarity: float) -> None:
         """A semantic hit."""
-
-    def stored(self, kept: bool) -> None:
-        """An answer was handed to the store, which kept it or not."""
 
     def store_failed(self, kind: str) -> None:
         """The store did not answer as it should; ``kind`` says how."""

@@ -12,7 +12,7 @@ from typing import Final
 from plugins.access_log import AccessLog
 from plugins.api_keys import ApiKeys, KeyScope
 from plugins.limits import RequestLimits
-from plugins.request_metrics import RequestMetrics
+from plugins.request_metrics import request_metrics
 from plugins.response_cache import ResponseCachePlugin
 from router.plugin import (
     Mistake,
@@ -55,7 +55,7 @@ def _has_keys(settings: Settings) -> bool:
 BUNDLED: Final[dict[str, BundledPlugin]] = {
     "api_keys": BundledPlugin(ApiKeys.from_context, "auth.keys", _has_keys),
     "tracing": BundledPlugin(_tracing, "tracing.enabled", lambda s: s.tracing.enabled),
-    "request_metrics": BundledPlugin(RequestMetrics.from_context, "", lambda s: True),
+    "request_metrics": BundledPlugin(request_metrics, "", lambda s: True),
     "access_log": BundledPlugin(AccessLog, "logging.access", lambda s: s.logging.access),
     "key_scope": BundledPlugin(KeyScope.from_context, "auth.keys", _has_keys),
     "limits": BundledPlugin(RequestLimits.from_context, "auth.keys", _has_keys),

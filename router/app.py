@@ -115,7 +115,7 @@ def create_app(config: Settings) -> web.Application:
     fleet = Fleet(config, connect, metrics)
     registry = fleet.registry
     cache = make_cache(config.cache, metrics.cache, registry.named)
-    database = open_database(config.state, metrics.state.operated)
+    database = open_database(config.state, metrics.state)
     accounting = Accounting(config, database, registry, metrics)
     strict = config.server.unsupported == "strict"
     pipeline = Pipeline(

@@ -115,10 +115,6 @@ class ModelDirectory(Protocol):
         """The names that an endpoint lists or configures, not only by a pattern; kept current."""
         ...
 
-    def known_model(self, model: str) -> bool:
-        """Whether an endpoint lists or configures this very name, not only by a pattern."""
-        ...
-
     def public_models(self) -> list[str]:
         """Every model that ``/v1/models`` lists."""
         ...

@@ -197,7 +197,7 @@ def test_what_a_factory_is_given() -> None:
             "a": 1,
         }
     ]
-    assert services.endpoints.known_model("m") is False
+    assert "m" not in services.endpoints.known_models
     assert services.endpoints.public_models() == []
 
 

@@ -121,8 +121,7 @@ class DiskStore:
         if size > ledger.largest or not ledger.serves(entry, now):
             return False
         self._check_room()
-        held = Held.of(entry, size, whole=False)
-        old, gone = ledger.put(held, now, self._used)
+        held, old, gone = ledger.put(entry, size, now, whole=False, used=self._used)
         keys = [other.key for other in gone]
         self._owed.pop(entry.key, None)
         self._keep_hot(entry)
@@ -250,10 +249,10 @@ class DiskStore:
     def _keep_hot(self, entry: CacheEntry) -> None:
         """Whether it may be served is for the ledger to say; here is what it says then."""
         hot, size = self._hot, len(entry.body) + len(entry.vector) + len(entry.text) + _HOT_OVERHEAD
-        hot.remove(entry.key)
         if size <= hot.largest:
-            hot.evict(hot.bytes + size - hot.max_bytes)
-            hot.add(Held.of(entry, size, whole=True))
+            hot.put(entry, size, self._clock(), whole=True)
+        else:
+            hot.remove(entry.key)
 
     def _check_room(self) -> None:
         if self._waiting >= _MOST_WAITING:

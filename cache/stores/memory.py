@@ -54,21 +54,6 @@ class Held:
     older: Held = field(init=False, repr=False)
     newer: Held = field(init=False, repr=False)
 
-    @classmethod
-    def of(cls, entry: CacheEntry, size: int, *, whole: bool) -> Held:
-        """For this entry, with it or without."""
-        return cls(
-            entry.key,
-            entry.namespace,
-            entry.model,
-            entry.tags,
-            entry.expires,
-            entry.epoch,
-            size=size,
-            embedded=bool(entry.vector),
-            entry=entry if whole else None,
-        )
-
     def rules(self) -> tuple[InvalidationRule, ...]:
         """See ``CacheEntry.rules``."""
         return (
@@ -114,11 +99,15 @@ class EntryTable:
     def find(self, key: str, now: float) -> Held | None:
         """The entry, if it may be served at ``now``."""
         held = self._parts[hash(key) % _PARTS].get(key)
-        if held is None or not self.serves(held, now):
+        if held is None or held.expires <= now:
             return None
-        if held.newer is not self._ends:
+        if held.epoch < self.rules.epoch and not self.rules.allow(held):
+            return None
+        ends = self._ends
+        if held.newer is not ends:
             held.older.newer, held.newer.older = held.newer, held.older
-            self._link(held)
+            held.newer, held.older = ends, ends.older
+            held.older.newer = ends.older = held
         return held
 
     def serves(self, entry: CacheEntry | Held, now: float) -> bool:
@@ -127,18 +116,37 @@ class EntryTable:
             return False
         return entry.epoch >= self.rules.epoch or self.rules.allow(entry)
 
-    def put(self, held: Held, now: float, used: int = 0) -> tuple[Held | None, list[Held]]:
-        """Hold it as of ``now``, in the place of one with the same key, and make room for it.
-        Returns that one, and the others that are gone. ``used`` is how many bytes count where those
-        are more than the entries'.
+    def put(
+        self, entry: CacheEntry, size: int, now: float, *, whole: bool, used: int = 0
+    ) -> tuple[Held, Held | None, list[Held]]:
+        """Hold an entry of so many bytes as of ``now``, in the place of one with the same key, and
+        make room for it; ``whole``: with what is in it. ``used`` is how many bytes count where
+        those are more than the entries'.
+
+        Returns what it holds, the one with the same key, and the others that are gone: of those
+        that may not be served any more a few are looked for at each call, so that in time all are.
         """
-        old = self.remove(held.key)
-        gone = self._tidy(now)
+        held = Held(
+            *(entry.key, entry.namespace, entry.model, entry.tags, entry.expires, entry.epoch),
+            size=size,
+            embedded=bool(entry.vector),
+            entry=entry if whole else None,
+        )
+        old: Held | None = None
+        if held.key in self._parts[hash(held.key) % _PARTS]:
+            old = self.remove(held.key)
+        gone: list[Held] = []
+        for _ in range(min(_TIDY_STEPS, len(self._slots))):
+            self._hand = (self._hand + 1) % len(self._slots)
+            other = self._slots[self._hand]
+            if other is not None and not self.serves(other, now):
+                self.remove(other.key)
+                gone.append(other)
         excess = max(self.bytes, used) + held.size - self.max_bytes
         if excess > 0:
             gone += self.evict(excess)
         self.add(held)
-        return old, gone
+        return held, old, gone
 
     def add(self, held: Held) -> None:
         """Hold it, in the place of one with the same key."""
@@ -152,7 +160,9 @@ class EntryTable:
             held.slot = len(self._slots)
             self._slots.append(held)
         part[held.key] = held
-        self._link(held)
+        ends = self._ends
+        held.newer, held.older = ends, ends.older
+        held.older.newer = ends.older = held
         self._count += 1
         self.bytes += held.size
 
@@ -183,27 +193,9 @@ class EntryTable:
         self.evicted += len(gone)
         return gone
 
-    def _tidy(self, now: float) -> list[Held]:
-        """Entries that may not be served any more, gone now; a few steps at each call, so that in
-        time all are looked at.
-        """
-        gone: list[Held] = []
-        for _ in range(min(_TIDY_STEPS, len(self._slots))):
-            self._hand = (self._hand + 1) % len(self._slots)
-            held = self._slots[self._hand]
-            if held is not None and not self.serves(held, now):
-                self.remove(held.key)
-                gone.append(held)
-        return gone
-
     def slice(self, position: int, count: int) -> Sequence[Held]:
         """Those in the slots from ``position`` on."""
         return [held for held in self._slots[position : position + count] if held is not None]
-
-    def _link(self, held: Held) -> None:
-        """As the one that was used last."""
-        held.newer, held.older = self._ends, self._ends.older
-        held.older.newer = held.newer.older = held
 
 
 def tell_removed(feed: Feed, gone: Sequence[Held]) -> None:
@@ -240,7 +232,7 @@ class MemoryStore:
         ledger, now, size = self._ledger, self._clock(), sum(map(getsizeof, parts), _OVERHEAD)
         if size > ledger.largest or not ledger.serves(entry, now):
             return False
-        old, gone = ledger.put(Held.of(entry, size, whole=True), now)
+        _, old, gone = ledger.put(entry, size, now, whole=True)
         if old is not None and not entry.vector:
             gone.append(old)
         if gone:

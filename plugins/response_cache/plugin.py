@@ -155,7 +155,11 @@ class ResponseCachePlugin(Interceptor):
                 await self._look_for_similar(asked, lookup)
             if lookup.entry is not None and await self._hit(asked, exchange, sink, lookup):
                 return
-            subscriber = self._subscriber(asked, exchange, sink, lookup, promoted=promoted)
+            call = self._under_way(asked, lookup) if asked.place in self._shared_calls else None
+            if call is not None:
+                subscriber = self._join(asked, exchange, sink, call)
+            else:
+                subscriber = self._lead(asked, exchange, sink, lookup, promoted=promoted)
             try:
                 await subscriber.run()
             except TryAgain as again:
@@ -245,13 +249,14 @@ class ResponseCachePlugin(Interceptor):
         if lookup.similarity is not None:
             response_headers["X-Cache-Similarity"] = f"{lookup.similarity:.4f}"
         tokens = usage_tokens(answer.usage)
-        self._metrics.saved(tokens.input, tokens.output)
+        self._metrics.saved_input.inc(tokens.input)
+        self._metrics.saved_output.inc(tokens.output)
         rendering = asked.surface.rendering(exchange, None)
         response_id = None if rendering.builder is None else rendering.builder.id
         self._saved(exchange, entry.model, tokens, response_id)
         await tell(exchange, sink, rendering, answer, client_headers(exchange, {}), self._rate)
         if lookup.tier == "semantic":
-            call = self._call(asked, exchange)
+            call = SharedCall(exchange, asked.surface, self._silent)
             plugin_set = exchange.context.plugin_set
             self._shadow.check(asked.keys.namespace, answer, call, asked.proceed, plugin_set)
         return True
@@ -264,7 +269,18 @@ class ResponseCachePlugin(Interceptor):
             response_id = None if builder is None else builder.id
             self._saved(exchange, exchange.shown_model, usage_tokens(usage), response_id)
 
-    def _subscriber(
+    def _join(
+        self, asked: _CacheableRequest, exchange: Exchange, sink: Sink, call: SharedCall
+    ) -> Subscriber:
+        """Have the client told what a call under way brings."""
+        self._metrics.shared()
+        exchange.result.cache = "shared"
+        response_headers = exchange.result.headers
+        response_headers["X-Cache"], response_headers["X-Cache-Tier"] = "HIT", "shared"
+        rendering = asked.surface.rendering(exchange, None)
+        return Subscriber(exchange, sink, rendering, call, leads=False, open_after=self._open_after)
+
+    def _lead(
         self,
         asked: _CacheableRequest,
         exchange: Exchange,
@@ -273,19 +289,10 @@ class ResponseCachePlugin(Interceptor):
         *,
         promoted: bool,
     ) -> Subscriber:
-        """Have the client told what a call under way brings, or one that is begun for it."""
-        response_headers = exchange.result.headers
-        call = self._under_way(asked, lookup)
-        if call is not None:
-            self._metrics.shared()
-            exchange.result.cache = "shared"
-            response_headers["X-Cache"], response_headers["X-Cache-Tier"] = "HIT", "shared"
-            rendering = asked.surface.rendering(exchange, None)
-            return Subscriber(
-                exchange, sink, rendering, call, leads=False, open_after=self._open_after
-            )
+        """Begin a call for the client, and for others too if they may share it."""
         if asked.controls.only_if_cached:
             raise _not_cached("There is no answer to this request in the cache.")
+        response_headers = exchange.result.headers
         if lookup.epoch is not None:
             exchange.result.cache = "miss"
             response_headers["X-Cache"] = "MISS"
@@ -293,74 +300,54 @@ class ResponseCachePlugin(Interceptor):
             self._metrics.bypassed("store")
             exchange.result.cache = "bypass"
             response_headers["X-Cache"], response_headers["X-Cache-Reason"] = "BYPASS", "store"
-        call = self._begin(asked, exchange, lookup, promoted=promoted)
-        rendering = asked.surface.rendering(exchange, call)
-        return Subscriber(exchange, sink, rendering, call, leads=True, open_after=self._open_after)
-
-    def _begin(
-        self, asked: _CacheableRequest, exchange: Exchange, lookup: Lookup, *, promoted: bool
-    ) -> SharedCall:
-        """Begin a call, for others too if they may share it."""
-        call = self._call(asked, exchange, promoted=promoted, epoch=lookup.epoch)
-        place = asked.place
+        call = SharedCall(
+            exchange, asked.surface, self._silent, promoted=promoted, epoch=lookup.epoch
+        )
         if asked.controls.lookup:
-            self._shared_calls[place] = call
+            self._shared_calls[asked.place] = call
         # It may outlive the exchange, and so may what it uses.
         plugin_set = exchange.context.plugin_set
         plugin_set.enter()
         name = f"{exchange.request.id} shared"
-        call.task = self._tasks.spawn(self._fly(call, asked, lookup), name)
+        self._tasks.spawn(self._fly(call, asked, lookup, plugin_set), name)
+        rendering = asked.surface.rendering(exchange, call)
+        return Subscriber(exchange, sink, rendering, call, leads=True, open_after=self._open_after)
 
-        def over(task: asyncio.Task[None]) -> None:
-            if self._shared_calls.get(place) is call:
-                del self._shared_calls[place]
-            if not call.done.is_set():
-                call.landed(ShuttingDown("The router is shutting down."))
-            plugin_set.leave()
-
-        call.task.add_done_callback(over)
-        return call
-
-    def _call(
-        self,
-        asked: _CacheableRequest,
-        exchange: Exchange,
-        *,
-        promoted: bool = False,
-        epoch: int | None = None,
-    ) -> SharedCall:
-        """A call that has not begun."""
-        body = exchange.body
-        if asked.surface.asks_for_usage and body.get("stream"):
-            # Those who do not want the usage are spared it; who wants it could not be given it.
-            options = body.get("stream_options") or {}
-            body = {**body, "stream_options": {**options, "include_usage": True}}
-        carrier = exchange.derive(body, self._silent)
-        call = SharedCall(carrier, asked.surface.answer, promoted=promoted, epoch=epoch)
-        if exchange.record is not None:
-            carrier.record = call.captured
-        return call
-
-    async def _fly(self, call: SharedCall, asked: _CacheableRequest, lookup: Lookup) -> None:
+    async def _fly(
+        self, call: SharedCall, asked: _CacheableRequest, lookup: Lookup, plugin_set: PluginSet
+    ) -> None:
         """Make the call, and keep its answer."""
+        place, surface, controls = asked.place, asked.surface, asked.controls
+        call.task = asyncio.current_task()  # it has begun before anybody can leave
         error: RouterError | None = None
         try:
-            await asked.proceed(call.carrier, call)
-        except RouterError as exc:
-            error = exc
-        except Exception:
-            _log.exception("request failed", request_id=call.carrier.request.id)
-            error = internal_error(call.carrier)
-        call.landed(error)
-        if error is not None or not asked.controls.store or lookup.epoch is None:
-            return
-        many = len(call.frames) > _MANY_EVENTS
-        answer = await asyncio.to_thread(call.answer) if many else call.answer()
-        if answer is None or call.carrier.result.partial:
-            return  # another endpoint might have done better
-        request, model = asked.request, call.carrier.result.served_model
-        kept = asked.keys if model is None else keys(request, scope=asked.scope, model=model)
-        await self._cache.put(request, kept, answer, lookup, asked.controls, model=model)
+            try:
+                await asked.proceed(call.carrier, call)
+            except RouterError as exc:
+                error = exc
+            except Exception:
+                _log.exception("request failed", request_id=call.carrier.request.id)
+                error = internal_error(call.carrier)
+            except asyncio.CancelledError:
+                error = ShuttingDown("The router is shutting down.")
+                raise
+            finally:
+                if error is not None or not call.complete.is_set():
+                    call.fail(error)
+                call.done.set()
+            if error is not None or not controls.store or lookup.epoch is None:
+                return
+            many = len(call.frames) > _MANY_EVENTS
+            answer = await asyncio.to_thread(surface.answer, call) if many else surface.answer(call)
+            if answer is None or call.carrier.result.partial:
+                return  # another endpoint might have done better
+            request, model = asked.request, call.carrier.result.served_model
+            kept = asked.keys if model is None else keys(request, scope=asked.scope, model=model)
+            await self._cache.put(request, kept, answer, lookup, controls, model=model)
+        finally:
+            if self._shared_calls.get(place) is call:
+                del self._shared_calls[place]
+            plugin_set.leave()
 
 
 async def _nobody(exchange: Exchange, sink: Sink) -> None:

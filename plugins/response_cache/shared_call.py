@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from cache.request import CachedAnswer
-from router.plugin import Exchange, Frame, RouterError
+from router.plugin import Exchange, Frame, PluginSet, RouterError
 
 if TYPE_CHECKING:
     from plugins.response_cache.subscriber import Subscriber
+    from plugins.response_cache.surfaces import Surface
 
 __all__ = ["CapturedOutput", "SharedCall"]
 
@@ -61,24 +62,35 @@ class SharedCall:
 
     ``frames`` are the events that came, less the first ``dropped`` of them; or ``body`` is the
     answer. ``complete`` is set when nothing more will come, ``done`` when the call is over, too.
+    Whoever is among ``subscribers`` is told what comes; ``room`` is set when there may be one again
+    that is not behind.
 
     ``promoted``: the call before it failed, and those who waited for that wait for this one.
-    ``epoch`` is the store's of before it. ``captured`` is what the pipeline had to store; ``read``
-    makes the canonical answer of what came.
+    ``epoch`` is the store's of before it. ``captured`` is what the pipeline had to store.
+    ``task`` is there once it runs.
     """
 
     def __init__(
         self,
-        carrier: Exchange,
-        read: Callable[[SharedCall], CachedAnswer | None],
+        exchange: Exchange,
+        surface: Surface,
+        plugin_set: PluginSet,
         *,
         promoted: bool = False,
         epoch: int | None = None,
     ) -> None:
-        self.carrier = carrier
+        """For what ``exchange`` asks; ``plugin_set`` is its carrier's."""
+        body = exchange.body
+        if surface.asks_for_usage and body.get("stream"):
+            # Those who do not want the usage are spared it; who wants it could not be given it.
+            options = body.get("stream_options") or {}
+            body = {**body, "stream_options": {**options, "include_usage": True}}
+        self.captured = CapturedOutput()
+        self.carrier = exchange.derive(body, plugin_set)
+        if exchange.record is not None:
+            self.carrier.record = self.captured
         self.promoted = promoted
         self.epoch = epoch
-        self.captured = CapturedOutput()
         self.headers: dict[str, str] = {}
         self.body = b""
         self.frames: list[Frame] = []
@@ -88,14 +100,14 @@ class SharedCall:
         self.complete = asyncio.Event()
         self.done = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
-        self._read = read
+        self._given_up = False
+        self.subscribers: list[Subscriber] = []
+        self.room = asyncio.Event()
+        self._surface = surface
         self._answer: tuple[CachedAnswer | None] | None = None
         self._came = 0
         self._held = 0
         self._paid = False
-        self._given_up = False
-        self._subscribers: list[Subscriber] = []
-        self._room = asyncio.Event()
 
     @property
     def joinable(self) -> bool:
@@ -107,56 +119,54 @@ class SharedCall:
         """Every event that came; empty where they were too many to be kept."""
         return self.frames if self._came <= _MAX_HELD else ()
 
-    def join(self, subscriber: Subscriber) -> None:
-        """Tell it what comes."""
-        self._subscribers.append(subscriber)
-        self._room.set()
-
     async def leave(self, subscriber: Subscriber) -> None:
         """It wants to hear no more; the last that leaves ends the call."""
-        first = self._subscribers[0] is subscriber
-        self._subscribers.remove(subscriber)
-        self._room.set()
-        if not self._subscribers and not self.done.is_set() and self.task is not None:
+        first = self.subscribers[0] is subscriber
+        self.subscribers.remove(subscriber)
+        self.room.set()
+        if not self.subscribers and not self.done.is_set():
             self._given_up = True
-            self.task.cancel()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_END_SECONDS):
-                    await self.done.wait()
+            if self.task is not None:
+                self.task.cancel()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_END_SECONDS):
+                        await self.done.wait()
         if first and not self._paid and self.done.is_set():
             # What the call cost is counted once: for who has been there longest.
             self._paid = True
             subscriber.exchange.result.take_costs(self.carrier.result)
 
     def answer(self) -> CachedAnswer | None:
-        """What was answered, once the call is over; None where it can not be given again."""
+        """What was answered, once the call is over, for those who did not ask in the same form;
+        None where it can not be given again.
+        """
         if self._answer is None:
-            self._answer = (self._read(self),)
+            self._answer = (self._surface.answer(self),)
         return self._answer[0]
 
     @property
     def paused(self) -> bool:
         """See ``Sink.paused``."""
-        for subscriber in self._subscribers:
+        for subscriber in self.subscribers:
             if not subscriber.behind:
                 return False
-        return bool(self._subscribers)
+        return bool(self.subscribers)
 
     async def resumed(self) -> None:
         """See ``Sink.resumed``."""
         while self.paused:
-            self._room.clear()
-            await self._room.wait()
+            self.room.clear()
+            await self.room.wait()
 
     def made_room(self) -> None:
         """A subscriber has caught up."""
         self._forget()
-        self._room.set()
+        self.room.set()
 
     def open(self, headers: Mapping[str, str]) -> None:
         """See ``Sink.open``."""
         self.opened, self.headers = True, dict(headers)
-        for subscriber in self._subscribers:
+        for subscriber in self.subscribers:
             subscriber.deliver()
 
     def feed(self, batch: Sequence[Frame]) -> None:
@@ -167,7 +177,7 @@ class SharedCall:
             size += len(frame.data)
         self._came += size
         self._held += size
-        for subscriber in self._subscribers:
+        for subscriber in self.subscribers:
             subscriber.deliver()
         if self._came > _MAX_HELD:
             self._forget()
@@ -182,22 +192,20 @@ class SharedCall:
     def end(self) -> None:
         """See ``Sink.end``."""
         self.complete.set()
-        for subscriber in self._subscribers:
+        for subscriber in self.subscribers:
             subscriber.awake.set()
 
-    def landed(self, error: RouterError | None) -> None:
-        """The call is over."""
+    def fail(self, error: RouterError | None) -> None:
+        """The call has come to nothing, or (None) to no end."""
         self.error = error
-        if not self.complete.is_set():
-            self.end()
-        self.done.set()
+        self.end()
 
     def _forget(self) -> None:
         """Drop what everybody has been told, once it is too much to be kept for others."""
         if self._came <= _MAX_HELD:
             return
         came = self.dropped + len(self.frames)
-        told = min((one.position for one in self._subscribers if one.live), default=came)
+        told = min((one.position for one in self.subscribers if one.live), default=came)
         if told > self.dropped:
             count = told - self.dropped
             self._held -= sum(len(frame.data) for frame in self.frames[:count])
@@ -206,6 +214,6 @@ class SharedCall:
 
     def _let_go(self) -> None:
         """Let go of those for whom all of this is held: others have long been told."""
-        for subscriber in self._subscribers:
+        for subscriber in self.subscribers:
             if subscriber.live and subscriber.behind and subscriber.position == self.dropped:
                 subscriber.cut()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plugins.response_cache.shared_call import SharedCall
@@ -40,80 +41,74 @@ class TryAgain(Exception):
         self.answered = answered
 
 
+@dataclass(slots=True, eq=False)
 class Subscriber:
-    """One client of a shared call. ``leads``: the call was begun for it.
+    """One client of a shared call. ``leads``: the call was begun for it. ``open_after`` is that of
+    ``server``, in seconds.
 
     ``live``: it is told the events as they come; ``position`` is how many of them it was told, and
     ``behind`` that it reads more slowly than they come. ``awake`` is set when there is something to
     do that takes waiting.
     """
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        sink: Sink,
-        rendering: Rendering,
-        call: SharedCall,
-        *,
-        leads: bool,
-        open_after: float,
-    ) -> None:
-        self.exchange = exchange
-        self.rendering = rendering
-        self.call = call
-        self.leads = leads
-        self.position = 0
-        self.behind = False
-        self.awake = asyncio.Event()
-        self._sink = sink
-        self._open_after = open_after
-        self._same = exchange.request.operation is call.carrier.request.operation
-        self.live = exchange.stream and call.carrier.stream and self._same
-        self._opened = False
-        self._last: Frame | None = None
-        self._told = False
-        self._again = False
-        self._left = False
-        self._patience: asyncio.Timeout | None = None
-        self._fault: Exception | None = None
+    exchange: Exchange
+    sink: Sink
+    rendering: Rendering
+    call: SharedCall
+    leads: bool
+    open_after: float
+    live: bool = False
+    position: int = 0
+    behind: bool = False
+    awake: asyncio.Event = field(default_factory=asyncio.Event)
+    _same: bool = False
+    _opened: bool = False
+    _last: Frame | None = None
+    _patience: asyncio.Timeout | None = None
+    _fault: Exception | None = None
 
     async def run(self) -> None:
         """Tell the client everything, to the end.
 
         Raises TryAgain, ClientGone, and RouterError as long as nothing has been sent.
         """
-        self.call.join(self)
+        exchange, theirs = self.exchange, self.call.carrier
+        self._same = exchange.request.operation is theirs.request.operation
+        self.live = exchange.stream and theirs.stream and self._same
+        self.call.subscribers.append(self)
+        self.call.room.set()
+        told = again = left = False
         try:
             await (self._follow() if self.live else self._wait())
-            self._told = True
+            told = True
             await self.call.done.wait()  # what the call took is known then
         except TryAgain:
-            self._again = True
+            again = True
             raise
         except asyncio.CancelledError:
-            if self._told:
+            if told:
                 raise
-            self._left = self.exchange.abort is None
-            if self.exchange.abort is None or not self._sink.opened:
+            left = exchange.abort is None
+            if exchange.abort is None or not self.sink.opened:
                 raise
-            await self._fail(self.exchange.abort)
+            await self._fail(exchange.abort)
         except ClientGone:
-            self._left = True
+            left = True
             raise
         except RouterError as error:
-            if not self._sink.opened:
+            if not self.sink.opened:
                 raise
             await self._fail(error)
         finally:
             await self.call.leave(self)
-            if not self._again:
-                self.exchange.result.take_over(self.call.carrier.result, leads=self.leads)
-            if self._left:
+            if not again:
+                exchange.result.take_over(theirs.result, leads=self.leads)
+            if left:
                 self._abandon()
 
     def deliver(self) -> None:
         """Pass on what has come; never raises, so that no client is a burden to the others."""
-        call, sink, exchange, rendering = self.call, self._sink, self.exchange, self.rendering
+        call, sink, exchange, rendering = self.call, self.sink, self.exchange, self.rendering
         result, theirs = exchange.result, call.carrier.result
         if not self.live or self.behind or self._fault is not None or self._last is not None:
             return
@@ -150,7 +145,7 @@ class Subscriber:
 
     async def _follow(self) -> None:
         """Wait until everything is told: ``deliver`` does it but for what takes waiting."""
-        call, sink = self.call, self._sink
+        call, sink = self.call, self.sink
         if call.opened:
             self.deliver()
         while True:
@@ -164,7 +159,11 @@ class Subscriber:
             if self._fault is not None:
                 raise self._fault
             if self._last is not None:
-                sink.feed([await self._stored(self._last)])
+                builder, final = self.rendering.builder, self.rendering.final
+                assert builder is not None
+                assert final is not None
+                blobs = call.captured.encrypted_reasoning
+                sink.feed([await persist(self.exchange, builder, final, blobs, self._last)])
                 break
             if call.complete.is_set():
                 if call.error is None:
@@ -177,7 +176,7 @@ class Subscriber:
         """Wait until the client has read enough, or is let go of."""
         try:
             async with asyncio.timeout(None) as self._patience:
-                await self._sink.resumed()
+                await self.sink.resumed()
         except TimeoutError:
             if self._fault is None:
                 raise
@@ -185,17 +184,9 @@ class Subscriber:
             self._patience = None
         self.behind = False
 
-    async def _stored(self, last: Frame) -> Frame:
-        final, builder = self.rendering.final, self.rendering.builder
-        assert final is not None
-        assert builder is not None
-        return await persist(
-            self.exchange, builder, final, self.call.captured.encrypted_reasoning, last
-        )
-
     async def _wait(self) -> None:
         """Be told the whole answer once it is there."""
-        call, exchange, sink = self.call, self.exchange, self._sink
+        call, exchange, sink = self.call, self.exchange, self.sink
         if exchange.stream:
             await self._open_in_time()
         await call.complete.wait()
@@ -219,16 +210,16 @@ class Subscriber:
     async def _open_in_time(self) -> None:
         """Wait for the answer, for a while; open the stream when that takes long."""
         try:
-            async with asyncio.timeout(self._open_after):
+            async with asyncio.timeout(self.open_after):
                 await self.call.complete.wait()
         except TimeoutError:
-            self._sink.open(self._headers())
+            self.sink.open(self._headers())
             if opening := self.rendering.opening():
-                self._sink.feed(opening)
+                self.sink.feed(opening)
 
     async def _failed(self, error: RouterError | None) -> None:
         """The call has failed (None: it has an answer, but none for this client)."""
-        if not self._sink.opened:
+        if not self.sink.opened:
             if error is None or not (self.leads or self.call.promoted):
                 raise TryAgain(answered=error is None)
             raise error
@@ -243,8 +234,8 @@ class Subscriber:
         if frames and builder is not None and final is not None:
             frames[-1] = await persist(self.exchange, builder, final, {}, frames[-1])
         if frames:
-            self._sink.feed(frames)
-        self._sink.end()
+            self.sink.feed(frames)
+        self.sink.end()
 
     def _headers(self) -> dict[str, str]:
         headers = client_headers(self.exchange, self.call.headers)

@@ -185,10 +185,6 @@ class Registry:
         self._news.set()
         self._news = asyncio.Event()
 
-    def known_model(self, model: str) -> bool:
-        """Whether this very name is one of ``known_models``."""
-        return model in self.known_models
-
     def public_models(self) -> list[str]:
         """Every model there is to list, each once, in the order of the configuration."""
         names: dict[str, None] = {}

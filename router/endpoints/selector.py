@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -127,18 +128,17 @@ class SlotReservation:
 class Selector:
     """Chooses among a registry's deployments. ``clock`` is in seconds.
 
-    ``slots_changed(slot, change)`` is told how many requests more an endpoint works on for a model.
+    ``in_flight`` is how many requests an endpoint works on for a model, where it does.
     """
 
     def __init__(
         self,
         registry: Registry,
         balance: BalanceSettings,
-        slots_changed: Callable[[Slot, int], None],
         clock: Callable[[], float],
     ) -> None:
+        self.in_flight: Counter[Slot] = Counter()
         self._clock = clock
-        self._slots_changed = slots_changed
         self._affinity = Affinity()
         self.queue: Queue[Deployment] = Queue(balance.queue_size, self._returned)
         self._timers = Timers(clock, lambda: bool(self.queue.waiting))
@@ -291,7 +291,7 @@ class Selector:
         now = self._clock()
         probe = deployment.grade == PROBE and deployment.begin_probe(now)
         deployment.take()
-        self._slots_changed(deployment.slot, 1)
+        self.in_flight[deployment.slot] += 1
         return SlotReservation(plan, deployment, now, probe)
 
     def _returned(self, deployment: Deployment) -> None:
@@ -303,7 +303,9 @@ class Selector:
         if offered and self.queue.offer(deployment):
             deployment.take()
             return
-        self._slots_changed(deployment.slot, -1)
+        self.in_flight[deployment.slot] -= 1
+        if not self.in_flight[deployment.slot]:
+            del self.in_flight[deployment.slot]  # of names there may be any number
         if deployment.grade == COLD:
             self._changed(deployment)  # who waits may have better to expect
 

@@ -101,7 +101,7 @@ def _deployments(registry: Registry) -> Iterator[DeploymentGauges]:
     now = time.monotonic()
     for endpoint in registry.endpoints:
         for model, deployment in endpoint.deployments.items():
-            if registry.known_model(model):
+            if model in registry.known_models:
                 yield DeploymentGauges(
                     endpoint.name,
                     model,

@@ -305,7 +305,7 @@ class Failover:
             self._selector.failed(reservation)
             if isinstance(error, UpstreamModelMissing):
                 endpoint.not_found(route=isinstance(error, UpstreamRouteMissing))
-        self._metrics.fleet.attempts.labels(endpoint.name, error.code or "error").inc()
+        self._metrics.fleet.attempts[endpoint.name, error.code or "error"].inc()
         _log.warning(
             "attempt failed",
             request_id=exchange.request.id,

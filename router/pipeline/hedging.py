@@ -187,7 +187,7 @@ class Hedging:
             _log.error("hedged attempt broke", request_id=exchange.request.id, exc_info=error)
         elif error is None and other is not None:
             name = attempt.reservation.deployment.endpoint.name
-            self._metrics.fleet.attempts.labels(name, "cancelled").inc()
+            self._metrics.fleet.attempts[name, "cancelled"].inc()
             _remember_late(attempt)
         self._selector.release(attempt.reservation)
 
@@ -238,9 +238,8 @@ class Fleet:
         self.registry = Registry(connect, time.monotonic)
         self.registry.apply(self.registry.prepare(settings))
         metrics.fleet.known_model = self.registry.known_models.__contains__
-        self.selector = Selector(
-            self.registry, settings.balance, metrics.fleet.slots_changed, time.monotonic
-        )
+        self.selector = Selector(self.registry, settings.balance, time.monotonic)
+        metrics.fleet.in_flight = self.selector.in_flight
         self.loads = Loads()
         self._images = Images(FetchGuard(settings.fetch))
         self.failover = Failover(self.registry, self.selector, self.loads, self._images, metrics)

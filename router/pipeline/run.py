@@ -205,7 +205,7 @@ class _Run:
                 result = "upstream_error"
                 if reservation.good:  # its output was well until then
                     self._selector.failed(reservation)
-        self._metrics.fleet.attempts.labels(reservation.deployment.endpoint.name, result).inc()
+        self._metrics.fleet.attempts[reservation.deployment.endpoint.name, result].inc()
 
     async def _probe(
         self, work: Awaitable[None], patience: float, reservation: SlotReservation

@@ -300,7 +300,7 @@ class TurnRecord(_StoredRecord):
         if self._begun or not self._store:
             return
         self._begun = True
-        self._database.submit(*self._steps(response, encrypted_reasoning))
+        self._database.submit(*self._steps(response, encrypted_reasoning), heard=False)
 
 
 @dataclass(slots=True, eq=False)

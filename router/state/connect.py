@@ -8,7 +8,7 @@ from router.settings.schema import StateSettings
 from router.settings.words import install_extra
 from router.state.database import Database, StateError
 from router.state.sqlite import SqliteDatabase
-from router.state.writer import Operated, unmeasured
+from router.telemetry.account_metrics import StateMetrics
 
 __all__ = ["SQLITE", "open_database", "require_asyncpg"]
 
@@ -16,8 +16,8 @@ SQLITE: Final = "sqlite:///"
 """What the URL of a SQLite database begins with."""
 
 
-def open_database(settings: StateSettings, operated: Operated = unmeasured) -> Database:
-    """The database of ``state.url``, not started yet; ``operated`` is told of all it does.
+def open_database(settings: StateSettings, metrics: StateMetrics | None = None) -> Database:
+    """The database of ``state.url``, not started yet; what it does is counted in ``metrics``.
 
     Raises StateError where what it needs is not installed.
     """
@@ -25,13 +25,13 @@ def open_database(settings: StateSettings, operated: Operated = unmeasured) -> D
     durable = settings.durability == "power"
     if url.startswith(SQLITE):
         path = url.removeprefix(SQLITE)
-        return SqliteDatabase(path, settings.timeout, durable=durable, operated=operated)
+        return SqliteDatabase(path, settings.timeout, durable=durable, metrics=metrics)
     require_asyncpg()
     from router.state.postgres import PostgresDatabase
 
     patient = settings.on_down == "degrade"
     return PostgresDatabase(
-        url, settings.timeout, durable=durable, patient=patient, operated=operated
+        url, settings.timeout, durable=durable, patient=patient, metrics=metrics
     )
 
 

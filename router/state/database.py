@@ -90,9 +90,10 @@ class Database(Protocol):
         """
         ...
 
-    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
+    def submit(self, *steps: StatementStep, heard: bool = True) -> asyncio.Future[bool]:
         """``write`` without waiting: what nobody awaits is written all the same.
 
-        An error is logged when nobody awaits the future.
+        An error is logged when the future was cancelled, or nobody is to hear of it (not
+        ``heard``).
         """
         ...

@@ -16,7 +16,8 @@ from router.state.link import UNHOLDABLE, DatabaseLink
 from router.state.migrate import migrate_postgresql
 from router.state.statement import Dialect, Row, Statement, Value, postgresql_at_once
 from router.state.watch import PROBE_DOWN, PROBE_UP, DatabaseWatch
-from router.state.writer import Operated, WriteJob, WrittenDatabase, gathered, unmeasured
+from router.state.writer import WriteJob, WrittenDatabase, gathered
+from router.telemetry.account_metrics import StateMetrics
 
 __all__ = ["PostgresDatabase"]
 
@@ -45,9 +46,9 @@ class PostgresDatabase(WrittenDatabase):
         *,
         durable: bool,
         patient: bool = False,
-        operated: Operated = unmeasured,
+        metrics: StateMetrics | None = None,
     ) -> None:
-        super().__init__(timeout, operated)
+        super().__init__(timeout, metrics)
         self._url = url
         self._patient = patient
         self._current = False
@@ -68,7 +69,7 @@ class PostgresDatabase(WrittenDatabase):
         except (Unreachable, Fault, StateError) as exc:
             if not (self._patient and isinstance(exc, Unreachable)):
                 raise StateError(f"The PostgreSQL database cannot be used: {exc}.") from None
-            self._health.lost(str(exc))
+            self.lost(str(exc))
         self._link = DatabaseLink(self._url, self._settings, self._connection_lost)
         self._idle: asyncio.LifoQueue[DatabaseLink] = asyncio.LifoQueue()
         self._readers = [
@@ -76,7 +77,7 @@ class PostgresDatabase(WrittenDatabase):
         ]
         for link in self._readers:
             self._idle.put_nowait(link)
-        self._watch = DatabaseWatch(self._probe, self._health)
+        self._watch = DatabaseWatch(self._probe, self)
         self._begin()
 
     async def close(self) -> None:
@@ -86,10 +87,10 @@ class PostgresDatabase(WrittenDatabase):
         await self._end()
         await self._watch.close()
         for link in (self._link, *self._readers):
-            if self._health.up:
-                await link.close()
-            else:
+            if self.down:
                 link.give_up()
+            else:
+                await link.close()
 
     async def _rows(self, statement: Statement, parameters: Row) -> list[tuple[Any, ...]]:
         if not self.up:
@@ -99,7 +100,7 @@ class PostgresDatabase(WrittenDatabase):
             return await self._read(sql, values, self._timeout)
         except Unreachable as exc:
             if exc.down:
-                self._health.lost(str(exc))
+                self.lost(str(exc))
             raise unavailable() from None
         except Fault as exc:
             raise InternalError("The stored state cannot be read.") from exc
@@ -183,7 +184,7 @@ def _single(job: WriteJob) -> tuple[Any, ...] | None:
     values = [value for s in steps for row in s.rows for value in s.statement.values(row)]
     if count == len(job.steps) == 1:
         return steps[0].statement.postgresql, *values
-    if job.guarded or job.shape is None:
+    if job.guarded or job.shape() is None:
         return None
     inserts = tuple([(step.statement, len(step.rows)) for step in steps])
     return postgresql_at_once(inserts), *values
@@ -191,8 +192,8 @@ def _single(job: WriteJob) -> tuple[Any, ...] | None:
 
 async def _write(jobs: Sequence[WriteJob], connection: Any) -> list[bool]:
     answers: list[bool] = []
-    for group in gathered(jobs):
-        run = _together if group[0].shape else _alone
+    for group, alike in gathered(jobs):
+        run = _together if alike else _alone
         answers += await run(group, connection)
     return answers
 

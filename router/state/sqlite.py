@@ -23,7 +23,8 @@ from router.state.files import DatabaseFiles
 from router.state.migrate import migrate_sqlite
 from router.state.statement import Dialect, Row, Statement, StatementStep, Value
 from router.state.watch import PROBE_DOWN, PROBE_UP, DatabaseWatch
-from router.state.writer import Operated, WriteJob, WrittenDatabase, gathered, unmeasured
+from router.state.writer import WriteJob, WrittenDatabase, gathered
+from router.telemetry.account_metrics import StateMetrics
 from router.telemetry.log import get_logger
 
 __all__ = ["SqliteDatabase", "Workers"]
@@ -73,9 +74,9 @@ class SqliteDatabase(WrittenDatabase):
     dialect: Dialect = "sqlite"
 
     def __init__(
-        self, path: str, timeout: float, *, durable: bool, operated: Operated = unmeasured
+        self, path: str, timeout: float, *, durable: bool, metrics: StateMetrics | None = None
     ) -> None:
-        super().__init__(timeout, operated)
+        super().__init__(timeout, metrics)
         self._path = path
         self._durable = durable
         self._files = DatabaseFiles(path)
@@ -93,7 +94,7 @@ class SqliteDatabase(WrittenDatabase):
         self._reading = self._writing
         if self._path != _MEMORY:
             self._reading = Workers("state reader", _READERS, self._connect)
-        self._watch = DatabaseWatch(self._probe, self._health)
+        self._watch = DatabaseWatch(self._probe, self)
         self._begin()
 
     async def close(self) -> None:
@@ -214,8 +215,8 @@ def _commit(
             # This has waited for a lock, and callers were told meanwhile that it is not written.
             raise Unreachable("some jobs are overdue", down=False)
         answers: list[bool] = []
-        for group in gathered(jobs):
-            answers += _together(group, connection) if group[0].shape else _alone(group, connection)
+        for group, alike in gathered(jobs):
+            answers += _together(group, connection) if alike else _alone(group, connection)
         connection.execute("COMMIT")
     except Exception as exc:
         if connection.in_transaction:

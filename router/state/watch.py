@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from router.state.database import Fault, Unreachable
-from router.state.writer import Health
+from router.state.writer import WrittenDatabase
 from router.telemetry.tasks import Tasks
 
 __all__ = ["PROBE_DOWN", "PROBE_UP", "DatabaseWatch"]
@@ -28,9 +28,9 @@ class DatabaseWatch:
     ``probe(down)`` raises Unreachable, or Fault.
     """
 
-    def __init__(self, probe: Callable[[bool], Awaitable[None]], health: Health) -> None:
+    def __init__(self, probe: Callable[[bool], Awaitable[None]], database: WrittenDatabase) -> None:
         self._probe = probe
-        self._health = health
+        self._database = database
         self._look = asyncio.Event()
         self._tasks = Tasks()
         self._tasks.spawn(self._run(), "state watch")
@@ -44,19 +44,19 @@ class DatabaseWatch:
         await self._tasks.close()
 
     async def _run(self) -> None:
-        health = self._health
+        database = self._database
         while True:
             if not await self._time_to_look():
                 continue
             try:
-                await self._probe(not health.up)
+                await self._probe(database.down)
             except (Unreachable, Fault) as exc:
-                health.lost(str(exc))
+                database.lost(str(exc))
             else:
-                health.answered()
+                database.answered()
 
     async def _time_to_look(self) -> bool:
-        if not self._health.up:
+        if self._database.down:
             await asyncio.sleep(_DOWN_SECONDS)
             return True
         self._look.clear()
@@ -64,7 +64,7 @@ class DatabaseWatch:
             async with asyncio.timeout(_IDLE_SECONDS):
                 await self._look.wait()
         except TimeoutError:
-            return time.monotonic() - self._health.heard >= _IDLE_SECONDS or not self._health.up
+            return time.monotonic() - self._database.heard >= _IDLE_SECONDS or self._database.down
         # Probes lose connections, too: never one after the other without a pause.
         await asyncio.sleep(_CALM_SECONDS)
         return True

@@ -7,25 +7,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import filterfalse
+from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import filterfalse, groupby
 from operator import attrgetter
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
 
 from router.state.database import Fault, Unreachable, WriteRefused, unavailable
 from router.state.statement import Row, Statement, StatementStep, Value
+from router.telemetry.account_metrics import StateMetrics
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 
-__all__ = [
-    "Answer",
-    "Health",
-    "Operated",
-    "WriteJob",
-    "WrittenDatabase",
-    "gathered",
-    "unmeasured",
-]
+__all__ = ["WriteJob", "WrittenDatabase", "gathered"]
 
 _log = get_logger("router.state")
 
@@ -40,116 +36,72 @@ _ALARM_SECONDS: Final = 0.05
 _over: Final = attrgetter("over")
 _statement: Final = attrgetter("statement")
 
-
-class Health:
-    """Says once that the database is down, and once that it is back."""
-
-    def __init__(self) -> None:
-        self.up = True
-        self.heard = time.monotonic()
-
-    def answered(self) -> None:
-        """It did what it was asked."""
-        self.heard = time.monotonic()
-        if not self.up:
-            self.up = True
-            _log.info("the database answers again")
-
-    def lost(self, reason: str) -> None:
-        """It did not; ``reason`` is for the operator."""
-        if self.up:
-            self.up = False
-            _log.error("the database does not answer", error=reason)
+Shape = tuple[bool, tuple[Statement, ...]]
 
 
-class Operated(Protocol):
-    """Is told of every read and write, and how many seconds it took."""
-
-    def __call__(self, kind: Literal["read", "write"], seconds: float, *, ok: bool) -> None: ...
-
-
-def unmeasured(kind: Literal["read", "write"], seconds: float, *, ok: bool) -> None:
-    """``Operated`` for a database that nobody measures."""
-
-
-class Answer(asyncio.Future[bool]):
-    """Knows whether anybody waits for it."""
-
-    awaited = False
-
-    def add_done_callback(self, fn: Callable[[Any], object], /, **kwargs: Any) -> None:
-        self.awaited = True
-        super().add_done_callback(fn, **kwargs)
-
-
+@dataclass(slots=True, eq=False)
 class WriteJob:
     """What one caller wants written together.
 
-    ``size`` is in bytes, ``deadline`` of the loop's clock. Jobs of the same ``shape`` can be run
-    side by side, statement by statement; None can only be run by itself. ``held_first`` is the
-    common case of a guard: the first step is one, of one row, so that nothing has to be undone
-    when it does not hold.
+    ``heard``: somebody waits for ``answer``. ``size`` is in bytes; ``began`` is of
+    ``time.monotonic``, since the loop's clock, of which ``deadline`` is, may have milliseconds
+    only.
     """
 
-    __slots__ = (
-        "answer", "began", "deadline", "guarded", "held_first", "over", "shape", "size", "steps",
-    )  # fmt: skip
+    steps: tuple[StatementStep, ...]
+    answer: asyncio.Future[bool]
+    heard: bool
+    size: int
+    began: float
+    deadline: float
+    over: bool = False
 
-    def __init__(self, steps: tuple[StatementStep, ...], answer: Answer, deadline: float) -> None:
-        self.steps = steps
-        self.answer = answer
-        self.began = time.monotonic()  # the loop's clock may have milliseconds only
-        self.deadline = deadline
-        self.over = False
-        guards = size = 0
-        plain = True
-        for step in steps:
-            if step.guard:
-                guards += 1
-            elif not step.statement.plain:
-                plain = False
-            for row in step.rows:
-                for value in row.values():
-                    if isinstance(value, (bytes, str)):
-                        size += len(value)
-        self.size = size
-        self.guarded = guards > 0
-        self.held_first = guards == 1 and steps[0].guard and len(steps[0].rows) == 1
-        self.shape: tuple[Statement, ...] | None = None
-        if steps and plain and (self.held_first or not guards):
-            self.shape = tuple(map(_statement, steps))
+    @property
+    def guarded(self) -> bool:
+        """Whether it may be refused."""
+        return any(step.guard for step in self.steps)
 
+    def shape(self) -> Shape | None:
+        """What it has in common with jobs that can be run beside it, statement by statement; None
+        where it can only be run by itself.
 
-def gathered(jobs: Sequence[WriteJob]) -> Iterator[list[WriteJob]]:
-    """The jobs in their order, neighbours of the same shape together."""
-    group: list[WriteJob] = []
-    for job in jobs:
-        if group and (job.shape is None or not _alike(group[0], job)):
-            yield group
-            group = []
-        group.append(job)
-    if group:
-        yield group
+        A guard may be its first step only, and of one row, which is the common case: then nothing
+        has to be undone when that does not hold.
+        """
+        steps = self.steps
+        held_first = bool(steps) and steps[0].guard and len(steps[0].rows) == 1
+        for step in steps[held_first:]:
+            if step.guard or not step.statement.plain:
+                return None
+        return (held_first, tuple(map(_statement, steps))) if steps else None
 
 
-def _alike(one: WriteJob, other: WriteJob) -> bool:
-    return one.shape == other.shape and one.held_first == other.held_first
+def gathered(jobs: Sequence[WriteJob]) -> Iterator[tuple[list[WriteJob], bool]]:
+    """The jobs in their order, neighbours of the same shape together, and whether they have one."""
+    for shape, alike in groupby(jobs, WriteJob.shape):
+        if shape is not None:
+            yield [*alike], True
+        else:
+            for job in alike:
+                yield [job], False
 
 
 class WrittenDatabase:
     """What both databases have of ``Database``: jobs are queued and handed to ``_commit``, at once
-    when idle, gathered while it runs; and ``operated`` is told of everything that is done.
+    when idle, gathered while it runs; and everything that is done is counted in ``metrics``.
 
     Jobs take effect in the order in which they came. What cannot be queued is refused at once
     rather than kept waiting: whoever waits outside the queue holds the same memory, unbounded.
-    ``timeout``: seconds from submission to StateUnavailable.
+    ``timeout``: seconds from submission to StateUnavailable. ``heard`` is when it last did what it
+    was asked, of ``time.monotonic``; ``down`` says that it did not answer since.
 
     ``start`` of the derived class calls ``_begin``, and ``close`` calls ``_end``.
     """
 
-    def __init__(self, timeout: float, operated: Operated = unmeasured) -> None:
-        self._operated = operated
-        self._health = Health()
+    def __init__(self, timeout: float, metrics: StateMetrics | None = None) -> None:
+        self.up = False
+        self.heard = time.monotonic()
+        self._metrics = metrics or StateMetrics(CollectorRegistry())
         self._timeout = timeout
         self._longest_pause = min(_LONGEST_PAUSE, timeout / 5)
         self._waiting: deque[WriteJob] = deque()
@@ -157,34 +109,54 @@ class WrittenDatabase:
         self._running: list[WriteJob] = []
         self._wake = asyncio.Event()
         self._started = False
+        self.down = False
         self._locked = ""
         self._alarm: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
 
-    @property
-    def up(self) -> bool:
-        """See ``Database.up``."""
-        return self._started and self._health.up
+    def answered(self) -> None:
+        """It did what it was asked; says once that it is back."""
+        self.heard = time.monotonic()
+        if self.down:
+            self.down = False
+            self.up = self._started
+            _log.info("the database answers again")
+
+    def lost(self, reason: str) -> None:
+        """It did not; says so once. ``reason`` is for the operator."""
+        if not self.down:
+            self.down = True
+            self.up = False
+            _log.error("the database does not answer", error=reason)
 
     async def read(self, statement: Statement, **parameters: Value) -> list[tuple[Any, ...]]:
         """See ``Database.read``."""
-        began, ok = time.monotonic(), False
+        began, reads = time.monotonic(), self._metrics.reads
+        count = reads.failed
         try:
             rows = await self._rows(statement, parameters)
-            ok = True
+            count = reads.ok
             return rows
         finally:
-            self._operated("read", time.monotonic() - began, ok=ok)
+            count.inc()
+            reads.seconds.observe(time.monotonic() - began)
 
     async def write(self, *steps: StatementStep) -> bool:
         """See ``Database.write``."""
         return await self.submit(*steps)
 
-    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
+    def submit(self, *steps: StatementStep, heard: bool = True) -> asyncio.Future[bool]:
         """See ``Database.submit``."""
         loop = asyncio.get_running_loop()
-        answer = Answer(loop=loop)
-        job = WriteJob(steps, answer, loop.time() + self._timeout)
+        answer: asyncio.Future[bool] = loop.create_future()
+        size = 0
+        for step in steps:
+            for row in step.rows:
+                for value in row.values():
+                    if isinstance(value, (bytes, str)):
+                        size += len(value)
+        deadline = loop.time() + self._timeout
+        job = WriteJob(steps, answer, heard, size, time.monotonic(), deadline)
         too_much = self._waiting and self._bytes + job.size > MAX_WAITING_BYTES
         if too_much or len(self._waiting) >= MAX_WAITING_JOBS or not self._started:
             # Not at once: whoever submits it has to have a chance to wait for it.
@@ -212,11 +184,12 @@ class WrittenDatabase:
     def _begin(self) -> None:
         """Take jobs from now on."""
         self._started = True
+        self.up = not self.down
         self._tasks.spawn(self._write_jobs(), "state writer")
 
     async def _end(self) -> None:
         """Write what waits, within the deadlines of the jobs; nothing more is taken."""
-        self._started = False
+        self._started = self.up = False
         self._wake.set()
         await self._tasks.wait(self._timeout)
         await self._tasks.close()
@@ -227,28 +200,21 @@ class WrittenDatabase:
             self._alarm.cancel()
 
     async def _write_jobs(self) -> None:
-        while True:
-            if self._waiting:
-                self._running = self._next()
-                await self._settle(self._running)
-                self._running = []
-            elif not self._started:
-                return
-            else:
+        while self._waiting or self._started:
+            if not self._waiting:
                 self._wake.clear()
                 await self._wake.wait()
-
-    def _next(self) -> list[WriteJob]:
-        batch: list[WriteJob] = []
-        size = 0
-        while self._waiting and len(batch) < _MAX_BATCH_JOBS:
-            size += self._waiting[0].size
-            if batch and size > _MAX_BATCH_BYTES:
-                break
-            job = self._waiting.popleft()
-            self._bytes -= job.size
-            batch.append(job)
-        return batch
+                continue
+            batch, size = self._running, 0
+            while self._waiting and len(batch) < _MAX_BATCH_JOBS:
+                size += self._waiting[0].size
+                if batch and size > _MAX_BATCH_BYTES:
+                    break
+                job = self._waiting.popleft()
+                self._bytes -= job.size
+                batch.append(job)
+            await self._settle(batch)
+            self._running = []
 
     async def _settle(self, jobs: list[WriteJob]) -> None:
         """Commit ``jobs``, in halves where one is at fault, until each has its answer."""
@@ -262,7 +228,7 @@ class WrittenDatabase:
                 answers = await self._commit(group)
             except Unreachable as exc:
                 if exc.down:
-                    self._health.lost(str(exc))
+                    self.lost(str(exc))
                 self._locked = str(exc) if exc.locked else ""
                 groups.append(group)
                 await asyncio.sleep(pause)
@@ -276,13 +242,16 @@ class WrittenDatabase:
             else:
                 pause = _FIRST_PAUSE
                 self._locked = ""
-                self._health.answered()
-                now = time.monotonic()
-                for job, answer in zip(group, answers, strict=True):
+                self.heard = now = time.monotonic()
+                if not self.up:
+                    self.answered()
+                writes = self._metrics.writes
+                for job, held in zip(group, answers, strict=True):
                     job.over = True
-                    self._operated("write", now - job.began, ok=True)
+                    writes.ok.inc()
+                    writes.seconds.observe(now - job.began)
                     if not job.answer.done():
-                        job.answer.set_result(answer)
+                        job.answer.set_result(held)
 
     def _refuse(self, job: WriteJob, fault: Fault) -> None:
         statements = [step.statement for step in job.steps]
@@ -294,20 +263,21 @@ class WrittenDatabase:
         if job.over:
             return
         job.over = True
-        self._operated("write", time.monotonic() - job.began, ok=False)
-        answer = job.answer
-        if answer.done() or not answer.awaited:
+        self._metrics.writes.failed.inc()
+        self._metrics.writes.seconds.observe(time.monotonic() - job.began)
+        if job.answer.done() or not job.heard:
             _log.error("state was not written", error=str(error))
-        if not answer.done():
-            answer.set_exception(error)
-            answer.exception()  # so that asyncio does not complain as well
+        if not job.answer.done():
+            job.answer.set_exception(error)
+            if not job.heard:
+                job.answer.exception()  # so that asyncio does not complain as well
 
     def _on_alarm(self) -> None:
         """The first deadline has passed: end what is overdue, set the alarm for the next."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._locked:
-            self._health.lost(self._locked)
+            self.lost(self._locked)
         for job in self._running:
             if job.deadline <= now:
                 self._fail(job, unavailable())

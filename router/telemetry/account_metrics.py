@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from router.core.usage_record import NANO, Kind, Provenance, Tokens, UsageRecord
+from router.core.usage_record import NANO, Tokens, UsageRecord
 from router.telemetry.series import OTHER, Cap, PolledMetric, Series
 
-__all__ = ["AccountMetrics", "StateMetrics"]
+__all__ = ["AccountMetrics", "OperationCounts", "StateMetrics"]
 
 _FOLD: Final = ("endpoint", "model", "key")
 
 _BILLED: Final = frozenset({"input", "output"})
 """The kinds that are no part of another."""
 
-_MOST_BOUND: Final = 4096
-
 _BudgetName = tuple[str, str, str]
-_Alike = tuple[str, str, str, Kind, str, Provenance]
 
 
 class AccountMetrics:
@@ -84,7 +81,6 @@ class AccountMetrics:
             "known.",
             "model",
         )  # fmt: skip
-        self._bound: dict[_Alike, _AccountSeries] = {}
         self._limits = counter(
             "pointsman_limits_hit",
             "Requests that were refused because a key had used up a limit or a budget, by limit.",
@@ -115,45 +111,28 @@ class AccountMetrics:
         )  # fmt: skip
 
     def recorded(self, record: UsageRecord) -> None:
-        """Count an attempt, or an answer from the cache."""
+        """Count an attempt."""
         model = record.served if self.known_model(record.served) else OTHER
-        if record.kind is Kind.CACHE:
-            if record.cost is not None:
-                self._saved.labels(model).inc(record.cost / NANO)
-            return
-        alike = (record.endpoint, model, record.key, record.kind, record.outcome, record.provenance)
-        bound = self._bound.get(alike)
-        if bound is None:
-            if len(self._bound) >= _MOST_BOUND:
-                self._bound.clear()
-            bound = self._bound[alike] = _AccountSeries()
-            bound.attempts = self._attempts.labels(
-                record.endpoint, record.kind.value, record.outcome
-            )
-        bound.attempts.inc()
+        where = record.endpoint, model
+        self._attempts[record.endpoint, record.kind.value, record.outcome].inc()
         if record.cost is not None:
-            if bound.cost is None:
-                bound.cost = self._cost.labels(record.endpoint, model, record.key)
-            bound.cost.inc(record.cost / NANO)
+            self._cost[*where, record.key].inc(record.cost / NANO)
         elif (record.tokens.input or record.tokens.output) and self.price_expected(record.endpoint):
-            self._unpriced.labels(record.endpoint, model).inc()
+            self._unpriced[where].inc()
+        provenance = record.provenance.value
         for kind, count in zip(Tokens._fields, record.tokens, strict=True):
             if count:
-                if kind not in bound.tokens:
-                    bound.tokens[kind] = self._counters(record, model, kind)
-                for counter in bound.tokens[kind]:
-                    counter.inc(count)
+                self._tokens[*where, kind, provenance].inc(count)
+                if kind in _BILLED:
+                    self._key_tokens[record.key, kind].inc(count)
 
-    def _counters(self, record: UsageRecord, model: str, kind: str) -> tuple[Counter, ...]:
-        """What counts the tokens of one kind in rows like this one."""
-        counter = self._tokens.labels(record.endpoint, model, kind, record.provenance.value)
-        return (
-            (counter, self._key_tokens.labels(record.key, kind)) if kind in _BILLED else (counter,)
-        )
+    def saved(self, served: str, cost: int) -> None:
+        """Count what an answer from the cache of this model would have cost, in nano-USD."""
+        self._saved[served if self.known_model(served) else OTHER,].inc(cost / NANO)
 
     def limit_hit(self, key: str, limit: str) -> None:
         """A request of this key was refused; ``limit`` is a name out of few."""
-        self._limits.labels(key, limit).inc()
+        self._limits[key, limit].inc()
 
     def budget(
         self, owner: str, period: str, unit: str, left_ratio: float, resets: float | None = None
@@ -189,18 +168,6 @@ class AccountMetrics:
         self._bytes.values = lambda: [((), bytes())]
 
 
-class _AccountSeries:
-    """The children for rows that are alike, looked up once."""
-
-    __slots__ = ("attempts", "cost", "tokens")
-
-    attempts: Counter
-
-    def __init__(self) -> None:
-        self.cost: Counter | None = None
-        self.tokens: dict[str, tuple[Counter, ...]] = {}
-
-
 class _Budgets:
     """How much of each budget is left; those that nobody used for a whole period are full."""
 
@@ -232,11 +199,20 @@ class _Budgets:
 _SECONDS: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 )  # fmt: skip
-_OPERATIONS: Final = ("read", "write")
+
+
+class OperationCounts(NamedTuple):
+    """What reads, or writes, of the stored state are counted and timed with."""
+
+    ok: Counter
+    failed: Counter
+    seconds: Histogram
 
 
 class StateMetrics:
-    """What is told of the database of the stored state, and of background runs."""
+    """What is told of the database of the stored state, and of background runs. ``reads`` and
+    ``writes`` are for the database itself.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._up = Gauge(
@@ -257,14 +233,14 @@ class StateMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._operations = {
-            kind: (
+        self.reads, self.writes = [
+            OperationCounts(
                 operations.labels(kind, "ok"),
                 operations.labels(kind, "failed"),
                 seconds.labels(kind),
             )
-            for kind in _OPERATIONS
-        }
+            for kind in ("read", "write")
+        ]
         self._runs = Gauge(
             "pointsman_runs",
             "Background runs: running in this process, queued in the database.",
@@ -288,12 +264,6 @@ class StateMetrics:
         self._up.set_function(lambda: 1 if up() else 0)
         self._runs.labels("running").set_function(running)
         self._runs.labels("queued").set_function(queued)
-
-    def operated(self, kind: Literal["read", "write"], seconds: float, *, ok: bool) -> None:
-        """The database has done, or failed to do, what it was asked."""
-        good, bad, took = self._operations[kind]
-        (good if ok else bad).inc()
-        took.observe(seconds)
 
     def run_ended(self, result: Literal["requeued", "failed", "cancelled"]) -> None:
         """A run was ended, or put back, by somebody else than its runner."""

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from cache.listener import Listener
 from cache.selfcheck import Rate
 from cache.store import StoreStats
+from router.telemetry.series import Children
 
 __all__ = ["CacheMetrics"]
 
@@ -21,21 +22,27 @@ _SIMILARITIES: Final = (0.7, 0.75, 0.8, 0.825, 0.85, 0.875, 0.9, 0.925, 0.95, 0.
 
 
 class CacheMetrics(Listener):
-    """The metrics of one cache."""
+    """The metrics of one cache. ``saved_input`` and ``saved_output`` count the tokens of answers
+    that are given again.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._lookups = Counter(
-            "pointsman_cache_lookups",
-            "Look-ups in the cache, by tier (exact, semantic) and result (hit, miss, error).",
-            ("tier", "result"),
-            registry=registry,
+        self.lookups = Children(
+            Counter(
+                "pointsman_cache_lookups",
+                "Look-ups in the cache, by tier (exact, semantic) and result (hit, miss, error).",
+                ("tier", "result"),
+                registry=registry,
+            )
         )
-        self._seconds = Histogram(
-            "pointsman_cache_lookup_seconds",
-            "What a look-up took, by tier.",
-            ("tier",),
-            buckets=_LOOKUP_SECONDS,
-            registry=registry,
+        self.lookup_seconds = Children(
+            Histogram(
+                "pointsman_cache_lookup_seconds",
+                "What a look-up took, by tier.",
+                ("tier",),
+                buckets=_LOOKUP_SECONDS,
+                registry=registry,
+            )
         )
         self._bypasses = Counter(
             "pointsman_cache_bypasses",
@@ -66,18 +73,20 @@ class CacheMetrics(Listener):
             "Requests answered by a call that another request had made.",
             registry=registry,
         )
-        self._saved = Counter(
+        saved = Counter(
             "pointsman_cache_saved_tokens",
             "Tokens of answers from the cache, by kind (input, output), as they were counted when "
             "the answers were made.",
             ("kind",),
             registry=registry,
         )
-        self._stored = Counter(
-            "pointsman_cache_stored",
-            "Answers handed to the store, by result (kept, refused).",
-            ("result",),
-            registry=registry,
+        self.puts = Children(
+            Counter(
+                "pointsman_cache_stored",
+                "Answers handed to the store, by result (kept, refused).",
+                ("result",),
+                registry=registry,
+            )
         )
         self._errors = Counter(
             "pointsman_cache_store_errors",
@@ -92,9 +101,7 @@ class CacheMetrics(Listener):
             registry=registry,
         )
         self._registry = registry
-        self._results: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
-        self._saved_input = self._saved.labels("input")
-        self._saved_output = self._saved.labels("output")
+        self.saved_input, self.saved_output = saved.labels("input"), saved.labels("output")
 
     def watch(
         self,
@@ -145,15 +152,6 @@ class CacheMetrics(Listener):
             lambda: 0 if (now := checked()) is None else now[1],
         )
 
-    def looked_up(self, tier: str, result: str, seconds: float) -> None:
-        """See ``Listener.looked_up``."""
-        bound = self._results.get((tier, result))
-        if bound is None:
-            bound = (self._lookups.labels(tier, result), self._seconds.labels(tier))
-            self._results[tier, result] = bound
-        bound[0].inc()
-        bound[1].observe(seconds)
-
     def skipped(self, reason: str) -> None:
         """See ``Listener.skipped``."""
         self._skips.labels(reason).inc()
@@ -165,10 +163,6 @@ class CacheMetrics(Listener):
     def matched(self, similarity: float) -> None:
         """See ``Listener.matched``."""
         self._similarity.observe(similarity)
-
-    def stored(self, kept: bool) -> None:
-        """See ``Listener.stored``."""
-        self._stored.labels("kept" if kept else "refused").inc()
 
     def store_failed(self, kind: str) -> None:
         """See ``Listener.store_failed``."""
@@ -185,11 +179,6 @@ class CacheMetrics(Listener):
     def shared(self) -> None:
         """A request is answered by a call that another one made."""
         self._shared.inc()
-
-    def saved(self, input_tokens: int, output_tokens: int) -> None:
-        """An answer of so many tokens was given again."""
-        self._saved_input.inc(input_tokens)
-        self._saved_output.inc(output_tokens)
 
 
 def _bound(checked: Callable[[], tuple[Rate, int] | None], field: str) -> float:

@@ -10,13 +10,13 @@ router      here: a bug, no free slot, the database, shutting down
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from router.core.exchange import Exchange, Operation, Outcome
+from router.core.plugin_hooks import Observer
 from router.errors import (
     Forbidden,
     InternalError,
@@ -32,7 +32,7 @@ from router.errors import (
     StateUnavailable,
     UpstreamError,
 )
-from router.telemetry.series import OTHER, Cap, Series
+from router.telemetry.series import OTHER, Cap, Children, Series
 
 __all__ = [
     "CALLER",
@@ -113,8 +113,6 @@ def _also_ours(code: str | None) -> bool:
 _NOT_FOUND: Final = frozenset({"model_not_found"})
 
 
-_Key = tuple[Operation, str | None, str, Outcome | None, int]
-
 SECONDS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800,
 )  # fmt: skip
@@ -126,7 +124,7 @@ _TOKEN_SECONDS: Final = (
 _OVERHEAD_SECONDS: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10,
 )  # fmt: skip
-_MAX_BOUND: Final = 10_000
+_MAX_LABEL_SETS: Final = 10_000
 _MAX_TOKENS: Final = 10**9
 _EXEMPLAR_SECONDS: Final = 1.0
 """A label set gets one exemplar in so many seconds: nobody looks at more."""
@@ -135,8 +133,14 @@ _WHERE: Final = ("operation", "endpoint", "model")
 _FOLD: Final = ("endpoint", "model")
 
 
-class ExchangeMetrics:
-    """The metrics of requests, whatever becomes of them."""
+class ExchangeMetrics(Observer):
+    """The metrics of requests, whatever becomes of them; the plugin ``request_metrics`` has them
+    hear of every exchange.
+
+    ``known_model`` says whether a name may be a label; until it is set, every name may.
+    """
+
+    name = "request_metrics"
 
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
         self.requests = Series(
@@ -178,7 +182,7 @@ class ExchangeMetrics:
             cap,
             fold=_FOLD,
         )
-        self.first_output = Series(
+        self.first_token = Series(
             Histogram(
                 "pointsman_time_to_first_token_seconds",
                 "From a streaming request's head to its first output event.",
@@ -201,37 +205,56 @@ class ExchangeMetrics:
             cap,
             fold=_FOLD,
         )
-        self.overhead = Histogram(
-            "pointsman_overhead_seconds",
-            "What of a request's time was spent here: waiting neither for a slot, nor for a model "
-            "to be loaded, nor for an endpoint. Of requests that an endpoint was asked for.",
-            ("operation",),
-            buckets=_OVERHEAD_SECONDS,
-            registry=registry,
+        self.overhead = Children(
+            Histogram(
+                "pointsman_overhead_seconds",
+                "What of a request's time was spent here: waiting neither for a slot, nor for a "
+                "model to be loaded, nor for an endpoint. Of requests that an endpoint was asked "
+                "for.",
+                ("operation",),
+                buckets=_OVERHEAD_SECONDS,
+                registry=registry,
+            )
         )
-        self._bound: dict[_Key, _ExchangeSeries] = {}
+        self.known_model: Callable[[str], bool] = lambda model: True
+        self._next_exemplar: dict[tuple[str, str, str], float] = {}
 
-    def record(self, exchange: Exchange, model: str) -> None:
-        """Count a finished exchange; ``model`` is a known name, ``other``, or empty for none."""
-        result, operation = exchange.result, exchange.request.operation
-        key = (operation, result.endpoint, model, result.outcome, result.status)
-        bound = self._bound.get(key)
-        if bound is None:
-            where = (operation.value, result.endpoint or "", model)
-            outcome = result.outcome or Outcome.FAILED
-            count = self.requests.labels(*where, outcome.value, str(result.status))
-            bound = _ExchangeSeries(self, where, count, self.duration.labels(*where))
-            if len(self._bound) < _MAX_BOUND:
-                self._bound[key] = bound
-        bound.record(exchange)
-        if result.outcome is not Outcome.OK:
+    def ended(self, exchange: Exchange) -> None:
+        """Count a finished exchange."""
+        result, started, model = exchange.result, exchange.request.started, exchange.model
+        if model is None:
+            model = ""
+        elif not self.known_model(model):
+            model = OTHER
+        where = (exchange.request.operation.value, result.endpoint or "", model)
+        outcome = result.outcome or Outcome.FAILED
+        self.requests[*where, outcome.value, str(result.status)].inc()
+        first, finished, exemplar = result.first_output, result.finished, None
+        if finished is not None:
+            if finished >= self._next_exemplar.get(where, finished):
+                if len(self._next_exemplar) >= _MAX_LABEL_SETS:
+                    self._next_exemplar.clear()
+                self._next_exemplar[where] = finished + _EXEMPLAR_SECONDS
+                exemplar = {"request_id": exchange.request.id}
+            self.duration[where].observe(finished - started, exemplar)
+            if result.spent is not None:
+                waited = result.spent.seconds + result.queue_seconds
+                self.overhead[where[:1]].observe(max(0.0, finished - started - waited))
+        if first is not None:
+            self.first_token[where].observe(first - started, exemplar)
+            # An answer from the cache comes as fast as it likes, which says nothing.
+            if finished is not None and result.endpoint is not None and outcome is Outcome.OK:
+                count = result.usage.get("output_tokens") if result.usage is not None else None
+                if type(count) is int and 1 < count <= _MAX_TOKENS:
+                    self.between_tokens[where[1:]].observe((finished - first) / (count - 1))
+        if outcome is not Outcome.OK:
             self._went_wrong(exchange)
 
     def _went_wrong(self, exchange: Exchange) -> None:
         operation = exchange.request.operation.value
         if (fault := fault_of(exchange)) is not None:
             endpoint = exchange.result.endpoint or ""
-            self.errors.labels(operation, endpoint, fault, code_of(exchange)).inc()
+            self.errors[operation, endpoint, fault, code_of(exchange)].inc()
         elif (
             exchange.result.outcome is Outcome.CANCELLED
             and exchange.request.operation is not Operation.RUN
@@ -243,45 +266,3 @@ def _phase(exchange: Exchange) -> str:
     if not exchange.running:
         return "request"
     return "waiting" if exchange.result.first_output is None else "streaming"
-
-
-@dataclass(slots=True, eq=False)
-class _ExchangeSeries:
-    """The children of one label set, looked up once."""
-
-    _metrics: ExchangeMetrics
-    _where: tuple[str, str, str]
-    _count: Counter
-    _duration: Histogram
-    _first_output: Histogram | None = None
-    _between: Histogram | None = None
-    _overhead: Histogram | None = None
-    _next_exemplar: float = 0.0
-
-    def record(self, exchange: Exchange) -> None:
-        self._count.inc()
-        result, started = exchange.result, exchange.request.started
-        first, finished = result.first_output, result.finished
-        exemplar = None
-        if finished is not None:
-            if finished >= self._next_exemplar:
-                self._next_exemplar = finished + _EXEMPLAR_SECONDS
-                exemplar = {"request_id": exchange.request.id}
-            self._duration.observe(finished - started, exemplar)
-            if result.spent is not None:
-                if self._overhead is None:
-                    self._overhead = self._metrics.overhead.labels(self._where[0])
-                waited = result.spent.seconds + result.queue_seconds
-                self._overhead.observe(max(0.0, finished - started - waited))
-        if first is not None:
-            if self._first_output is None:
-                self._first_output = self._metrics.first_output.labels(*self._where)
-            self._first_output.observe(first - started, exemplar)
-        # An answer from the cache comes as fast as it likes, which says nothing.
-        if first is None or finished is None or result.endpoint is None:
-            return
-        count = result.usage.get("output_tokens") if result.usage is not None else None
-        if result.outcome is Outcome.OK and type(count) is int and 1 < count <= _MAX_TOKENS:
-            if self._between is None:
-                self._between = self._metrics.between_tokens.labels(*self._where[1:])
-            self._between.observe((finished - first) / (count - 1))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -44,6 +45,7 @@ class FleetMetrics:
     """The metrics of one fleet.
 
     ``known_model`` says whether a name may be a label; until it is set, every name may.
+    ``in_flight`` is how many requests an endpoint works on for a model, where it does.
     """
 
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
@@ -59,18 +61,16 @@ class FleetMetrics:
             cap,
             fold=("endpoint",),
         )
-        self._in_flight = Series(
-            Gauge(
-                "pointsman_requests_in_flight",
-                "Requests an endpoint is working on.",
-                ("endpoint", "model"),
-                registry=registry,
-            ),
-            cap,
-            fold=("endpoint", "model"),
-        )
-        self._in_use: dict[tuple[str, str], _SlotGauge] = {}
+        self.in_flight: Mapping[tuple[str, str], int] = {}
+        self._deployments: Callable[[], Iterable[DeploymentGauges]] = tuple
         per_deployment = ("endpoint", "model")
+        self._most_in_flight = cap.most
+        in_flight = PolledMetric(
+            registry, "gauge", "pointsman_requests_in_flight",
+            "Requests an endpoint is working on.", per_deployment,
+        )  # fmt: skip
+        in_flight.values = self._working
+        self._folded = cap.folded(in_flight.name)
         self._slots = PolledMetric(
             registry, "gauge", "pointsman_slots",
             "Requests that an endpoint may work on at once for a model.", per_deployment, cap,
@@ -146,24 +146,23 @@ class FleetMetrics:
 
     def watch_deployments(self, deployments: Callable[[], Iterable[DeploymentGauges]]) -> None:
         """``deployments`` tells how every model that may be a label is, whenever it is asked."""
+        self._deployments = deployments
         self._slots.values = lambda: [(one[:2], one.slots) for one in deployments()]
         self._breaker.values = lambda: [(one[:2], _BREAKER[one.breaker]) for one in deployments()]
         self._loaded.values = lambda: [
             (one[:2], one.loaded) for one in deployments() if one.loaded is not None
         ]
 
-    def slots_changed(self, slot: tuple[str, str], change: int) -> None:
-        """An endpoint works on so many requests more for a model (fewer: negative)."""
-        gauge = self._in_use.get(slot)
-        if gauge is None:
-            endpoint, model = slot
-            label = model if self.known_model(model) else OTHER
-            labels = self._in_flight.bounded(endpoint, label)
-            gauge = self._in_use[slot] = _SlotGauge(self._in_flight.labels(*labels), labels)
-        gauge.child.inc(change)
-        gauge.in_flight += change
-        if not gauge.in_flight and gauge.shared:
-            del self._in_use[slot]  # of these names there may be any number
+    def _working(self) -> Iterable[tuple[tuple[str, str], int]]:
+        """How many requests endpoints work on, for models that may be labels and for others."""
+        counts = {one[:2]: 0 for one in islice(self._deployments(), self._most_in_flight)}
+        for (endpoint, model), count in self.in_flight.items():
+            where = endpoint, model if self.known_model(model) else OTHER
+            if where not in counts and len(counts) >= self._most_in_flight:
+                where = OTHER, OTHER
+                self._folded.inc()
+            counts[where] = counts.get(where, 0) + count
+        return counts.items()
 
     def queue_waited(self, seconds: float) -> None:
         """A request got a slot for which it had to wait so long."""
@@ -174,26 +173,14 @@ class FleetMetrics:
         self.queued.set_function(waiting)
 
 
-class _SlotGauge:
-    """What of a gauge is due to one slot; all unknown models share one gauge."""
-
-    __slots__ = ("child", "in_flight", "shared")
-
-    def __init__(self, child: Gauge, labels: tuple[str, ...]) -> None:
-        self.child = child
-        self.shared = OTHER in labels
-        self.in_flight = 0
-
-
 class _Attempts(Series[Counter]):
     """The counter of attempts by endpoint and result."""
 
     __slots__ = ()
 
-    def labels(self, *values: str) -> Counter:
-        """The counter of one result; codes that an endpoint made up are all ``rejected``."""
-        child = self._children.get(values)
-        if child is None:
-            endpoint, result = values
-            child = super().labels(endpoint, result if result in _RESULTS else _REJECTED)
-        return child
+    def __missing__(self, values: tuple[str, ...]) -> Counter:
+        """Codes that an endpoint made up are all ``rejected``."""
+        endpoint, result = values
+        if result not in _RESULTS and result != _REJECTED:
+            return self[endpoint, _REJECTED]
+        return super().__missing__(values)

@@ -35,7 +35,7 @@ class _Labelled(Generic[M]):
         """The one of these values; raises ValueError where there are too few, or too many."""
         if len(values) != len(self._labels):
             raise ValueError(f"the labels are {self._labels}, the values {len(values)}")
-        return self._metric if self._series is None else self._series.labels(*values)
+        return self._metric if self._series is None else self._series[values]
 
 
 class PluginCounter:

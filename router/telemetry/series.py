@@ -8,15 +8,16 @@ keys are made at run time. Past so many label sets of one metric, what else come
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
-__all__ = ["OTHER", "Cap", "PolledMetric", "Series", "Values"]
+__all__ = ["OTHER", "Cap", "Children", "PolledMetric", "Series", "Values"]
 
-M = TypeVar("M", Counter, Gauge, Histogram)
+M = TypeVar("M", bound=MetricWrapperBase)
 Values = Callable[[], Iterable[tuple[Sequence[str], float]]]
 """Tells label values and the number that belongs to them, whenever it is asked."""
 
@@ -43,40 +44,45 @@ class Cap:
         return self._folded.labels(metric)
 
 
-class Series(Generic[M]):
-    """The children of a metric, each looked up once.
-
-    Past the cap, the labels named in ``fold`` are ``other``. The others have to be few by nature.
+class Children(dict[tuple[str, ...], M]):
+    """The children of a metric by their label values, in the order in which those were declared;
+    each is looked up once. The labels have to be few by nature.
     """
 
-    __slots__ = ("_children", "_fold", "_folded", "_metric", "_most", "_rest")
+    __slots__ = ("_metric",)
+
+    def __init__(self, metric: M) -> None:
+        super().__init__()
+        self._metric: M = metric
+
+    def __missing__(self, values: tuple[str, ...]) -> M:
+        child = self[values] = self._metric.labels(*values)
+        return child
+
+
+class Series(Children[M]):
+    """Children whose label values may be many: past the cap, those of the labels named in ``fold``
+    are ``other``. The others have to be few by nature.
+    """
+
+    __slots__ = ("_fold", "_folded", "_most", "_rest")
 
     def __init__(self, metric: M, cap: Cap, *, fold: Sequence[str]) -> None:
-        self._metric: M = metric
+        super().__init__(metric)
         self._most = cap.most
         self._fold = tuple(name in fold for name in metric._labelnames)
         self._folded = cap.folded(metric._name)
-        self._children: dict[tuple[str, ...], M] = {}
-        self._rest: dict[tuple[str, ...], M] = {}
+        self._rest: Children[M] = Children(metric)
 
-    def labels(self, *values: str) -> M:
-        """The child of these label values, in the order in which they were declared."""
-        child = self._children.get(values)
-        if child is not None:
-            return child
-        if len(self._children) < self._most:
-            child = self._children[values] = self._metric.labels(*values)
-            return child
+    def __missing__(self, values: tuple[str, ...]) -> M:
+        if len(self) < self._most:
+            return super().__missing__(values)
         self._folded.inc()
-        values = self.bounded(*values)
-        rest = self._rest.get(values)
-        if rest is None:
-            rest = self._rest[values] = self._metric.labels(*values)
-        return rest
+        return self._rest[self.bounded(*values)]
 
     def bounded(self, *values: str) -> tuple[str, ...]:
-        """The label values that ``labels`` counts these under."""
-        if values in self._children or len(self._children) < self._most:
+        """The label values that these are counted under."""
+        if values in self or len(self) < self._most:
             return values
         return tuple(OTHER if f else v for f, v in zip(self._fold, values, strict=True))
 

@@ -78,7 +78,7 @@ class Accounting:
         self._registry = registry
         self._metrics = metrics.accounts
         self.prices = Prices(settings.accounts)
-        self.recorder = UsageRecorder(self.prices.cost)
+        self.recorder = UsageRecorder(self.prices.cost, metrics.accounts)
         self.saved = self.recorder.cached
         self.limit_hit = metrics.accounts.limit_hit
         directory = journal_directory(settings.accounts, settings.state, os.environ)
@@ -97,7 +97,6 @@ class Accounting:
         self._watched: dict[str, Key] = {}
         self._tasks = Tasks()
         self.listen(self.ledger.record)
-        self.listen(metrics.accounts.recorded)
         metrics.accounts.known_model = registry.known_models.__contains__
         metrics.accounts.price_expected = _sellers(settings).__contains__
         rate_limiter = self.rate_limiter

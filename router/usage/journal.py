@@ -17,9 +17,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import orjson
+
 from router.core.usage_record import UsageRecord
 from router.telemetry.log import get_logger
-from router.usage.segment import Batch, Segment, adopted, created, decoded, encoded, read, removed
+from router.usage.segment import (
+    FORMAT,
+    LONG,
+    Batch,
+    Segment,
+    adopted,
+    clipped,
+    created,
+    decoded,
+    read,
+    removed,
+)
 
 __all__ = ["MOST_BYTES", "Journal", "JournalBatch"]
 
@@ -101,8 +114,11 @@ class Journal:
         self.fresh += 1
         if self.fresh >= MANY_ROWS:
             self.on_many()
+        values = (FORMAT, *record.values())
         try:
-            line = encoded(record)
+            line = orjson.dumps(values) + b"\n"
+            if len(line) > LONG:
+                line = clipped(values)
         except TypeError as exc:
             self._lose("unwritable", error=str(exc))
             return
@@ -216,14 +232,19 @@ class Journal:
                 segment = None
             if segment is None:
                 segment = self._current = self._begun(self.directory)
-            segment.write(line)
+            written = os.write(segment.fd, line)
+            if written != len(line):
+                segment.cut()
+                raise OSError(f"only {written} of {len(line)} bytes could be written")
         except OSError as exc:
             self._try_at = self._clock() + _AGAIN_SECONDS
             self._complain("the journal cannot be written", error=_reason(exc))
             if segment is not None and segment.spoilt:
                 self._seal(segment)
             return False
-        self._ours += len(line)
+        segment.size += written
+        segment.records += 1
+        self._ours += written
         if segment.size >= _SEGMENT:
             self._seal(segment)
         return True

@@ -46,6 +46,7 @@ from router.response.tokens import (
 )
 from router.settings.accounts import AccountsSettings, PriceSettings
 from router.settings.model_names import fits
+from router.telemetry.account_metrics import AccountMetrics
 from router.telemetry.trace import AttemptTrace
 from router.usage import list_prices
 from router.usage.rates import FREE, PriceStep, Rates
@@ -86,11 +87,12 @@ _LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 
 
 class UsageRecorder:
-    """Books attempts: every row goes to each of ``books``."""
+    """Books attempts: every row goes to each of ``books``, and what it counts to ``metrics``."""
 
-    def __init__(self, price: Price) -> None:
+    def __init__(self, price: Price, metrics: AccountMetrics) -> None:
         self.books: list[Book] = []
         self._price = price
+        self._metrics = metrics
         self._priced: dict[str, tuple[str, str, str]] = {}
         # Random for every process, counted within it: cheaper than random for every row.
         self._mark = os.urandom(6).hex()
@@ -135,6 +137,7 @@ class UsageRecorder:
         result.spent.add(record)
         for book in self.books:
             book(record)
+        self._metrics.recorded(record)
         if attempt.trace is not None:
             attempt.trace.over(record)
 
@@ -165,6 +168,8 @@ class UsageRecorder:
         )
         for book in self.books:
             book(record)
+        if record.cost is not None:
+            self._metrics.saved(served, record.cost)
 
     def _moment(self, began: float) -> tuple[str, float, float]:
         """For something that began then (monotonic) and is over now: an id for its row, when that

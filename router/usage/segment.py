@@ -1,4 +1,7 @@
-"""One file of the journal: lines of rows, held by a lock as long as its process lives."""
+"""One file of the journal: lines of rows, held by a lock as long as its process lives.
+
+``router.usage.journal`` writes the lines; here they are read, and files are taken and let go of.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,36 @@ import fcntl
 import os
 import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import orjson
 
-from router.core.usage_record import UsageRecord
 from router.state.statement import Row
 from router.state.usage import as_row
 
-__all__ = ["Batch", "Segment", "adopted", "created", "decoded", "encoded", "read"]
+__all__ = [
+    "FORMAT",
+    "LONG",
+    "Batch",
+    "Segment",
+    "adopted",
+    "clipped",
+    "created",
+    "decoded",
+    "read",
+    "removed",
+]
 
 _NAME: Final = re.compile(r"usage-\d+-[0-9a-f]{12}\.journal")
-_FORMAT: Final = 1
+FORMAT: Final = 1
 """The first value of every line, ahead of the row's."""
 
-_LONG: Final = 8192
+LONG: Final = 8192
+"""The texts of a line with more bytes are clipped."""
+
 _CLIPPED: Final = 256
 _CHUNK: Final = 64 * 1024
 _MOST_KEPT: Final = 16
@@ -44,17 +60,12 @@ class Segment:
     flawed: bool = False
     spoilt: bool = False
 
-    def write(self, line: bytes) -> None:
-        """Add a line; raises OSError, and adds nothing then."""
-        written = os.write(self.fd, line)
-        if written != len(line):
-            try:
-                os.ftruncate(self.fd, self.size)
-            except OSError:
-                self.spoilt = True
-            raise OSError(f"only {written} of {len(line)} bytes could be written")
-        self.size += written
-        self.records += 1
+    def cut(self) -> None:
+        """Take off what is no whole line at its end."""
+        try:
+            os.ftruncate(self.fd, self.size)
+        except OSError:
+            self.spoilt = True
 
     def empty(self) -> None:
         """Begin again; raises OSError."""
@@ -79,19 +90,16 @@ class Batch:
     torn: bool = False
 
 
-def encoded(record: UsageRecord) -> bytes:
-    """A row as a line; raises TypeError for what no JSON can hold."""
-    line = orjson.dumps((_FORMAT, *record.values()))
-    if len(line) > _LONG:
-        clipped = [v[:_CLIPPED] if isinstance(v, str) else v for v in record.values()]
-        line = orjson.dumps((_FORMAT, *clipped))
-    return line + b"\n"
+def clipped(values: Iterable[str | int | float | None]) -> bytes:
+    """The line of a row with texts that are too long."""
+    short = [v[:_CLIPPED] if isinstance(v, str) else v for v in values]
+    return orjson.dumps(short) + b"\n"
 
 
 def decoded(line: bytes) -> Row:
     """The row of a line; raises ValueError."""
     values = orjson.loads(line)
-    if type(values) is not list or not values or values[0] != _FORMAT:
+    if type(values) is not list or not values or values[0] != FORMAT:
         raise ValueError("no row of this version")
     if b"\\u0000" in line:  # PostgreSQL has no place for it
         values = [v.replace("\0", "\ufffd") if isinstance(v, str) else v for v in values]

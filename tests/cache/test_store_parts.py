@@ -15,7 +15,7 @@ from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
 from cache.store import Change
 from cache.stores.changes import RESET, Feed, InvalidationRules
 from cache.stores.codec import pack_head, pack_rule, unpack, unpack_rule
-from cache.stores.memory import EntryTable, Held
+from cache.stores.memory import EntryTable
 from tests.support.stores import an_entry, name
 
 _RULES = st.one_of(
@@ -60,7 +60,8 @@ def test_a_head_and_a_body_are_the_entry(vector: bytes, text: str, tags: list[st
         return
     entry = an_entry(text=text, tags=tuple(tags), vector=vector, model=text)
     assert unpack(pack_head(entry), entry.body) == entry
-    assert Held.of(entry, 1, whole=False).rules() == entry.rules()
+    held, *_ = EntryTable(1 << 20).put(entry, 1, 0.0, whole=False)
+    assert held.rules() == entry.rules()
     for rule in entry.rules():
         assert unpack_rule(pack_rule(rule)) == rule
 
@@ -127,7 +128,7 @@ def test_the_least_recently_used_goes_first(operations: list[tuple[str, int]]) -
     for operation, number in operations:
         key = name(str(number))
         if operation == "a":
-            ledger.add(Held.of(an_entry(str(number)), number + 1, whole=False))
+            ledger.put(an_entry(str(number)), number + 1, 0.0, whole=False)
             order = [*(other for other in order if other != key), key]
         elif operation == "r":
             assert (ledger.remove(key) is not None) == (key in order)

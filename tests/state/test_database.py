@@ -218,8 +218,8 @@ async def test_a_cancelled_caller_is_written(database: Database) -> None:
 
 
 async def test_nobody_waits(database: Database, log: list[EventDict]) -> None:
-    database.submit(add("a"))
-    database.submit(add("a"))
+    database.submit(add("a"), heard=False)
+    database.submit(add("a"), heard=False)
     waited_for = database.submit(add("a"))
     with pytest.raises(WriteRefused):
         await waited_for

@@ -273,10 +273,10 @@ class Interrupted:
             raise StateUnavailable("down")
         return written
 
-    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
+    def submit(self, *steps: StatementStep, heard: bool = True) -> asyncio.Future[bool]:
         """See ``Database.submit``."""
         if not self.down:
-            return self._database.submit(*steps)
+            return self._database.submit(*steps, heard=heard)
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         answer.set_exception(StateUnavailable("down"))
         return answer

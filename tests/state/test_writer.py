@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -15,7 +16,7 @@ from router.errors import StateUnavailable
 from router.state import writer as writing
 from router.state.database import Fault, Unreachable, WriteRefused
 from router.state.statement import Statement, StatementStep
-from router.state.writer import Answer, WriteJob, WrittenDatabase, gathered
+from router.state.writer import WriteJob, WrittenDatabase, gathered
 
 ADD = Statement("INSERT INTO t (n) VALUES (:n)")
 PUT = Statement("INSERT INTO u (n) VALUES (:n)")
@@ -231,7 +232,7 @@ async def test_a_lost_write_is_logged_once() -> None:
     script.before = down
     with structlog.testing.capture_logs() as log:
         async with script.writer(timeout=0.1) as writer:
-            writer.submit(add(0))
+            writer.submit(add(0), heard=False)
             cancelled = asyncio.ensure_future(writer.submit(add(1)))
             heard = asyncio.gather(writer.submit(add(2)), return_exceptions=True)
             await asyncio.sleep(0)
@@ -239,6 +240,22 @@ async def test_a_lost_write_is_logged_once() -> None:
             await heard
     events = [line["event"] for line in log]
     assert events == ["the database does not answer", *["state was not written"] * 2]
+
+
+async def test_who_only_listens_is_told_of_a_lost_write() -> None:
+    script = Script()
+
+    def before(numbers: list[int]) -> None:
+        if 0 in numbers:
+            raise Fault("bad")
+
+    script.before = before
+    told: list[asyncio.Future[bool]] = []
+    async with script.writer() as writer:
+        writer.submit(add(0)).add_done_callback(told.append)
+        gc.collect()
+        assert await writer.submit(add(1))
+    assert [type(one.exception()) for one in told] == [WriteRefused]
 
 
 STEPS = st.builds(
@@ -252,15 +269,17 @@ def test_gathered(shapes: list[list[StatementStep]]) -> None:
     """No job is lost or overtaken; only jobs that do not notice run side by side."""
     loop = asyncio.new_event_loop()
     try:
-        jobs = [WriteJob(tuple(steps), Answer(loop=loop), 0.0) for steps in shapes]
+        answer = loop.create_future()
     finally:
         loop.close()
+    jobs = [WriteJob(tuple(steps), answer, True, 0, 0.0, 0.0) for steps in shapes]
     groups = [*gathered(jobs)]
-    assert [job for group in groups for job in group] == jobs
-    for group in groups:
+    assert [job for group, _ in groups for job in group] == jobs
+    for group, alike in groups:
+        assert alike or len(group) == 1
         statements = {tuple(step.statement for step in job.steps) for job in group}
         assert len(statements) == 1
-        for job in group if len(group) > 1 else ():
+        for job in group if alike else ():
             guards = [n for n, step in enumerate(job.steps) if step.guard]
             assert guards in ([], [0])
             assert not guards or len(job.steps[0].rows) == 1

@@ -10,7 +10,7 @@ from typing import Any
 from router.balance.deployment_state import OPEN
 from router.core.exchange import Exchange
 from router.core.upstream import Adapter, LoadRequest, Transport, UpstreamRequest, UpstreamResponse
-from router.endpoints.deployment import Deployment, Slot
+from router.endpoints.deployment import Deployment
 from router.endpoints.endpoint import Endpoint
 from router.endpoints.plan import Plan
 from router.endpoints.registry import Registry
@@ -76,10 +76,10 @@ def asking(caller: str = "default", model: str = "m", **body: Any) -> Exchange:
 
 
 class Depot:
-    """A registry, and a selector that remembers what it reported.
+    """A registry and a selector.
 
     ``made`` are the transports in the order in which they were made, by the endpoint's name;
-    ``in_flight`` is what was reported last of each slot.
+    ``in_flight`` is the selector's.
     """
 
     def __init__(
@@ -89,16 +89,13 @@ class Depot:
         self.made: list[tuple[str, Idle]] = []
         self.registry = Registry(self._connect, clock)
         self.registry.apply(self.registry.prepare(settings))
-        self.in_flight: dict[Slot, int] = {}
-        self.selector = Selector(self.registry, settings.balance, self._slots_changed, clock)
+        self.selector = Selector(self.registry, settings.balance, clock)
+        self.in_flight = self.selector.in_flight
 
     def _connect(self, settings: EndpointSettings) -> tuple[Adapter, Transport]:
         transport = Idle()
         self.made.append((settings.name, transport))
         return make_adapter(settings), transport
-
-    def _slots_changed(self, slot: Slot, change: int) -> None:
-        self.in_flight[slot] = self.in_flight.get(slot, 0) + change
 
     def __getitem__(self, name: str) -> Endpoint:
         return next(e for e in self.registry.endpoints if e.name == name)

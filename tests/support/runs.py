@@ -318,5 +318,5 @@ class Unsteady:
             raise StateUnavailable("away")
         return await self.db.write(*steps) and held if mood == "twice" else held
 
-    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
+    def submit(self, *steps: StatementStep, heard: bool = True) -> asyncio.Future[bool]:
         return asyncio.ensure_future(self.write(*steps))

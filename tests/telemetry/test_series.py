@@ -25,8 +25,8 @@ def test_past_the_cap_what_varies_is_other() -> None:
     counter = Counter("c", "help", ("endpoint", "result"), registry=registry)
     series = Series(counter, cap, fold=("endpoint",))
     for endpoint in ("a", "b", "c", "d", "a"):
-        series.labels(endpoint, "ok").inc()
-    series.labels("e", "bad").inc()
+        series[endpoint, "ok"].inc()
+    series["e", "bad"].inc()
     assert values(registry, "c_total") == {
         ("a", "ok"): 2,
         ("b", "ok"): 1,
@@ -40,10 +40,10 @@ def test_the_same_child_every_time() -> None:
     registry = CollectorRegistry()
     gauge = Gauge("g", "help", ("model",), registry=registry)
     series = Series(gauge, Cap(registry, most=1), fold=("model",))
-    assert series.labels("m") is series.labels("m")
+    assert series["m",] is series["m",]
     assert series.bounded("m") == ("m",)
     assert series.bounded("x") == ("other",)
-    assert series.labels("x") is series.labels("y") is not series.labels("m")
+    assert series["x",] is series["y",] is not series["m",]
 
 
 @given(st.lists(st.tuples(st.text(max_size=3), st.sampled_from(["in", "out"]))))
@@ -52,7 +52,7 @@ def test_nothing_is_lost_and_nothing_grows(seen: list[tuple[str, str]]) -> None:
     counter = Counter("c", "help", ("model", "kind"), registry=registry)
     series = Series(counter, Cap(registry, most=4), fold=("model",))
     for labels in seen:
-        series.labels(*labels).inc()
+        series[labels].inc()
     found = values(registry, "c_total")
     assert sum(found.values()) == len(seen)
     assert len(found) <= 4 + 2

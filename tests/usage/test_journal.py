@@ -13,12 +13,13 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
+from router.core.usage_record import UsageRecord
 from router.settings.accounts import AccountsSettings
 from router.state.usage import COLUMNS
 from router.usage import journal as journal_module
 from router.usage.accounting import journal_directory
 from router.usage.journal import Journal
-from router.usage.segment import decoded, encoded
+from router.usage.segment import decoded
 from tests.support.state import state_settings
 from tests.support.usage import row
 
@@ -39,6 +40,14 @@ def left_behind(directory: Path, content: bytes, name: str = "usage-1-0123456789
     path = directory / f"{name}.journal"
     path.write_bytes(content)
     return path
+
+
+def encoded(record: UsageRecord) -> bytes:
+    """The line that is written for it."""
+    journal = Journal(None)
+    journal.append(record)
+    [line] = journal._memory
+    return line
 
 
 def held(directory: Path) -> int:

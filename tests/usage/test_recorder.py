@@ -290,6 +290,7 @@ async def test_an_answer_from_the_cache(dialect: Dialect, speech: Speech) -> Non
         await until(lambda: len(router.rows) == 1)
         again = await router.ask()
         first, second = router.rows
+        assert sum(await router.metric("pointsman_cache_saved_usd_total")) == COST / NANO
     assert again.headers["X-Cache"] == "HIT"
     assert told(first) == (Kind.FIRST, "one", "ok", USED, Provenance.REPORTED)
     assert told(second) == (Kind.CACHE, "", "ok", USED, Provenance.CACHED)

@@ -64,8 +64,8 @@ class Telling:
             raise unavailable()
         return await self._inner.write(*steps)
 
-    def submit(self, *steps: StatementStep) -> asyncio.Future[bool]:
-        return self._inner.submit(*steps)
+    def submit(self, *steps: StatementStep, heard: bool = True) -> asyncio.Future[bool]:
+        return self._inner.submit(*steps, heard=heard)
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def asking() -> Exchange:
 
 
 def call_for(exchange: Exchange) -> SharedCall:
-    return SharedCall(exchange.derive(BODY, exchange.context.plugin_set), RESPONSES.answer)
+    return SharedCall(exchange, RESPONSES, exchange.context.plugin_set)
 
 
 @asynccontextmanager
@@ -179,9 +179,9 @@ async def test_everybody_is_told_everything_in_order(
                 call.feed([frame])
                 for _ in range(chance.randrange(4)):
                     await asyncio.sleep(0)
-            call.end()
         finally:
-            call.landed(None)
+            call.end()
+            call.done.set()
 
     async def take(page: Page, *, leads: bool = False) -> list[str]:
         if not call.joinable:
