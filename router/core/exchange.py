@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 from router.core.key import Key
 from router.core.usage_record import Spent
 from router.dialects.api_format import OPENAI, ApiFormat
+from router.dialects.chat.decode_request import DecodedChat, decode_chat
 from router.dialects.operation import AnswerKind, Operation
 from router.errors import InternalError, RouterError
 from router.response.builder import ResponseBuilder
@@ -300,6 +301,7 @@ class Exchange:
     """
 
     __slots__ = (
+        "_decoded",
         "abort",
         "body",
         "builder",
@@ -331,6 +333,7 @@ class Exchange:
         self.prompts: PromptTokens | None = None
         self.running = False
         self.abort: RouterError | None = None
+        self._decoded: DecodedChat | None = None
 
     async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """What ``work`` returns, or raises; for a large request it is done by another thread, so
@@ -355,6 +358,15 @@ class Exchange:
         Whether its key may use that model is for whoever calls this to look at.
         """
         self.model, self.body = model, {**self.body, "model": model}
+
+    @property
+    def decoded(self) -> DecodedChat:
+        """The chat that is asked for as a Responses request: decoded once, when that is first
+        needed. Where a chat passes to an endpoint that speaks it, it may never be.
+        """
+        if self._decoded is None or not self._decoded.is_of(self.body):
+            self._decoded = decode_chat(self.body)
+        return self._decoded
 
     @property
     def truncates(self) -> bool:
@@ -386,6 +398,7 @@ class Exchange:
         derived.body = body
         derived.model, derived.stream = self.model, self.stream
         derived.images, derived.large = self.images, self.large
+        derived._decoded = self._decoded
         return derived
 
 

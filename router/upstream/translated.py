@@ -24,7 +24,7 @@ from router.core.upstream import (
     UpstreamRequest,
     cannot_compact,
 )
-from router.dialects.chat.decode_request import decode_chat_request
+from router.dialects.chat.decode_request import check_translatable, decode_chat
 from router.dialects.chat.encode_request import custom_tool_names, wants_logprobs
 from router.dialects.chat.encode_stream import ChatEncoder
 from router.dialects.dialect import EndpointDialect
@@ -200,11 +200,15 @@ def as_chat(
     ``reasoning`` is whether the endpoint takes that of earlier turns. Raises InvalidRequest for
     what cannot be carried, in the chat's words.
     """
-    body, response_headers = within_context(exchange, exchange.body, context)
-    given = decode_chat_request(body, model=exchange.shown_model, reasoning=reasoning)
-    builder = new_builder(given.body, muted=not exchange.stream)
+    chat, response_headers = within_context(exchange, exchange.body, context)
+    check_translatable(chat)
+    given = exchange.decoded if chat is exchange.body else decode_chat(chat)
+    if not reasoning:
+        given = given.without_reasoning()
+    body = {**given.body, "model": exchange.shown_model}
+    builder = new_builder(body, muted=not exchange.stream)
     try:
-        call = respond(given.body, builder)
+        call = respond(body, builder)
     except InvalidRequest as error:
         error.param = error.param and given.named(error.param)
         raise

@@ -10,7 +10,7 @@ from router.core.plugin_set import PluginSet
 from router.errors import Overloaded
 from tests.support.exchanges import an_exchange
 
-INHERITED = {"images", "large", "model", "stream"}
+INHERITED = {"_decoded", "images", "large", "model", "stream"}
 """What of an exchange itself is true of every one that is made for the same request."""
 
 
