@@ -1,7 +1,8 @@
-"""The canonical request of a Responses body."""
+"""The canonical request of a Responses body, whatever API it was decoded from."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -45,10 +46,11 @@ _READ: Final = frozenset(
         "web_search_options",
     }
 )
+_MESSAGE_PATH: Final = re.compile(r"messages\[\d+\]")
+_LEGACY: Final = ("functions", "function_call")
 _CHAT_ONLY: Final = frozenset(
     {
-        "function_call",
-        "functions",
+        *_LEGACY,
         "logprobs",
         "max_completion_tokens",
         "max_tokens",
@@ -83,10 +85,17 @@ _IMAGE: Final = frozenset({"type", "image_url", "file_id", "detail"})
 _FILE: Final = ("file_data", "file_id", "file_url", "filename", "detail")
 
 
-def canonical_responses(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest:
-    """The request of a validated body; raises NotCacheable."""
+def canonical_responses(
+    body: Mapping[str, Any], rules: FieldRules, kept: JSON | None = None
+) -> CacheRequest:
+    """The request of a validated body, or of one that was decoded of a chat: ``kept`` is what it
+    does not say of that, and nobody has checked it then. Raises NotCacheable, and KeyError,
+    TypeError or AttributeError where the body is not what the surface takes.
+    """
     get = body.get
     refuse_shared(body)
+    if kept is not None:
+        _refuse_chat(body, kept)
     options = get("stream_options")
     if get("background") or (type(options) is dict and options.get("durable")):
         raise NotCacheable("background")
@@ -116,7 +125,24 @@ def canonical_responses(body: Mapping[str, Any], rules: FieldRules) -> CacheRequ
         _shown(include or (), get("top_logprobs"), canonical)
     if own:
         canonical[_SURFACE] = own
+    if kept:
+        canonical["chat"] = ordered(kept)
     return finished(get("model"), canonical, temperature=get("temperature"))
+
+
+def _refuse_chat(body: Mapping[str, Any], kept: JSON) -> None:
+    """Raise NotCacheable for what no chat's answer is cached with."""
+    if "n" in body:  # one choice is not worth a word
+        raise NotCacheable("several_choices")
+    refuse_shared(kept)
+    if not kept.keys().isdisjoint(_LEGACY):
+        raise NotCacheable("legacy_functions")
+    for path, more in kept.items():
+        if _MESSAGE_PATH.fullmatch(path):
+            if "function_call" in more:
+                raise NotCacheable("legacy_functions")
+            if "audio" in more:
+                raise NotCacheable("audio")  # it is kept where it was made, and for an hour
 
 
 def _instructions(given: Any, messages: list[JSON], own: JSON) -> None:
@@ -210,7 +236,7 @@ def _tool_choice(choice: Any) -> Any:
         return choice
     kind = choice.get("type")
     if kind in _CALLABLE and named_only(choice, "type", "name"):
-        return {"type": kind, "name": choice["name"]}
+        return {"type": kind, "name": choice.get("name")}
     if kind == "allowed_tools" and named_only(choice, "type", "mode", "tools"):
         tools = choice["tools"]
         if all(named_only(tool, "type", "name") for tool in tools):
@@ -242,7 +268,14 @@ def _items(items: list[JSON], messages: list[JSON]) -> None:
 
 
 def _message(item: JSON) -> JSON:
-    entry = {"role": item["role"], "content": _content(item["content"])}
+    role, content = item["role"], item.get("content")
+    if type(role) is not str:
+        raise NotCacheable("unsupported")
+    if role == "function":
+        raise NotCacheable("legacy_functions")
+    entry: JSON = {"role": role}
+    if content is not None:
+        entry["content"] = content if type(content) is str else _content(content)
     if not item.keys() <= _MESSAGE and (more := extras(item, _MESSAGE)):
         entry[_SURFACE] = more
     return entry
@@ -264,7 +297,11 @@ def _call(item: JSON, kind: str) -> JSON:
 
 def _other(item: JSON, kind: str) -> JSON:
     if kind in ("function_call_output", "custom_tool_call_output"):
-        entry = {"role": "tool", "id": item["call_id"], "content": _content(item["output"])}
+        entry: JSON = {"role": "tool", "id": item["call_id"]}
+        if type(entry["id"]) is not str:
+            raise NotCacheable("unsupported")
+        if item.get("output") is not None:
+            entry["content"] = _content(item["output"])
         if kind == "custom_tool_call_output":
             entry["custom"] = True
         if more := extras(item, _RESULT):
@@ -292,6 +329,8 @@ def _content(content: Any) -> Any:
     """A string where it is nothing but one text, else a list of parts."""
     if type(content) is str:
         return content
+    if type(content) is not list:
+        raise NotCacheable("unsupported")
     if len(content) == 1:
         part = _part(content[0])
         return part["text"] if part.get("type") == "text" and len(part) == 2 else [part]
@@ -302,6 +341,8 @@ def _part(part: JSON) -> JSON:
     kind = part["type"]
     if kind in _TEXTS:
         text: JSON = {"type": "text", "text": part["text"]}
+        if type(text["text"]) is not str:
+            raise NotCacheable("unsupported")
         if len(part) > 2:
             more = extras(part, _TEXT_PART)
             for name in ("annotations", "logprobs"):

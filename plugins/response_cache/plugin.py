@@ -23,7 +23,6 @@ from plugins.response_cache.shared_call import SharedCall
 from plugins.response_cache.subscriber import Subscriber, TryAgain
 from plugins.response_cache.surfaces import SURFACES, Surface, tell
 from router.plugin import (
-    CACHE_RULES,
     REASONING_DROPPED,
     CacheMetrics,
     CacheSettings,
@@ -188,7 +187,7 @@ class ResponseCachePlugin(Interceptor):
         if exchange.dropped or REASONING_DROPPED in exchange.result.headers:
             # The answer is to less than what was asked.
             controls = replace(controls, store=False)
-        request = surface.request(body, CACHE_RULES)
+        request = surface.request(exchange)
         if isinstance(request, Bypass):
             if controls.only_if_cached:
                 raise _not_cached(f"Requests like this one are never cached ({request.reason}).")
