@@ -23,6 +23,7 @@ from plugins.response_cache.shared_call import SharedCall
 from plugins.response_cache.subscriber import Subscriber, TryAgain
 from plugins.response_cache.surfaces import SURFACES, Surface, tell
 from router.plugin import (
+    CACHE_RULES,
     REASONING_DROPPED,
     CacheMetrics,
     CacheSettings,
@@ -187,7 +188,11 @@ class ResponseCachePlugin(Interceptor):
         if exchange.dropped or REASONING_DROPPED in exchange.result.headers:
             # The answer is to less than what was asked.
             controls = replace(controls, store=False)
-        request = surface.request(exchange)
+        if surface.decoded:
+            chat = exchange.decoded
+            request = surface.request(chat.body, CACHE_RULES, chat.kept)
+        else:
+            request = surface.request(body, CACHE_RULES)
         if isinstance(request, Bypass):
             if controls.only_if_cached:
                 raise _not_cached(f"Requests like this one are never cached ({request.reason}).")

@@ -21,7 +21,6 @@ from cache.request import (
     Bypass,
     CachedAnswer,
     CacheRequest,
-    FieldRules,
     from_completions,
     from_embeddings,
     from_responses,
@@ -109,7 +108,8 @@ class Rendering(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """One API. ``request`` makes a canonical request of what is asked, or says why there is none.
+    """One API. ``request`` makes a canonical request of a body, or says why there is none; where it
+    is ``decoded`` to a Responses request first, of that one and of what is kept beside it.
     ``rendering`` is how the client of an exchange is answered; it is given the call, too, where
     that is made for this client. ``answer`` is what a call brought; None for what is no complete
     answer, or none to be given again.
@@ -117,10 +117,11 @@ class Surface:
     ``asks_for_usage``: its streams tell the usage only where ``stream_options`` ask for it.
     """
 
-    request: Callable[[Exchange], CacheRequest | Bypass]
+    request: Callable[..., CacheRequest | Bypass]
     rendering: Callable[[Exchange, SharedCall | None], Rendering]
     answer: Callable[[SharedCall], CachedAnswer | None]
     asks_for_usage: bool = False
+    decoded: bool = False
 
 
 class _ResponseRendering:
@@ -280,18 +281,6 @@ def _told(answer: CachedAnswer) -> dict[str, Any]:
     }
 
 
-def _of_chat(exchange: Exchange) -> CacheRequest | Bypass:
-    chat = exchange.decoded
-    return from_responses(chat.body, CACHE_RULES, chat.kept)
-
-
-def _of_body(
-    read: Callable[[Mapping[str, Any], FieldRules], CacheRequest | Bypass],
-) -> Callable[[Exchange], CacheRequest | Bypass]:
-    """Reads the body of an exchange."""
-    return lambda exchange: read(exchange.body, CACHE_RULES)
-
-
 def _answer_of_response(call: SharedCall) -> CachedAnswer | None:
     captured = call.captured
     response: Any = captured.final
@@ -324,17 +313,14 @@ def _answer_of_embeddings(call: SharedCall) -> CachedAnswer | None:
 
 
 SURFACES: Final[Mapping[AnswerKind, Surface]] = {
-    AnswerKind.RESPONSE: Surface(_of_body(from_responses), _ResponseRendering, _answer_of_response),
-    AnswerKind.CHAT: Surface(_of_chat, _ChatRendering, _answer_of_chat, asks_for_usage=True),
+    AnswerKind.RESPONSE: Surface(from_responses, _ResponseRendering, _answer_of_response),
+    AnswerKind.CHAT: Surface(
+        from_responses, _ChatRendering, _answer_of_chat, asks_for_usage=True, decoded=True
+    ),
     AnswerKind.COMPLETIONS: Surface(
-        _of_body(from_completions),
-        _CompletionRendering,
-        _answer_of_completion,
-        asks_for_usage=True,
+        from_completions, _CompletionRendering, _answer_of_completion, asks_for_usage=True
     ),
-    AnswerKind.EMBEDDINGS: Surface(
-        _of_body(from_embeddings), _UnchangedRendering, _answer_of_embeddings
-    ),
+    AnswerKind.EMBEDDINGS: Surface(from_embeddings, _UnchangedRendering, _answer_of_embeddings),
 }
 
 
