@@ -369,6 +369,18 @@ class Exchange:
         return self._decoded
 
     @property
+    def responses_body(self) -> dict[str, Any]:
+        """The body in the form of a Responses request, whichever API it is of. Of what is no
+        question (embeddings …) it is the body itself.
+        """
+        return self.decoded.body if self.request.operation.kind is AnswerKind.CHAT else self.body
+
+    def named(self, field: str) -> str:
+        """What the client's API calls a field of ``responses_body``."""
+        is_chat = self.request.operation.kind is AnswerKind.CHAT
+        return self.decoded.named(field) if is_chat else field
+
+    @property
     def truncates(self) -> bool:
         """Whether the oldest turns are left out where they do not fit into the model's context.
 

@@ -155,15 +155,13 @@ class Selector:
 
     def plan(self, group: Group, exchange: Exchange) -> Plan:
         """Where a request may go; raises InvalidRequest where nobody can serve it."""
-        body = exchange.body
-        key = exchange.context.key
-        truncates = exchange.truncates
-        deployments = able(group, body, key, truncates=truncates)
-        plan = Plan(group, deployments, exchange.context.caller, body, key, truncates=truncates)
+        deployments = able(group, exchange, truncates=exchange.truncates)
+        ours = exchange.context
+        plan = Plan(group, deployments, ours.caller, exchange, ours.key)
         if len(plan.deployments) > 1:
-            plan.preferred = issuers(group, body)
+            plan.preferred = issuers(group, exchange.body)
             if self._bound:
-                plan.prints = fingerprints(body)
+                plan.prints = fingerprints(exchange.body)
                 if not plan.preferred:
                     known = self._affinity.find(group.model, plan.prints)
                     deployment = group.at(known) if known is not None else None

@@ -179,12 +179,14 @@ def _other_part(part: Any) -> tuple[Any, bool]:
     """
     kind = part.get("type") if type(part) is dict else None
     given = part.get(kind) if type(kind) is str else None
-    if kind == "image_url" and type(given) is dict:
-        url, detail = given.get("url"), given.get("detail")
-        if type(url) is str and (detail is None or type(detail) is str):
-            is_all = is_only(part, "type", kind) and is_only(given, "url", "detail")
-            image = {"type": "input_image", "image_url": url, "detail": detail or "auto"}
-            return image, is_all and detail != ""
+    if kind == "image_url":
+        is_all = is_only(part, "type", kind) and is_only(given, "url", "detail")
+        # Some servers take the URL alone.
+        image = given if type(given) is dict else {"url": given}
+        url, detail = image.get("url"), image.get("detail")
+        is_all = is_all and type(url) is str and (detail is None or type(detail) is str)
+        made = {"type": "input_image", "image_url": url, "detail": detail or "auto"}
+        return made, is_all and detail != ""
     if kind == "file" and type(given) is dict:
         file = {name: given[name] for name in _FILE if given.get(name)}
         if file and {str}.issuperset(map(type, file.values())):
