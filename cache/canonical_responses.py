@@ -35,6 +35,7 @@ _READ: Final = frozenset(
         "include",
         "input",
         "instructions",
+        "max_output_tokens",
         "modalities",
         "previous_response_id",
         "prompt",  # has been applied
@@ -48,20 +49,6 @@ _READ: Final = frozenset(
 )
 _MESSAGE_PATH: Final = re.compile(r"messages\[\d+\]")
 _LEGACY: Final = ("functions", "function_call")
-_CHAT_ONLY: Final = frozenset(
-    {
-        *_LEGACY,
-        "logprobs",
-        "max_completion_tokens",
-        "max_tokens",
-        "messages",
-        "n",
-        "reasoning_effort",
-        "response_format",
-        "verbosity",
-    }
-)
-
 _CALLABLE: Final = frozenset({"function", "custom"})
 _BRINGS_TOOLS: Final = frozenset({"additional_tools", "tool_search_output"})
 
@@ -88,19 +75,18 @@ _FILE: Final = ("file_data", "file_id", "file_url", "filename", "detail")
 def canonical_responses(
     body: Mapping[str, Any], rules: FieldRules, kept: JSON | None = None
 ) -> CacheRequest:
-    """The request of a validated body, or of one that was decoded of a chat: ``kept`` is what it
-    does not say of that, and nobody has checked it then. Raises NotCacheable, and KeyError,
-    TypeError or AttributeError where the body is not what the surface takes.
+    """The request of a validated body, or of a decoded chat, which nobody has checked: ``kept`` is
+    what the body does not say of it. Raises NotCacheable, and LookupError, TypeError or
+    AttributeError for what is no request.
     """
     get = body.get
     refuse_shared(body)
     if kept is not None:
         _refuse_chat(body, kept)
-    options = get("stream_options")
-    if get("background") or (type(options) is dict and options.get("durable")):
+    if get("background") or (get("stream_options") or {}).get("durable"):
         raise NotCacheable("background")
-    canonical = settings(body, _SURFACE, rules, read=_READ, private=_CHAT_ONLY)
-    own: JSON = canonical.pop(_SURFACE, {})
+    others, own = settings(body, rules, _READ), JSON()
+    canonical: JSON = {"settings": others} if others else {}
     messages: list[JSON] = []
     if (instructions := get("instructions")) is not None:
         _instructions(instructions, messages, own)
@@ -112,11 +98,10 @@ def canonical_responses(
     canonical["messages"] = messages
     if tools := get("tools"):
         canonical["tools"] = [_tool(tool) for tool in tools]
-    choice = get("tool_choice")
-    if choice is not None and choice != "auto":
+    if (choice := get("tool_choice")) not in (None, "auto"):
         canonical["tool_choice"] = _tool_choice(choice)
-    if "max_output_tokens" in canonical.get("settings", ()):
-        _limit(canonical)
+    if (limit := get("max_output_tokens")) is not None:
+        canonical["limit"] = ordered(plain(limit))
     if text := get("text"):
         _text(text, canonical, own)
     if reasoning := get("reasoning"):
@@ -153,13 +138,6 @@ def _instructions(given: Any, messages: list[JSON], own: JSON) -> None:
             own["instructions"] = ""  # some endpoints make a message of it, and some do not
     elif given:
         _items(given, messages)
-
-
-def _limit(canonical: JSON) -> None:
-    shared = canonical["settings"]
-    canonical["limit"] = shared.pop("max_output_tokens")
-    if not shared:
-        del canonical["settings"]
 
 
 def _text(text: JSON, canonical: JSON, own: JSON) -> None:

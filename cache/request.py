@@ -49,7 +49,7 @@ def _attempt(
         return make(body, rules) if kept is None else make(body, rules, kept)
     except NotCacheable as unfit:
         return Bypass(unfit.reason)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         return Bypass("unsupported")  # it is for the endpoint to say what is wrong with it
 
 
