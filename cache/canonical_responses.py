@@ -124,7 +124,7 @@ def _refuse_chat(body: Mapping[str, Any], kept: JSON) -> None:
         raise NotCacheable("legacy_functions")
     for path, more in kept.items():
         if _MESSAGE_PATH.fullmatch(path):
-            if "function_call" in more:
+            if "function_call" in more or more.get("role") == "function":
                 raise NotCacheable("legacy_functions")
             if "audio" in more:
                 raise NotCacheable("audio")  # it is kept where it was made, and for an hour
@@ -249,8 +249,6 @@ def _message(item: JSON) -> JSON:
     role, content = item["role"], item.get("content")
     if type(role) is not str:
         raise NotCacheable("unsupported")
-    if role == "function":
-        raise NotCacheable("legacy_functions")
     entry: JSON = {"role": role}
     if content is not None:
         entry["content"] = content if type(content) is str else _content(content)

@@ -28,7 +28,7 @@ from router.dialects.chat.decode_request import check_translatable, decode_chat
 from router.dialects.chat.encode_request import custom_tool_names, wants_logprobs
 from router.dialects.chat.encode_stream import ChatEncoder
 from router.dialects.dialect import EndpointDialect
-from router.dialects.history import match, match_messages
+from router.dialects.history import match
 from router.dialects.truncation import fit
 from router.errors import InvalidRequest, NotSupported, UpstreamFailure
 from router.response.builder import ResponseBuilder
@@ -284,7 +284,7 @@ def within_context(
         items,
         budget_tokens=budget,
         count=lambda item: _FRAME_TOKENS + _tokens({field: [item]}),
-        calls=(match_messages if field == "messages" else match)(items).calls,
+        calls=exchange.decoded.calls() if field == "messages" else match(items).calls,
     )
     if not dropped:
         return body, {}

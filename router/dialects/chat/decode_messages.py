@@ -18,6 +18,8 @@ _PLAIN: Final = ("user", "assistant", "system", "developer")
 _MESSAGE: Final = frozenset({"role", "content"})
 _ASSISTANT: Final = _MESSAGE | {"refusal", "tool_calls"}
 _RESULT: Final = _MESSAGE | {"tool_call_id"}
+_OLD_RESULT: Final = frozenset({"content", "name"})
+"""Of a function, which came before tools and has no id: its name is one."""
 
 _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "function": ("function_call", "arguments"),
@@ -80,6 +82,9 @@ class MessageDecoder:
             custom = type(ident) is str and ident in self._custom
             kind = "custom_tool_call_output" if custom else "function_call_output"
             item = {"type": kind, "call_id": ident}
+        elif role == "function":
+            known, field = _OLD_RESULT, "output"
+            item = {"type": "function_call_output", "call_id": message.get("name")}
         if content is not None:
             item[field] = self._content(content, where, "input_text")
         self._put(item, index)
@@ -109,6 +114,10 @@ class MessageDecoder:
         self._keep(where, more)
         for number, call in enumerate(calls):
             self._call(call, index, number)
+        if type(call := message.get("function_call")) is dict:
+            name = call.get("name")
+            old = {"call_id": name, "name": name, "arguments": call.get("arguments")}
+            self._put({"type": "function_call", **old}, index)
 
     def _said(self, message: Item, content: Any, where: str, more: Item) -> Any:
         """What an assistant said: its content, and a refusal beside it."""
@@ -129,7 +138,7 @@ class MessageDecoder:
     def _call(self, call: Any, index: int, number: int) -> None:
         item, is_all = _decode_call(call)
         self._put(item, (index, number))
-        if type(item) is dict and item["type"] == "custom_tool_call":
+        if item["type"] == "custom_tool_call" and type(item["call_id"]) is str:
             self._custom.add(item["call_id"])
         if not is_all:
             self.kept[f"messages[{index}].tool_calls[{number}]"] = call
@@ -157,20 +166,19 @@ def _beside(given: Item, known: frozenset[str]) -> Item:
     return {name: value for name, value in given.items() if name not in known and value is not None}
 
 
-def _decode_call(call: Any) -> tuple[Any, bool]:
+def _decode_call(call: Any) -> tuple[Item, bool]:
     """A call, as it came where it is of no kind known here; and whether that is all of it."""
-    if type(call) is not dict:
-        return call, False
-    kind = call.get("type") or "function"
-    known = _CALLS.get(kind) if type(kind) is str else None
-    given = call.get(kind) if known is not None else None
-    if known is not None and type(given) is dict:
-        name, text = known
-        item = {"type": name, "call_id": call.get("id"), "name": given.get("name")}
-        item[text] = given.get(text)
-        if {str}.issuperset(map(type, item.values())):
-            return item, is_only(call, "id", "type", kind) and is_only(given, "name", text)
-    return {**call, "type": kind}, False
+    kind = (call.get("type") or "function") if type(call) is dict else None
+    if type(kind) is not str:
+        return {"type": "function", "function": call}, False
+    if kind not in _CALLS:
+        return {**call, "type": kind}, False
+    name, text = _CALLS[kind]
+    given = call.get(kind) if type(call.get(kind)) is dict else {}
+    item = {"type": name, "call_id": call.get("id"), "name": given.get("name")}
+    item[text] = given.get(text)
+    is_all = {str}.issuperset(map(type, item.values()))
+    return item, is_all and is_only(call, "id", "type", kind) and is_only(given, "name", text)
 
 
 def _other_part(part: Any) -> tuple[Any, bool]:

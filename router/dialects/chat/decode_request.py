@@ -18,6 +18,7 @@ from router.dialects.chat.check_messages import check_messages
 from router.dialects.chat.decode_messages import MessageDecoder, Place, is_only
 from router.dialects.chat.schema import check_fields
 from router.dialects.dropped import is_default
+from router.dialects.history import match
 from router.dialects.responses.fields import IN_CHAT, RESPONSES_FIELDS
 from router.errors import InvalidRequest
 
@@ -114,6 +115,12 @@ class DecodedChat:
         if field.startswith("text.format"):
             return "response_format" + field.removeprefix("text.format")
         return _NAMES.get(field, field)
+
+    def calls(self) -> dict[int, int]:
+        """By the place of each message with a call's output, that of the message with the call."""
+        messages = [place if isinstance(place, int) else place[0] for place in self.places]
+        matched = match(self.body["input"]).calls
+        return {messages[output]: messages[call] for output, call in matched.items()}
 
     def without_reasoning(self) -> DecodedChat:
         """The same without the reasoning of earlier turns."""

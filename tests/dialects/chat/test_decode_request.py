@@ -311,6 +311,23 @@ def test_what_a_responses_request_cannot_say_is_kept_beside_it(
     assert decode_chat({"model": "m", "messages": [USER], **chat}).kept == kept
 
 
+def test_which_message_has_the_call_of_an_output() -> None:
+    called = {"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}, {"id": "c"}]}
+    old = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    messages: list[dict[str, Any]] = [
+        USER,
+        called,
+        {"role": "tool", "tool_call_id": "b"},
+        USER,
+        {"role": "tool", "tool_call_id": "a"},
+        {"role": "tool", "tool_call_id": "z"},
+        old,
+        {"role": "function", "name": "f"},
+        {"role": "assistant", "content": "!", "tool_calls": []},
+    ]
+    assert decode_chat({"model": "m", "messages": messages}).calls() == {2: 1, 4: 1, 7: 6}
+
+
 def test_it_is_known_what_was_decoded() -> None:
     chat = {"model": "m", "messages": [USER]}
     made = decode_chat(chat)
