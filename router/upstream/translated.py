@@ -274,7 +274,8 @@ def within_context(
     """
     if context is None or not exchange.truncates:
         return body, {}
-    field = "messages" if "messages" in body else "input"
+    is_chat = exchange.request.operation.kind is AnswerKind.CHAT
+    field = "messages" if is_chat else "input"
     items = body.get(field)
     if not isinstance(items, list):
         return body, {}
@@ -284,7 +285,7 @@ def within_context(
         items,
         budget_tokens=budget,
         count=lambda item: _FRAME_TOKENS + _tokens({field: [item]}),
-        calls=exchange.decoded.calls() if field == "messages" else match(items).calls,
+        calls=exchange.decoded.calls() if is_chat else match(items).calls,
     )
     if not dropped:
         return body, {}

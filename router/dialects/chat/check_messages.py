@@ -11,6 +11,9 @@ from router.errors import InvalidRequest
 __all__ = ["check_messages"]
 
 _ROLES: Final = ("developer", "system", "user", "assistant", "tool")
+_PLAIN: Final = ("user", "system", "developer")
+"""Of theirs nothing but the content is checked."""
+
 _TEXT: Final = ("text",)
 _SAID: Final = ("text", "refusal")
 _SHOWN: Final = ("text", "image_url", "file", "input_audio")
@@ -30,7 +33,9 @@ def check_messages(messages: list[dict[str, Any]]) -> None:
             param="messages",
         )
     for index, message in enumerate(messages):
-        _check_message(message, f"messages[{index}]")
+        # Most are a text and nothing else.
+        if type(message.get("content")) is not str or message.get("role") not in _PLAIN:
+            _check_message(message, f"messages[{index}]")
 
 
 def _check_message(message: dict[str, Any], where: str) -> None:
