@@ -11,8 +11,7 @@ from router.errors import InvalidRequest
 __all__ = ["check_messages"]
 
 _ROLES: Final = ("developer", "system", "user", "assistant", "tool")
-_PLAIN: Final = ("user", "system", "developer")
-"""Of theirs nothing but the content is checked."""
+_PLAIN: Final = ("user", "assistant", "system", "developer")
 
 _TEXT: Final = ("text",)
 _SAID: Final = ("text", "refusal")
@@ -33,8 +32,8 @@ def check_messages(messages: list[dict[str, Any]]) -> None:
             param="messages",
         )
     for index, message in enumerate(messages):
-        # Most are a text and nothing else.
-        if type(message.get("content")) is not str or message.get("role") not in _PLAIN:
+        is_text = len(message) == 2 and type(message.get("content")) is str
+        if not is_text or message.get("role") not in _PLAIN:
             _check_message(message, f"messages[{index}]")
 
 
