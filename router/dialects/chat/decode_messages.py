@@ -6,9 +6,11 @@ Nothing is refused here, and nothing is lost: what the items cannot say is kept 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
-__all__ = ["MessageDecoder", "Place", "is_only"]
+from cache.canonical import named_only
+
+__all__ = ["MessageDecoder", "Place"]
 
 Item = dict[str, Any]
 Place = int | tuple[int, int]
@@ -26,11 +28,6 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "custom": ("custom_tool_call", "input"),
 }
 _FILE: Final = ("file_data", "file_id", "filename")
-
-
-def is_only(given: Any, *names: str) -> TypeGuard[Item]:
-    """Whether this is an object with no members but these; null is what is not there."""
-    return type(given) is dict and all(k in names or v is None for k, v in given.items())
 
 
 class MessageDecoder:
@@ -106,7 +103,7 @@ class MessageDecoder:
         if said or not calls:
             self._put({"type": "message", "role": "assistant", "content": said}, index)
         elif self._after_assistant:
-            self.kept[f"input[{len(self.items)}]"] = None
+            self.kept[f"input[{len(self.items)}]"] = True
         if not said and (content is None) is not bool(calls):
             more["content"] = content
         if more.get("annotations") == []:
@@ -178,7 +175,7 @@ def _decode_call(call: Any) -> tuple[Item, bool]:
     item = {"type": name, "call_id": call.get("id"), "name": given.get("name")}
     item[text] = given.get(text)
     is_all = {str}.issuperset(map(type, item.values()))
-    return item, is_all and is_only(call, "id", "type", kind) and is_only(given, "name", text)
+    return item, is_all and named_only(call, "id", "type", kind) and named_only(given, "name", text)
 
 
 def _other_part(part: Any) -> tuple[Any, bool]:
@@ -188,7 +185,7 @@ def _other_part(part: Any) -> tuple[Any, bool]:
     kind = part.get("type") if type(part) is dict else None
     given = part.get(kind) if type(kind) is str else None
     if kind == "image_url":
-        is_all = is_only(part, "type", kind) and is_only(given, "url", "detail")
+        is_all = named_only(part, "type", kind) and named_only(given, "url", "detail")
         # Some servers take the URL alone.
         image = given if type(given) is dict else {"url": given}
         url, detail = image.get("url"), image.get("detail")
@@ -198,8 +195,8 @@ def _other_part(part: Any) -> tuple[Any, bool]:
     if kind == "file" and type(given) is dict:
         file = {name: given[name] for name in _FILE if given.get(name)}
         if file and {str}.issuperset(map(type, file.values())):
-            is_all = is_only(part, "type", kind) and is_only(given, *file)
+            is_all = named_only(part, "type", kind) and named_only(given, *file)
             return {"type": "input_file", **file}, is_all
     if kind == "refusal" and type(given) is str:
-        return {"type": kind, kind: given}, is_only(part, "type", kind)
-    return part, kind == "input_audio" and is_only(part, "type", kind)
+        return {"type": kind, kind: given}, named_only(part, "type", kind)
+    return part, kind == "input_audio" and named_only(part, "type", kind)

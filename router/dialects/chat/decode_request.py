@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from cache.canonical import named_only
 from router.dialects.chat.check_messages import check_messages
-from router.dialects.chat.decode_messages import MessageDecoder, Place, is_only
+from router.dialects.chat.decode_messages import MessageDecoder, Place
 from router.dialects.chat.schema import check_fields
 from router.dialects.dropped import is_default
 from router.dialects.history import match
@@ -253,20 +254,20 @@ def _tool(tool: Any) -> tuple[Any, bool]:
         return tool, False
     said = _there(given)
     if kind == "function":
-        is_all = is_only(given, *_FUNCTION) and type(said.get("strict", False)) is bool
+        is_all = named_only(given, *_FUNCTION) and type(said.get("strict", False)) is bool
         # What a chat leaves out is false, what a Responses request leaves out is true.
         made = {"type": kind, "strict": False, "parameters": None, **said}
     else:
-        is_all, form = is_only(given, *_CUSTOM), said.get("format")
+        is_all, form = named_only(given, *_CUSTOM), said.get("format")
         made = {"type": kind, **said}
         grammar = form["grammar"] if form and _kind(form, ("grammar",)) else None
         if type(grammar) is dict:
             made["format"] = {"type": "grammar", **_there(grammar)}
-            is_all = is_all and is_only(form, "type", "grammar")
-            is_all = is_all and is_only(grammar, "syntax", "definition")
+            is_all = is_all and named_only(form, "type", "grammar")
+            is_all = is_all and named_only(grammar, "syntax", "definition")
         elif form is not None and form != {"type": "text"}:
             is_all = False
-    return {**made, "type": kind}, is_all and is_only(tool, "type", kind)
+    return {**made, "type": kind}, is_all and named_only(tool, "type", kind)
 
 
 def _choice(choice: Any) -> tuple[Any, bool]:
@@ -280,7 +281,9 @@ def _choice(choice: Any) -> tuple[Any, bool]:
     named = [_named(tool) for tool in tools] if type(tools) is list else [(tools, False)]
     made = {"type": kind, "mode": allowed.get("mode"), "tools": [tool for tool, _ in named]}
     is_all = all(is_all for _, is_all in named)
-    return made, is_all and is_only(choice, "type", kind) and is_only(allowed, "mode", "tools")
+    return made, is_all and named_only(choice, "type", kind) and named_only(
+        allowed, "mode", "tools"
+    )
 
 
 def _named(tool: Any) -> tuple[Any, bool]:
@@ -288,7 +291,7 @@ def _named(tool: Any) -> tuple[Any, bool]:
     given = tool[kind] if kind else None
     if type(given) is not dict or type(given.get("name")) is not str:
         return tool, False
-    is_all = is_only(tool, "type", kind) and is_only(given, "name")
+    is_all = named_only(tool, "type", kind) and named_only(given, "name")
     return {"type": kind, "name": given["name"]}, is_all
 
 
@@ -297,11 +300,13 @@ def _format(form: Any) -> tuple[Any, bool]:
     given = form[kind] if kind else None
     if type(given) is dict:
         said = _there(given)
-        is_all = is_only(given, *_SCHEMA) and type(said.get("strict", False)) is bool
+        is_all = named_only(given, *_SCHEMA) and type(said.get("strict", False)) is bool
         made = {"type": kind, "schema": {"type": "object"}, "strict": False, **said}
-        return {**made, "type": kind}, is_all and "schema" in said and is_only(form, "type", kind)
+        return {**made, "type": kind}, is_all and "schema" in said and named_only(
+            form, "type", kind
+        )
     if type(form) is dict and form.get("type") in ("text", "json_object"):
-        return {"type": form["type"]}, is_only(form, "type")
+        return {"type": form["type"]}, named_only(form, "type")
     return form, False
 
 

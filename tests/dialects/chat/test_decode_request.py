@@ -294,7 +294,7 @@ def test_a_conversation() -> None:
         ),
         (
             {"messages": [{"role": "assistant", "tool_calls": [call(name)]} for name in "ab"]},
-            {"input[1]": None},
+            {"input[1]": True},
         ),
         ({"max_tokens": 5, "max_completion_tokens": 6}, {"max_tokens": 5}),
         ({"top_logprobs": 2, "logprobs": 1}, {"logprobs": 1}),
