@@ -1,19 +1,20 @@
-"""What the canonical request of every surface is made of.
+"""What the canonical request of every API is made of.
 
 A canonical request is a JSON object in which only what differs from its default is there:
 
     messages      [entry, …], see below
     tools         [tool, …]         tool_choice, format   what the answer has to look like
     limit, effort, summary, verbosity, logprobs, top_logprobs, include
-    settings      fields that are called the same on all surfaces, and those that nobody knows
-    chat, responses   what only this surface says, as it was said
+    settings      fields that are called the same in all APIs, and those that nobody knows
+    responses     what only a Responses request says, as it was said
+    chat          what a Responses request cannot say of a chat, by where it stood
 
     {"role", "content"?, "calls"?, …}                 a message; the content is a string, or parts
     {"role": "tool", "id", "content", "custom"?, …}   a tool's output
     {"item": {…}}                                     any other item of a history
 
-What a surface says in a form that is not known here is kept as it was said, under the surface's
-name: it equals nothing but the same words on the same surface.
+What is said in a form that is not known here is kept as it was said, under the name ``responses``:
+it equals nothing but the same words in the same API, for a chat says where it has such words.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ __all__ = [
     "extras",
     "finished",
     "is_default",
-    "is_flag",
     "named_only",
     "ordered",
     "plain",
@@ -144,13 +144,13 @@ def finished(model: Any, canonical: JSON, *, temperature: Any) -> CacheRequest:
         model.encode()
     except (TypeError, UnicodeEncodeError):  # lone surrogates, integers of more than 64 bits
         raise NotCacheable("unsupported") from None
-    own = (*canonical.get("chat", ()), *canonical.get("responses", ()))
+    others = (*canonical.get("settings", ()), *canonical.get("chat", ()))
     exact_only = None
     if _has_pictures(messages):
         exact_only = "images"
     elif not texts:
         exact_only = "no_user_text"
-    elif not _LOGPROBS.isdisjoint((*canonical, *own)):
+    elif not _LOGPROBS.isdisjoint((*canonical, *others)):
         exact_only = "logprobs"
     elif temperature is not None and (type(temperature) not in _NUMBERS or temperature != 0):
         exact_only = "sampled"
@@ -172,36 +172,17 @@ def written(common: JSON) -> bytes:
     return found
 
 
-def settings(
-    body: Mapping[str, Any],
-    surface: str,
-    rules: FieldRules,
-    *,
-    read: frozenset[str],
-    private: frozenset[str],
-) -> JSON:
-    """A canonical request's ``settings``, and what only this surface says.
-
-    ``read`` are the fields that are dealt with elsewhere, ``private`` those that mean something
-    else, or nothing, on other surfaces.
-    """
+def settings(body: Mapping[str, Any], rules: FieldRules, read: frozenset[str]) -> JSON:
+    """The fields that do not have their default, but for those that are ``read`` elsewhere."""
     ignored, defaults = rules.ignored, rules.defaults
-    shared: JSON = {}
-    own: JSON = {}
+    found: JSON = {}
     for name, value in body.items():
         if value is None or name in read or name in ignored:
             continue
         value = plain(value)
-        if name in private:
-            own[name] = ordered(value)
-        elif name not in defaults or not is_default(value, plain(defaults[name])):
-            shared[name] = ordered(value)
-    canonical: JSON = {}
-    if shared:
-        canonical["settings"] = shared
-    if own:
-        canonical[surface] = own
-    return canonical
+        if name not in defaults or not is_default(value, plain(defaults[name])):
+            found[name] = ordered(value)
+    return found
 
 
 def refuse_shared(body: Mapping[str, Any]) -> None:
@@ -240,11 +221,6 @@ def plain(value: Any) -> Any:
 def is_default(value: Any, default: Any) -> bool:
     """Whether these are the same: true is not 1."""
     return type(value) is type(default) and bool(value == default)
-
-
-def is_flag(value: Any) -> bool:
-    """Whether this is a boolean, or not there."""
-    return value is None or type(value) is bool
 
 
 def ordered(value: Any) -> Any:

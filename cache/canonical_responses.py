@@ -1,7 +1,8 @@
-"""The canonical request of a Responses body."""
+"""The canonical request of a Responses body, whatever API it was decoded from."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ _READ: Final = frozenset(
         "include",
         "input",
         "instructions",
+        "max_output_tokens",
         "modalities",
         "previous_response_id",
         "prompt",  # has been applied
@@ -45,21 +47,8 @@ _READ: Final = frozenset(
         "web_search_options",
     }
 )
-_CHAT_ONLY: Final = frozenset(
-    {
-        "function_call",
-        "functions",
-        "logprobs",
-        "max_completion_tokens",
-        "max_tokens",
-        "messages",
-        "n",
-        "reasoning_effort",
-        "response_format",
-        "verbosity",
-    }
-)
-
+_MESSAGE_PATH: Final = re.compile(r"messages\[\d+\]")
+_LEGACY: Final = ("functions", "function_call")
 _CALLABLE: Final = frozenset({"function", "custom"})
 _BRINGS_TOOLS: Final = frozenset({"additional_tools", "tool_search_output"})
 
@@ -83,15 +72,21 @@ _IMAGE: Final = frozenset({"type", "image_url", "file_id", "detail"})
 _FILE: Final = ("file_data", "file_id", "file_url", "filename", "detail")
 
 
-def canonical_responses(body: Mapping[str, Any], rules: FieldRules) -> CacheRequest:
-    """The request of a validated body; raises NotCacheable."""
+def canonical_responses(
+    body: Mapping[str, Any], rules: FieldRules, kept: JSON | None = None
+) -> CacheRequest:
+    """The request of a validated body, or of a decoded chat, which nobody has checked: ``kept`` is
+    what the body does not say of it. Raises NotCacheable, and LookupError, TypeError or
+    AttributeError for what is no request.
+    """
     get = body.get
     refuse_shared(body)
-    options = get("stream_options")
-    if get("background") or (type(options) is dict and options.get("durable")):
+    if kept is not None:
+        _refuse_chat(body, kept)
+    if get("background") or (get("stream_options") or {}).get("durable"):
         raise NotCacheable("background")
-    canonical = settings(body, _SURFACE, rules, read=_READ, private=_CHAT_ONLY)
-    own: JSON = canonical.pop(_SURFACE, {})
+    others, own = settings(body, rules, _READ), JSON()
+    canonical: JSON = {"settings": others} if others else {}
     messages: list[JSON] = []
     if (instructions := get("instructions")) is not None:
         _instructions(instructions, messages, own)
@@ -103,11 +98,10 @@ def canonical_responses(body: Mapping[str, Any], rules: FieldRules) -> CacheRequ
     canonical["messages"] = messages
     if tools := get("tools"):
         canonical["tools"] = [_tool(tool) for tool in tools]
-    choice = get("tool_choice")
-    if choice is not None and choice != "auto":
+    if (choice := get("tool_choice")) not in (None, "auto"):
         canonical["tool_choice"] = _tool_choice(choice)
-    if "max_output_tokens" in canonical.get("settings", ()):
-        _limit(canonical)
+    if (limit := get("max_output_tokens")) is not None:
+        canonical["limit"] = ordered(plain(limit))
     if text := get("text"):
         _text(text, canonical, own)
     if reasoning := get("reasoning"):
@@ -116,7 +110,24 @@ def canonical_responses(body: Mapping[str, Any], rules: FieldRules) -> CacheRequ
         _shown(include or (), get("top_logprobs"), canonical)
     if own:
         canonical[_SURFACE] = own
+    if kept:
+        canonical["chat"] = ordered(kept)
     return finished(get("model"), canonical, temperature=get("temperature"))
+
+
+def _refuse_chat(body: Mapping[str, Any], kept: JSON) -> None:
+    """Raise NotCacheable for what no chat's answer is cached with."""
+    if "n" in body:  # one choice is not worth a word
+        raise NotCacheable("several_choices")
+    refuse_shared(kept)
+    if not kept.keys().isdisjoint(_LEGACY):
+        raise NotCacheable("legacy_functions")
+    for path, more in kept.items():
+        if _MESSAGE_PATH.fullmatch(path):
+            if "function_call" in more or more.get("role") == "function":
+                raise NotCacheable("legacy_functions")
+            if "audio" in more:
+                raise NotCacheable("audio")  # it is kept where it was made, and for an hour
 
 
 def _instructions(given: Any, messages: list[JSON], own: JSON) -> None:
@@ -127,13 +138,6 @@ def _instructions(given: Any, messages: list[JSON], own: JSON) -> None:
             own["instructions"] = ""  # some endpoints make a message of it, and some do not
     elif given:
         _items(given, messages)
-
-
-def _limit(canonical: JSON) -> None:
-    shared = canonical["settings"]
-    canonical["limit"] = shared.pop("max_output_tokens")
-    if not shared:
-        del canonical["settings"]
 
 
 def _text(text: JSON, canonical: JSON, own: JSON) -> None:
@@ -210,7 +214,7 @@ def _tool_choice(choice: Any) -> Any:
         return choice
     kind = choice.get("type")
     if kind in _CALLABLE and named_only(choice, "type", "name"):
-        return {"type": kind, "name": choice["name"]}
+        return {"type": kind, "name": choice.get("name")}
     if kind == "allowed_tools" and named_only(choice, "type", "mode", "tools"):
         tools = choice["tools"]
         if all(named_only(tool, "type", "name") for tool in tools):
@@ -242,7 +246,12 @@ def _items(items: list[JSON], messages: list[JSON]) -> None:
 
 
 def _message(item: JSON) -> JSON:
-    entry = {"role": item["role"], "content": _content(item["content"])}
+    role, content = item["role"], item.get("content")
+    if type(role) is not str:
+        raise NotCacheable("unsupported")
+    entry: JSON = {"role": role}
+    if content is not None:
+        entry["content"] = content if type(content) is str else _content(content)
     if not item.keys() <= _MESSAGE and (more := extras(item, _MESSAGE)):
         entry[_SURFACE] = more
     return entry
@@ -264,7 +273,11 @@ def _call(item: JSON, kind: str) -> JSON:
 
 def _other(item: JSON, kind: str) -> JSON:
     if kind in ("function_call_output", "custom_tool_call_output"):
-        entry = {"role": "tool", "id": item["call_id"], "content": _content(item["output"])}
+        entry: JSON = {"role": "tool", "id": item["call_id"]}
+        if type(entry["id"]) is not str:
+            raise NotCacheable("unsupported")
+        if item.get("output") is not None:
+            entry["content"] = _content(item["output"])
         if kind == "custom_tool_call_output":
             entry["custom"] = True
         if more := extras(item, _RESULT):
@@ -292,6 +305,8 @@ def _content(content: Any) -> Any:
     """A string where it is nothing but one text, else a list of parts."""
     if type(content) is str:
         return content
+    if type(content) is not list:
+        raise NotCacheable("unsupported")
     if len(content) == 1:
         part = _part(content[0])
         return part["text"] if part.get("type") == "text" and len(part) == 2 else [part]
@@ -302,6 +317,8 @@ def _part(part: JSON) -> JSON:
     kind = part["type"]
     if kind in _TEXTS:
         text: JSON = {"type": "text", "text": part["text"]}
+        if type(text["text"]) is not str:
+            raise NotCacheable("unsupported")
         if len(part) > 2:
             more = extras(part, _TEXT_PART)
             for name in ("annotations", "logprobs"):

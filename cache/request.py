@@ -22,7 +22,6 @@ from typing import Any, Final
 import orjson
 
 from cache.canonical import Bypass, CacheRequest, FieldRules, NotCacheable
-from cache.canonical_chat import canonical_chat
 from cache.canonical_completions import canonical_completions
 from cache.canonical_embeddings import canonical_embeddings
 from cache.canonical_responses import canonical_responses
@@ -33,7 +32,6 @@ __all__ = [
     "CacheRequest",
     "CachedAnswer",
     "FieldRules",
-    "from_chat",
     "from_completions",
     "from_embeddings",
     "from_responses",
@@ -42,26 +40,25 @@ __all__ = [
 
 
 def _attempt(
-    make: Callable[[Mapping[str, Any], FieldRules], CacheRequest],
+    make: Callable[..., CacheRequest],
     body: Mapping[str, Any],
     rules: FieldRules,
+    kept: dict[str, Any] | None = None,
 ) -> CacheRequest | Bypass:
     try:
-        return make(body, rules)
+        return make(body, rules) if kept is None else make(body, rules, kept)
     except NotCacheable as unfit:
         return Bypass(unfit.reason)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         return Bypass("unsupported")  # it is for the endpoint to say what is wrong with it
 
 
 from_responses: Final = partial(_attempt, canonical_responses)
 """The request of a validated Responses body, or why it has none.
 
-What its input refers to is in it by then; that it refers to something stored is still told.
+What its input refers to is in it by then; that it refers to something stored is still told. One
+that was decoded of a chat comes with ``kept``, what it does not say of that, and need not be valid.
 """
-
-from_chat: Final = partial(_attempt, canonical_chat)
-"""The request of a Chat Completions body, or why it has none; the body may be any object."""
 
 from_completions: Final = partial(_attempt, canonical_completions)
 """The request of a legacy completions body, or why it has none."""

@@ -192,7 +192,11 @@ class ResponseCachePlugin(Interceptor):
         if exchange.dropped or REASONING_DROPPED in exchange.result.headers:
             # The answer is to less than what was asked.
             controls = replace(controls, store=False)
-        request = surface.request(body, CACHE_RULES)
+        if surface.decoded:
+            chat = exchange.decoded
+            request = surface.request(chat.body, CACHE_RULES, chat.kept)
+        else:
+            request = surface.request(body, CACHE_RULES)
         if isinstance(request, Bypass):
             if controls.only_if_cached:
                 raise _not_cached(f"Requests like this one are never cached ({request.reason}).")

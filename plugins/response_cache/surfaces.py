@@ -21,8 +21,6 @@ from cache.request import (
     Bypass,
     CachedAnswer,
     CacheRequest,
-    FieldRules,
-    from_chat,
     from_completions,
     from_embeddings,
     from_responses,
@@ -109,7 +107,8 @@ class Rendering(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """One API. ``request`` makes a canonical request of a body, or says why there is none.
+    """One API. ``request`` makes a canonical request of a body, or says why there is none; where it
+    is ``decoded`` to a Responses request first, of that one and of what is kept beside it.
     ``rendering`` is how the client of an exchange is answered; it is given the call, too, where
     that is made for this client. ``answer`` is what a call brought; None for what is no complete
     answer, or none to be given again.
@@ -117,10 +116,11 @@ class Surface:
     ``asks_for_usage``: its streams tell the usage only where ``stream_options`` ask for it.
     """
 
-    request: Callable[[Mapping[str, Any], FieldRules], CacheRequest | Bypass]
+    request: Callable[..., CacheRequest | Bypass]
     rendering: Callable[[Exchange, SharedCall | None], Rendering]
     answer: Callable[[SharedCall], CachedAnswer | None]
     asks_for_usage: bool = False
+    decoded: bool = False
 
 
 class _ResponseRendering:
@@ -313,7 +313,9 @@ def _answer_of_embeddings(call: SharedCall) -> CachedAnswer | None:
 
 SURFACES: Final[Mapping[AnswerKind, Surface]] = {
     AnswerKind.RESPONSE: Surface(from_responses, _ResponseRendering, _answer_of_response),
-    AnswerKind.CHAT: Surface(from_chat, _ChatRendering, _answer_of_chat, asks_for_usage=True),
+    AnswerKind.CHAT: Surface(
+        from_responses, _ChatRendering, _answer_of_chat, asks_for_usage=True, decoded=True
+    ),
     AnswerKind.COMPLETIONS: Surface(
         from_completions, _CompletionRendering, _answer_of_completion, asks_for_usage=True
     ),

@@ -1,7 +1,7 @@
 """What a request needs of a model, what a model can do, and what to say when the two never meet.
 
-What a request needs is read from its body, in the form of Responses or of Chat Completions, and
-nothing is taken for granted about its shape. How long it is, is for the caller to estimate.
+What a request needs is read from its body, in the form of a Responses request, and nothing is taken
+for granted about its shape. How long it is, is for the caller to estimate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHOWN: Final = 200
 """Characters of a client's value that a message repeats."""
 
 _CALLABLE: Final = ("function", "custom")
-_IMAGES: Final = ("input_image", "image_url", "computer_screenshot")
+_IMAGES: Final = ("input_image", "computer_screenshot")
 
 
 class Feature(IntFlag):
@@ -69,7 +69,7 @@ class Abilities:
 
 
 class Unmet(NamedTuple):
-    """Why nobody can serve a request: for the client, with the field at fault."""
+    """Why nobody can serve a request: for the client, with the field of Responses at fault."""
 
     message: str
     param: str
@@ -109,9 +109,7 @@ def needs(body: Mapping[str, Any], of: Feature) -> Feature:
     return Feature(found)
 
 
-def missing_features(
-    body: Mapping[str, Any], model: str, needed: Feature, lacks: Iterable[int]
-) -> Unmet:
+def missing_features(model: str, needed: Feature, lacks: Iterable[int]) -> Unmet:
     """What to say where each endpoint of a model lacks some of what is ``needed``.
 
     ``lacks`` has one entry for each endpoint, of which there is at least one.
@@ -125,7 +123,7 @@ def missing_features(
     else:
         what = _listed([_NAMES[feature] for feature in somewhere]) + " at once"
     message = f"No endpoint that serves '{model[:_SHOWN]}' supports {what}."
-    return Unmet(message, _param(body, next(iter(nowhere or somewhere))))
+    return Unmet(message, _PARAMS[next(iter(nowhere or somewhere))])
 
 
 def too_long(body: Mapping[str, Any], model: str, tokens: int, context: int) -> Unmet:
@@ -139,8 +137,6 @@ def too_long(body: Mapping[str, Any], model: str, tokens: int, context: int) -> 
 
 def length_param(body: Mapping[str, Any]) -> str:
     """The field to name where a request is too long."""
-    if _is_chat(body):
-        return "messages"
     return "prompt" if isinstance(body.get("prompt"), str | list) else "input"
 
 
@@ -159,36 +155,24 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _is_chat(body: Mapping[str, Any]) -> bool:
-    return "messages" in body
-
-
-def _param(body: Mapping[str, Any], feature: Feature) -> str:
-    return _PARAMS[feature][_is_chat(body)]
-
-
 def _offers_tools(body: Mapping[str, Any]) -> bool:
-    tools = (tool for tool in _dicts(body.get("tools")) if tool.get("type") in _CALLABLE)
-    return any(tools) or any(_dicts(body.get("functions")))
+    return any(tool.get("type") in _CALLABLE for tool in _dicts(body.get("tools")))
 
 
 def _forces_a_call(body: Mapping[str, Any]) -> bool:
     if not _offers_tools(body):
         return False
-    choice = body.get("tool_choice") or body.get("function_call")
+    choice = body.get("tool_choice")
     if not isinstance(choice, dict):
         return choice == "required"
     kind = choice.get("type")
-    if kind == "allowed_tools":
-        allowed = choice.get("allowed_tools")  # in Chat Completions it is an object of its own
-        return (allowed if isinstance(allowed, dict) else choice).get("mode") == "required"
-    return kind in _CALLABLE if kind is not None else "name" in choice
+    return choice.get("mode") == "required" if kind == "allowed_tools" else kind in _CALLABLE
 
 
 def _has_a_schema(body: Mapping[str, Any]) -> bool:
     text = body.get("text")
-    forms = (text.get("format") if isinstance(text, dict) else None, body.get("response_format"))
-    return any(form.get("type") == "json_schema" for form in forms if isinstance(form, dict))
+    form = text.get("format") if isinstance(text, dict) else None
+    return isinstance(form, dict) and form.get("type") == "json_schema"
 
 
 def _shows_images(body: Mapping[str, Any]) -> bool:
@@ -198,12 +182,12 @@ def _shows_images(body: Mapping[str, Any]) -> bool:
 def _asks_to_reason(body: Mapping[str, Any]) -> bool:
     reasoning = body.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
-    return (effort or body.get("reasoning_effort") or "none") != "none"
+    return (effort or "none") != "none"
 
 
 def _parts(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The parts of every message, and of every tool's output."""
-    for field in ("input", "messages", "instructions"):
+    for field in ("input", "instructions"):
         for item in _dicts(body.get(field)):
             yield from _dicts(item.get("content"))
             output = item.get("output")
@@ -231,11 +215,11 @@ _NAMES: Final[Mapping[Feature, str]] = {
     Feature.REASONING: "a reasoning effort",
 }
 
-_PARAMS: Final[Mapping[Feature, tuple[str, str]]] = {
-    Feature.TOOLS: ("tools", "tools"),
-    Feature.TOOL_CHOICE: ("tool_choice", "tool_choice"),
-    Feature.JSON_SCHEMA: ("text.format", "response_format"),
-    Feature.VISION: ("input", "messages"),
-    Feature.REASONING: ("reasoning", "reasoning_effort"),
+_PARAMS: Final[Mapping[Feature, str]] = {
+    Feature.TOOLS: "tools",
+    Feature.TOOL_CHOICE: "tool_choice",
+    Feature.JSON_SCHEMA: "text.format",
+    Feature.VISION: "input",
+    Feature.REASONING: "reasoning",
 }
-"""The field at fault, in Responses and in Chat Completions."""
+"""The field at fault."""

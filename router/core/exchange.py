@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 from router.core.key import Key
 from router.core.usage_record import Spent
 from router.dialects.api_format import OPENAI, ApiFormat
+from router.dialects.chat.decode_request import DecodedChat, decode_chat
 from router.dialects.operation import AnswerKind, Operation
 from router.errors import InternalError, RouterError
 from router.response.builder import ResponseBuilder
@@ -278,6 +279,7 @@ class Exchange:
     prompts: PromptTokens | None = None
     running: bool = False
     abort: RouterError | None = None
+    _decoded: DecodedChat | None = field(default=None, init=False)
 
     async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """What ``work`` returns, or raises; for a large request it is done by another thread, so
@@ -302,6 +304,27 @@ class Exchange:
         Whether its key may use that model is for whoever calls this to look at.
         """
         self.model, self.body = model, {**self.body, "model": model}
+
+    @property
+    def decoded(self) -> DecodedChat:
+        """The chat that is asked for as a Responses request: decoded once, when that is first
+        needed. Where a chat passes to an endpoint that speaks it, it may never be.
+        """
+        if self._decoded is None or not self._decoded.is_of(self.body):
+            self._decoded = decode_chat(self.body)
+        return self._decoded
+
+    @property
+    def responses_body(self) -> dict[str, Any]:
+        """The body in the form of a Responses request, whichever API it is of. Of what is no
+        question (embeddings …) it is the body itself.
+        """
+        return self.decoded.body if self.request.operation.kind is AnswerKind.CHAT else self.body
+
+    def named(self, field: str) -> str:
+        """What the client's API calls a field of ``responses_body``."""
+        is_chat = self.request.operation.kind is AnswerKind.CHAT
+        return self.decoded.named(field) if is_chat else field
 
     @property
     def truncates(self) -> bool:
@@ -333,6 +356,7 @@ class Exchange:
         derived.body = body
         derived.model, derived.stream = self.model, self.stream
         derived.images, derived.large = self.images, self.large
+        derived._decoded = self._decoded
         return derived
 
 

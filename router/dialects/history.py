@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from router.dialects.responses.input_items import item_type
 
-__all__ = ["Matches", "consistent", "match", "match_messages"]
+__all__ = ["Matches", "consistent", "match"]
 
 Item = dict[str, Any]
 
@@ -93,24 +93,6 @@ def match(items: Sequence[Item]) -> Matches:
     return found
 
 
-def match_messages(messages: Sequence[Item]) -> Matches:
-    """The same of the messages of a chat, whatever their clients put into them. Several calls of
-    one message have the same place.
-    """
-    items: list[Item] = []
-    places: list[int] = []
-    for place, message in enumerate(messages):
-        made = _items_of(message)
-        items += made
-        places += [place] * len(made)
-    found = match(items)
-    return Matches(
-        {places[output]: places[call] for output, call in found.calls.items()},
-        {places[output] for output in found.orphans},
-        {places[call] for call in found.unanswered},
-    )
-
-
 def consistent(history: list[Item], new_items: Sequence[Item]) -> list[Item]:
     """The history without calls that nothing answers and outputs that answer nothing.
 
@@ -126,21 +108,6 @@ def consistent(history: list[Item], new_items: Sequence[Item]) -> list[Item]:
         return history
     unwanted |= gone | _reasoning_of(gone, history)
     return [item for place, item in enumerate(history) if place not in unwanted]
-
-
-def _items_of(message: Item) -> list[Item]:
-    """A chat's message as items, as far as matching goes: its calls, its output, or its role."""
-    role = message.get("role")
-    if role in ("tool", "function"):  # functions, which came before tools, have names only
-        key = message.get("tool_call_id" if role == "tool" else "name")
-        return [{"type": "function_call_output", "call_id": key}]
-    calls = message.get("tool_calls")
-    called = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    keys = [call.get("id") for call in called]
-    if isinstance(function := message.get("function_call"), dict):
-        keys.append(function.get("name"))
-    made = [{"type": "function_call", "call_id": key} for key in keys]
-    return made or [{"type": "message", "role": role}]
 
 
 def _answered(item: Item, kind: str) -> str | None:

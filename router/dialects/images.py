@@ -9,7 +9,7 @@ from router.dialects.parts import Where
 
 __all__ = ["is_remote", "remote_images"]
 
-_LISTS: Final = ("instructions", "input", "messages")
+_LISTS: Final = ("instructions", "input")
 _PARTS: Final = ("content", "output")
 
 
@@ -19,9 +19,7 @@ def is_remote(url: object) -> bool:
 
 
 def remote_images(body: Mapping[str, Any]) -> dict[str, Where]:
-    """The URLs of images in a validated request, of the Responses API or of Chat Completions; each
-    with the place where it is named first.
-    """
+    """The URLs of images in a Responses request, each with the place where it is named first."""
     found: dict[str, Where] = {}
     for field in _LISTS:
         items = body.get(field)
@@ -37,8 +35,5 @@ def _of_item(item: Mapping[str, Any]) -> Iterator[tuple[str, Where]]:
         parts = item.get(name)
         for index, part in enumerate(parts if isinstance(parts, list) else ()):
             value = part.get("image_url") if isinstance(part, dict) else None
-            where: Where = (name, index, "image_url")
-            if isinstance(value, dict):
-                value, where = value.get("url"), (*where, "url")
             if isinstance(value, str) and is_remote(value):
-                yield value, where
+                yield value, (name, index, "image_url")

@@ -257,14 +257,14 @@ def _left_out(
 
 def _unable(deployment: Deployment, group: Group, exchange: Exchange) -> LeftOut | None:
     """What the request needs and the model does not have here."""
-    body = exchange.body
     try:
-        able(Group(group.model, (deployment,)), body)
+        able(Group(group.model, (deployment,)), exchange, truncates=False)
     except InvalidRequest as error:
         if error.code == LACKS_FEATURE:
-            missing = lacking(deployment.lacks & needs(body, Feature(deployment.lacks)))
+            needed = needs(exchange.responses_body, Feature(deployment.lacks))
+            missing = lacking(deployment.lacks & needed)
             return {"code": LACKS_FEATURE, "message": f"It has no {', no '.join(missing)}."}
-        if exchange.truncates and deployment in able(group, body, truncates=True):
+        if exchange.truncates and deployment in able(group, exchange, truncates=True):
             return None  # it fits nowhere, and is cut
         message = f"The request does not fit into its context of {deployment.context} tokens."
         return {"code": str(error.code), "message": message}

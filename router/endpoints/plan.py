@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from router.balance.capability import Unmet, missing_features, needs, too_long
 from router.balance.overflow import CONTEXT_EXCEEDED
+from router.core.exchange import Exchange
 from router.core.key import Key
 from router.dialects.responses.decode_stream import unseal
 from router.endpoints.deployment import Deployment
@@ -59,22 +60,21 @@ _SURE: Final = 0.8
 class Plan:
     """The candidates for one request and one model.
 
-    ``tried`` are those that failed it. ``body`` is the request, where the plan is to follow changes
-    of who serves the model, ``key`` the caller's, where it has one. ``preferred`` are wanted first,
-    with at most ``bound`` more load than the least loaded; ``prints`` are what the request is
-    recognised by the next time. With ``probes`` it may try a half-open breaker, ``desperate`` it
-    goes to what is known to be sick where nothing else is left. ``corrected``: the last refusal
-    told another context of its model than was known. ``loaded_by`` is until when the request waits
-    for what endpoints load of their own accord, on the monotonic clock; None: it does not yet.
-    ``truncates`` as for ``able``.
+    ``tried`` are those that failed it. ``exchange`` has the request, where the plan is to follow
+    changes of who serves the model, ``key`` is the caller's, where it has one. ``preferred`` are
+    wanted first, with at most ``bound`` more load than the least loaded; ``prints`` are what the
+    request is recognised by the next time. With ``probes`` it may try a half-open breaker,
+    ``desperate`` it goes to what is known to be sick where nothing else is left. ``corrected``: the
+    last refusal told another context of its model than was known. ``loaded_by`` is until when the
+    request waits for what endpoints load of their own accord, on the monotonic clock; None: it does
+    not yet.
     """
 
     group: Group
     deployments: Sequence[Deployment]
     caller: str
-    body: dict[str, Any] | None = None
+    exchange: Exchange | None = None
     key: Key | None = None
-    truncates: bool = field(default=False, kw_only=True)
     tried: list[Deployment] = field(default_factory=list, init=False)
     preferred: Sequence[Deployment] = field(default=(), init=False)
     bound: float = field(default=inf, init=False)
@@ -97,8 +97,8 @@ class Plan:
 
     def follow(self, group: Group) -> None:
         """Others serve the model now; raises InvalidRequest where none of them can serve this."""
-        if self.body is not None:
-            deployments = able(group, self.body, self.key, truncates=self.truncates)
+        if self.exchange is not None:
+            deployments = able(group, self.exchange, truncates=self.exchange.truncates)
             self.deployments = [
                 deployment for deployment in deployments if deployment not in self._dropped
             ]
@@ -117,9 +117,7 @@ def reached(group: Group, key: Key | None) -> Sequence[Deployment]:
     return deployments
 
 
-def able(
-    group: Group, body: dict[str, Any], key: Key | None = None, *, truncates: bool = False
-) -> Sequence[Deployment]:
+def able(group: Group, exchange: Exchange, *, truncates: bool) -> Sequence[Deployment]:
     """Those of a group that can, and may, serve a request. One that ``truncates`` goes where it
     fits whole, and where it fits nowhere, to any of them.
 
@@ -128,26 +126,29 @@ def able(
 
     Raises InvalidRequest, naming what is missing, and ModelNotFound.
     """
+    key = exchange.context.key
     deployments = reached(group, key)
-    if group.lacks and (needed := needs(body, group.lacks)):
+    if group.lacks and (needed := needs(exchange.responses_body, group.lacks)):
         deployments = [deployment for deployment in deployments if not deployment.lacks & needed]
         if not deployments:
             lacks = [deployment.lacks for deployment in reached(group, key)]
-            raise _refusal(missing_features(body, group.model, needed, lacks), LACKS_FEATURE)
+            unmet = missing_features(group.model, needed, lacks)
+            raise _refusal(exchange, unmet, LACKS_FEATURE)
     if group.contexts:
-        size = int(estimate_tokens(longest_prompt_chars(body)) * _SURE)
+        size = int(estimate_tokens(longest_prompt_chars(exchange.body)) * _SURE)
         fitting = [t for t in deployments if t.context is None or size <= t.context]
         if not fitting and truncates:
             return deployments
         if not fitting:
             largest = max(t.context or 0 for t in deployments)
-            raise _refusal(too_long(body, group.model, size, largest), LACKS_CONTEXT)
+            unmet = too_long(exchange.responses_body, group.model, size, largest)
+            raise _refusal(exchange, unmet, LACKS_CONTEXT)
         deployments = fitting
     return deployments
 
 
-def _refusal(unmet: Unmet, code: str) -> InvalidRequest:
-    return InvalidRequest(unmet.message, code=code, param=unmet.param)
+def _refusal(exchange: Exchange, unmet: Unmet, code: str) -> InvalidRequest:
+    return InvalidRequest(unmet.message, code=code, param=exchange.named(unmet.param))
 
 
 def issuers(group: Group, body: dict[str, Any]) -> Sequence[Deployment]:

@@ -155,17 +155,15 @@ class Selector:
 
     def plan(self, group: Group, exchange: Exchange) -> Plan:
         """Where a request may go; raises InvalidRequest where nobody can serve it."""
-        body = exchange.body
-        key = exchange.context.key
-        truncates = exchange.truncates
+        ours, truncates = exchange.context, exchange.truncates
         deployments: Sequence[Deployment] = group.deployments
-        if group.differs or (key is not None and key.endpoints is not None):
-            deployments = able(group, body, key, truncates=truncates)
-        plan = Plan(group, deployments, exchange.context.caller, body, key, truncates=truncates)
+        if group.differs or (ours.key is not None and ours.key.endpoints is not None):
+            deployments = able(group, exchange, truncates=truncates)
+        plan = Plan(group, deployments, ours.caller, exchange, ours.key)
         if len(plan.deployments) > 1:
-            plan.preferred = issuers(group, body)
+            plan.preferred = issuers(group, exchange.body)
             if self._bound:
-                plan.prints = fingerprints(body)
+                plan.prints = fingerprints(exchange.body)
                 if not plan.preferred:
                     known = self._affinity.find(group.model, plan.prints)
                     deployment = group.at(known) if known is not None else None

@@ -57,13 +57,14 @@ class Images:
         """
         if not self._guard.settings.images:
             return
-        remote = remote_images(exchange.body)
+        remote = remote_images(exchange.responses_body)
         missing = {url: where for url, where in remote.items() if url not in exchange.images}
         if not missing:
             return
         if len(missing) > _MOST:
             where = list(missing.values())[_MOST]
-            raise _invalid("No more than 64 images by URL are fetched for one request.", where)
+            why = "No more than 64 images by URL are fetched for one request."
+            raise _invalid(exchange, why, where)
         fetched = await self._all(exchange, missing)
         exchange.images = {**exchange.images, **fetched}
 
@@ -90,11 +91,11 @@ class Images:
                     "It is no GIF, JPEG, PNG or WebP image.", "unsupported_image_media_type"
                 )
         except NotFetched as error:
-            path = path_of(where)
+            path = exchange.named(path_of(where))
             _log.warning(
                 "image not fetched", request_id=exchange.request.id, param=path, error=error.message
             )
-            raise _invalid(error.message, where, error.code) from error
+            raise _invalid(exchange, error.message, where, error.code) from error
         return base64.b64encode(file.body).decode("ascii")
 
 
@@ -119,9 +120,8 @@ def _is_image(body: bytes) -> bool:
     return body.startswith((*_GIF, _JPEG, _PNG)) or is_webp
 
 
-def _invalid(message: str, where: Where, code: str = "invalid_image_url") -> InvalidRequest:
-    return InvalidRequest(
-        f"The image of '{path_of(where)}' cannot be used. {message}",
-        code=code,
-        param=path_of(where),
-    )
+def _invalid(
+    exchange: Exchange, message: str, where: Where, code: str = "invalid_image_url"
+) -> InvalidRequest:
+    path = exchange.named(path_of(where))
+    return InvalidRequest(f"The image of '{path}' cannot be used. {message}", code=code, param=path)

@@ -17,7 +17,6 @@ from cache.request import (
     Bypass,
     CacheRequest,
     FieldRules,
-    from_chat,
     from_completions,
     from_embeddings,
     from_responses,
@@ -25,6 +24,7 @@ from cache.request import (
 )
 from cache.store import StoreError
 from router.core.exchange import Exchange, Operation
+from router.dialects.chat.decode_request import decode_chat
 from router.dialects.parameters import missing, wrong_type
 from router.dialects.responses.fields import CACHE_RULES
 from router.dialects.responses.schema import parse_object
@@ -44,11 +44,18 @@ __all__ = ["CacheAdmin"]
 
 _MAX_BODY: Final = 64 * 1024
 _SHOWN: Final = 200
+
+
+def _from_chat(given: Mapping[str, Any], rules: FieldRules) -> CacheRequest | Bypass:
+    chat = decode_chat(given)
+    return from_responses(chat.body, rules, chat.kept)
+
+
 _READ: Final[
     Mapping[Operation, Callable[[Mapping[str, Any], FieldRules], CacheRequest | Bypass]]
 ] = {
     Operation.RESPONSES: from_responses,
-    Operation.CHAT: from_chat,
+    Operation.CHAT: _from_chat,
     Operation.COMPLETIONS: from_completions,
     Operation.EMBEDDINGS: from_embeddings,
 }

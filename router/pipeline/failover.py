@@ -322,7 +322,7 @@ class Failover:
         """A refusal is an answer; it may say what the model cannot do at this endpoint."""
         self._selector.refused(reservation)
         if error.code == LACKS_CONTEXT and error.param is None:
-            error.param = length_param(exchange.body)
+            error.param = exchange.named(length_param(exchange.responses_body))
         taught = _inferred(exchange, error)
         if taught is None:
             return False
@@ -350,7 +350,7 @@ def _is_well(reservation: SlotReservation, error: UpstreamTooLong, now: float) -
 def _inferred(exchange: Exchange, error: UpstreamRejected) -> Abilities | None:
     """What a refusal teaches, if the request needed what was refused."""
     taught = inferred_abilities(error.code, error.param, error.message)
-    if taught is not None and taught.lacks and not needs(exchange.body, taught.lacks):
+    if taught is not None and taught.lacks and not needs(exchange.responses_body, taught.lacks):
         return None
     return taught
 

@@ -24,11 +24,11 @@ from router.core.upstream import (
     UpstreamRequest,
     cannot_compact,
 )
-from router.dialects.chat.decode_request import decode_chat_request
+from router.dialects.chat.decode_request import check_translatable, decode_chat
 from router.dialects.chat.encode_request import custom_tool_names, wants_logprobs
 from router.dialects.chat.encode_stream import ChatEncoder
 from router.dialects.dialect import EndpointDialect
-from router.dialects.history import match, match_messages
+from router.dialects.history import match
 from router.dialects.truncation import fit
 from router.errors import InvalidRequest, NotSupported, UpstreamFailure
 from router.response.builder import ResponseBuilder
@@ -200,11 +200,15 @@ def as_chat(
     ``reasoning`` is whether the endpoint takes that of earlier turns. Raises InvalidRequest for
     what cannot be carried, in the chat's words.
     """
-    body, response_headers = within_context(exchange, exchange.body, context)
-    given = decode_chat_request(body, model=exchange.shown_model, reasoning=reasoning)
-    builder = new_builder(given.body, muted=not exchange.stream)
+    chat, response_headers = within_context(exchange, exchange.body, context)
+    check_translatable(chat)
+    given = exchange.decoded if chat is exchange.body else decode_chat(chat)
+    if not reasoning:
+        given = given.without_reasoning()
+    body = {**given.body, "model": exchange.shown_model}
+    builder = new_builder(body, muted=not exchange.stream)
     try:
-        call = respond(given.body, builder)
+        call = respond(body, builder)
     except InvalidRequest as error:
         error.param = error.param and given.named(error.param)
         raise
@@ -270,7 +274,8 @@ def within_context(
     """
     if context is None or not exchange.truncates:
         return body, {}
-    field = "messages" if "messages" in body else "input"
+    is_chat = exchange.request.operation.kind is AnswerKind.CHAT
+    field = "messages" if is_chat else "input"
     items = body.get(field)
     if not isinstance(items, list):
         return body, {}
@@ -280,7 +285,7 @@ def within_context(
         items,
         budget_tokens=budget,
         count=lambda item: _FRAME_TOKENS + _tokens({field: [item]}),
-        calls=(match_messages if field == "messages" else match)(items).calls,
+        calls=exchange.decoded.calls() if is_chat else match(items).calls,
     )
     if not dropped:
         return body, {}

@@ -19,6 +19,7 @@ from router.balance.capability import (
     stream_usage,
     too_long,
 )
+from router.dialects.chat.decode_request import decode_chat
 from router.settings.schema import CapabilitySettings
 from tests.support.reading import FUZZ
 
@@ -128,6 +129,8 @@ def response(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_what_a_request_needs(body: dict[str, Any], needed: Feature) -> None:
+    if "messages" in body:
+        body = decode_chat(body).body
     assert needs(body, ALL_FEATURES) == needed
     for feature in Feature:
         assert needs(body, feature) == needed & feature
@@ -228,45 +231,39 @@ def test_what_is_learned(before: Abilities, learned: Abilities, after: Abilities
 
 
 @pytest.mark.parametrize(
-    ("body", "needed", "lacks", "what", "param"),
+    ("needed", "lacks", "what", "param"),
     [
-        (response(), VISION, [VISION], "images in the input (vision)", "input"),
-        (chat(), VISION, [VISION], "images in the input (vision)", "messages"),
-        (response(), TOOLS | VISION, [TOOLS | VISION, TOOLS], "function tools", "tools"),
+        (VISION, [VISION], "images in the input (vision)", "input"),
+        (TOOLS | VISION, [TOOLS | VISION, TOOLS], "function tools", "tools"),
         (
-            response(),
             TOOLS | CHOICE | SCHEMA,
             [ALL_FEATURES],
             "function tools, a forced tool choice and a JSON schema for the answer",
             "tools",
         ),
         (
-            chat(),
             TOOLS | SCHEMA,
             [TOOLS | VISION, SCHEMA],
             "function tools and a JSON schema for the answer at once",
             "tools",
         ),
-        (response(), SCHEMA, [int(SCHEMA)], "a JSON schema for the answer", "text.format"),
-        (chat(), SCHEMA, [int(SCHEMA)], "a JSON schema for the answer", "response_format"),
-        (response(), CHOICE, [CHOICE, ALL_FEATURES], "a forced tool choice", "tool_choice"),
-        (response(), REASONING, [REASONING], "a reasoning effort", "reasoning"),
-        (chat(), REASONING, [REASONING], "a reasoning effort", "reasoning_effort"),
+        (SCHEMA, [int(SCHEMA)], "a JSON schema for the answer", "text.format"),
+        (CHOICE, [CHOICE, ALL_FEATURES], "a forced tool choice", "tool_choice"),
+        (REASONING, [REASONING], "a reasoning effort", "reasoning"),
     ],
 )
 def test_what_is_said_when_nobody_can(
-    body: dict[str, Any], needed: Feature, lacks: list[int], what: str, param: str
+    needed: Feature, lacks: list[int], what: str, param: str
 ) -> None:
-    unmet = missing_features(body, "m", needed, iter(lacks))
+    unmet = missing_features("m", needed, iter(lacks))
     assert unmet == (f"No endpoint that serves 'm' supports {what}.", param)
 
 
 def test_what_is_said_of_a_request_that_is_too_long() -> None:
     said = "The request has about 9000 tokens; the largest context for 'm' is 4096."
     assert too_long(response(), "m", 9000, 4096) == (said, "input")
-    assert too_long(chat(), "m", 9000, 4096) == (said, "messages")
 
 
 def test_names_of_models_are_cut() -> None:
     assert "x" * 200 + "'" in too_long(response(), "x" * 1000, 2, 1).message
-    assert "x" * 200 + "'" in missing_features(response(), "x" * 1000, TOOLS, [TOOLS]).message
+    assert "x" * 200 + "'" in missing_features("x" * 1000, TOOLS, [TOOLS]).message

@@ -255,8 +255,15 @@ SAME: dict[str, tuple[JSON, JSON]] = {
         ),
     ),
     "json schema, not strict": (
-        responses(text={"format": {"type": "json_schema", "name": "s", "strict": False}}),
-        chat(response_format={"type": "json_schema", "json_schema": {"name": "s", "strict": None}}),
+        responses(
+            text={"format": {"type": "json_schema", "name": "s", "schema": SCHEMA, "strict": False}}
+        ),
+        chat(
+            response_format={
+                "type": "json_schema",
+                "json_schema": {"name": "s", "schema": SCHEMA, "strict": None},
+            }
+        ),
     ),
     "limit": (responses(max_output_tokens=9), chat(max_completion_tokens=9)),
     "old limit": (responses(max_output_tokens=9), chat(max_tokens=9)),

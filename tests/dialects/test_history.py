@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.dialects.history import consistent, match, match_messages
+from router.dialects.history import consistent, match
 from tests.support.reading import FUZZ
 
 Item = dict[str, Any]
@@ -184,24 +184,3 @@ def test_reasoning_stays_with_what_it_led_to(history: list[Item], new: list[Item
         if id(thought) in stayed and id(after) not in stayed:
             following = kept[[id(item) for item in kept].index(id(thought)) + 1]
             assert following["id"][0] in "awc"
-
-
-def test_the_calls_of_a_chat() -> None:
-    called = {"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}, {"id": "c"}]}
-    old = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
-    found = match_messages(
-        [
-            {"role": "user", "content": "?"},
-            called,
-            {"role": "tool", "tool_call_id": "b"},
-            {"role": "user", "content": "?"},
-            {"role": "tool", "tool_call_id": "a"},
-            {"role": "tool", "tool_call_id": "z"},
-            old,
-            {"role": "function", "name": "f"},
-            {"role": "assistant", "content": "!", "tool_calls": []},
-        ]
-    )
-    assert found.calls == {2: 1, 4: 1, 7: 6}
-    assert found.orphans == {5}
-    assert found.unanswered == {1}

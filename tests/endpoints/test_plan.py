@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from router.balance.capability import Abilities, Feature
+from router.core.exchange import Operation
 from router.dialects.responses.decode_stream import seal
 from router.endpoints.deployment import Deployment
 from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Plan, able, issuers
 from router.endpoints.registry import Group
 from router.errors import InvalidRequest
 from tests.support.depot import Depot, asking, backend
+from tests.support.exchanges import an_exchange
 
 TOOLS = [{"type": "function", "name": "f", "parameters": {}}]
 IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}]
@@ -32,6 +34,13 @@ async def group_of(*backends: dict[str, Any]) -> Group:
 
 def names(deployments: Any) -> str:
     return "".join(deployment.endpoint.name for deployment in deployments)
+
+
+def able_to(group: Group, body: dict[str, Any], *, truncates: bool = False) -> Any:
+    """Those that are able to serve a body of Responses, or of a chat."""
+    operation = Operation.CHAT if "messages" in body else Operation.RESPONSES
+    exchange = an_exchange(operation=operation, body={"model": "m", **body})
+    return able(group, exchange, truncates=truncates)
 
 
 @pytest.mark.parametrize(
@@ -56,26 +65,26 @@ async def test_those_that_can_serve_it_are_asked(body: dict[str, Any], expected:
         backend("c", "m", **can(vision=False, context_length=2000)),
         backend("d", "m", **can(context_length=1999)),
     )
-    assert names(able(group, body)) == expected
+    assert names(able_to(group, body)) == expected
 
 
 async def test_what_may_be_cut_goes_where_it_fits_whole_and_else_anywhere() -> None:
     body = {"input": WORDS}
     small, large = backend("a", "m", context_length=100), backend("b", "m", context_length=2000)
-    assert names(able(await group_of(small, large), body, truncates=True)) == "b"
+    assert names(able_to(await group_of(small, large), body, truncates=True)) == "b"
     tiny = backend("c", "m", context_length=10)
     group = await group_of(small, tiny)
-    assert names(able(group, body, truncates=True)) == "ac"
+    assert names(able_to(group, body, truncates=True)) == "ac"
     with pytest.raises(InvalidRequest):
-        able(group, body)
+        able_to(group, body)
 
 
 async def test_what_cannot_be_said_for_sure_is_sent() -> None:
     """An estimate that is a little too high must not refuse what would fit."""
     group = await group_of(backend("a", "m", context_length=1000))
-    assert able(group, {"input": "x" * 5000})
+    assert able_to(group, {"input": "x" * 5000})
     with pytest.raises(InvalidRequest):
-        able(group, {"input": "x" * 5008})
+        able_to(group, {"input": "x" * 5008})
 
 
 @pytest.mark.parametrize(
@@ -131,7 +140,7 @@ async def test_what_a_request_is_told_that_nobody_can_serve(
         *(backend(f"e{number}", "m", **can(**each)) for number, each in enumerate(capabilities))
     )
     with pytest.raises(InvalidRequest) as caught:
-        able(group, body)
+        able_to(group, body)
     assert message in caught.value.message
     assert (caught.value.code, caught.value.param) == (code, param)
 

@@ -7,7 +7,10 @@ from typing import Any
 
 from cache import request
 from cache.request import Bypass, CachedAnswer, CacheRequest
+from router.dialects.chat.decode_request import decode_chat
+from router.dialects.chat.schema import check_chat
 from router.dialects.responses.fields import CACHE_RULES
+from router.errors import InvalidRequest
 
 JSON = dict[str, Any]
 
@@ -22,10 +25,22 @@ CUSTOM_ITEM = {"type": "custom_tool_call", "call_id": "call_2", "name": "g", "in
 LARK = {"syntax": "lark", "definition": "start: /x/"}
 
 
-from_chat = partial(request.from_chat, rules=CACHE_RULES)
 from_embeddings = partial(request.from_embeddings, rules=CACHE_RULES)
-from_responses = partial(request.from_responses, rules=CACHE_RULES)
 of_response = partial(CachedAnswer.of_response, rules=CACHE_RULES)
+
+
+def from_responses(body: JSON) -> CacheRequest | Bypass:
+    return request.from_responses(body, CACHE_RULES)
+
+
+def from_chat(body: JSON) -> CacheRequest | Bypass:
+    """The request of a chat, which gets as far as the cache where its messages are objects."""
+    try:
+        check_chat(body)
+    except InvalidRequest:
+        return Bypass("unsupported")
+    chat = decode_chat(body)
+    return request.from_responses(chat.body, CACHE_RULES, chat.kept)
 
 
 def responses(given: Any = "Hi", **fields: Any) -> JSON:

@@ -1,194 +1,202 @@
-"""The messages of a chat as the input items of a Responses request."""
+"""The messages of a chat as the input items of a Responses request.
+
+Nothing is refused here, and nothing is lost: what the items cannot say is kept beside them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from router.dialects.chat.schema import kind_of, needed
-from router.dialects.parameters import (
-    array,
-    bad_value,
-    object_,
-    string,
-    wrong_type,
-)
-from router.errors import InvalidRequest
+from cache.canonical import named_only
 
-__all__ = ["to_items"]
+__all__ = ["MessageDecoder", "Place"]
 
 Item = dict[str, Any]
-Part = Callable[[dict[str, Any], str], Item]
+Place = int | tuple[int, int]
+"""Where an item stood: in which message, or in which of a message's calls."""
 
-_ROLES: Final = ("developer", "system", "user", "assistant", "tool")
+_PLAIN: Final = ("user", "assistant", "system", "developer")
+_MESSAGE: Final = frozenset({"role", "content"})
+_ASSISTANT: Final = _MESSAGE | {"refusal", "tool_calls"}
+_RESULT: Final = _MESSAGE | {"tool_call_id"}
+_OLD_RESULT: Final = frozenset({"content", "name"})
+"""Of a function, which came before tools and has no id: its name is one."""
+
 _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "function": ("function_call", "arguments"),
     "custom": ("custom_tool_call", "input"),
 }
-_OUTPUTS: Final = {
-    "function_call": "function_call_output",
-    "custom_tool_call": "custom_tool_call_output",
-}
 _FILE: Final = ("file_data", "file_id", "filename")
 
 
-def to_items(messages: list[Any], *, reasoning: bool) -> tuple[list[Item], list[str], list[str]]:
-    """The items of the messages, where in the chat each of them stood, and what is not in them.
+class MessageDecoder:
+    """Decodes messages: objects, in which there may be anything.
 
-    ``reasoning`` keeps that of assistant messages, as items with a summary. Raises InvalidRequest
-    with the path of the field.
+    ``items`` are the items, ``places`` where each of them stood. ``kept`` is what they do not say,
+    by its path: members of a message or of a text, and parts and calls as a whole. An item that
+    begins a message although it seems to belong to the one before is named in it (``input[3]``).
+    ``dropped`` has the path of the first name, if there is any: it stands for all of them.
+    Messages that differ have other items, or something else is kept of them.
     """
-    if not messages:
-        raise InvalidRequest(
-            "Invalid 'messages': empty array. Expected an array with minimum length 1.",
-            code="empty_array",
-            param="messages",
-        )
-    made = _Items(reasoning)
-    for index, message in enumerate(messages):
-        made.add(message, f"messages[{index}]")
-    return made.items, made.places, made.dropped
 
-
-class _Items:
-    def __init__(self, keep_reasoning: bool) -> None:
+    def __init__(self) -> None:
         self.items: list[Item] = []
-        self.places: list[str] = []
+        self.places: list[Place] = []
+        self.kept: dict[str, Any] = {}
         self.dropped: list[str] = []
-        self._keep_reasoning = keep_reasoning
-        self._calls: dict[str, str] = {}  # the kind of a call, by its id
+        self._custom: set[str] = set()  # ids of the calls of custom tools
+        self._after_assistant = False
 
-    def add(self, message: dict[str, Any], where: str) -> None:
-        role = needed(message, "role", where, string)
-        if role == "function":
-            raise _old(f"{where}.role")
-        if role not in _ROLES:
-            raise bad_value(f"{where}.role", role, _ROLES)
-        if role == "assistant":
-            self._assistant(message, where)
-        elif role == "tool":
-            self._tool(message, where)
-        else:
-            part = _user_part if role == "user" else _text_part
-            content = _content(needed(message, "content", where, _text_or_parts), where, part)
-            self._put({"type": "message", "role": role, "content": content}, where)
-        if message.get("name") and role != "tool" and not self.dropped:
-            self.dropped.append(f"{where}.name")  # the first stands for all
+    def decode(self, messages: list[Item]) -> None:
+        """Add the items of these messages."""
+        for index, message in enumerate(messages):
+            role, content = message.get("role"), message.get("content")
+            if len(message) == 2 and type(content) is str and role in _PLAIN:
+                self._put({"type": "message", "role": role, "content": content}, index)
+            elif role == "assistant":
+                self._assistant(message, content, index)
+            else:
+                self._other(message, role, content, index)
+            self._after_assistant = role == "assistant"
 
-    def _put(self, item: Item, where: str) -> None:
+    def _put(self, item: Item, place: Place) -> None:
         self.items.append(item)
-        self.places.append(where)
+        self.places.append(place)
 
-    def _assistant(self, message: dict[str, Any], where: str) -> None:
-        if message.get("function_call") is not None:
-            raise _old(f"{where}.function_call")
-        if message.get("audio") is not None:
-            raise _no_audio(f"{where}.audio")
+    def _keep(self, where: str, more: Item, *, named: bool = True) -> None:
+        if more:
+            self.kept[where] = more
+            if named and more.get("name") and not self.dropped:
+                self.dropped.append(f"{where}.name")
+
+    def _other(self, message: Item, role: Any, content: Any, index: int) -> None:
+        where, known, field = f"messages[{index}]", _MESSAGE, "content"
+        item: Item = {"type": "message", "role": role}
+        if role == "tool":
+            known, field = _RESULT, "output"
+            ident = message.get("tool_call_id")
+            custom = type(ident) is str and ident in self._custom
+            kind = "custom_tool_call_output" if custom else "function_call_output"
+            item = {"type": kind, "call_id": ident}
+        elif role == "function":
+            known, field = _OLD_RESULT, "output"
+            item = {"type": "function_call_output", "call_id": message.get("name")}
+        if content is not None:
+            item[field] = self._content(content, where, "input_text")
+        self._put(item, index)
+        if not message.keys() <= known:
+            self._keep(where, _beside(message, known), named=role != "tool")
+
+    def _assistant(self, message: Item, content: Any, index: int) -> None:
+        where, more = f"messages[{index}]", _beside(message, _ASSISTANT)
         thoughts = message.get("reasoning_content") or message.get("reasoning")
-        if self._keep_reasoning and isinstance(thoughts, str) and thoughts:
+        if thoughts and type(thoughts) is str:
             summary = [{"type": "summary_text", "text": thoughts}]
-            self._put({"type": "reasoning", "summary": summary}, where)
+            self._put({"type": "reasoning", "summary": summary}, index)
         calls = message.get("tool_calls")
-        calls = [] if calls is None else calls
-        array(calls, f"{where}.tool_calls")
-        content = _said(message, where)
-        if content or not calls:
-            self._put({"type": "message", "role": "assistant", "content": content}, where)
-        for index, call in enumerate(calls):
-            self._call(call, f"{where}.tool_calls[{index}]")
+        if type(calls) is not list:
+            if calls is not None:
+                more["tool_calls"] = calls
+            calls = []
+        said = self._said(message, content, where, more)
+        if said or not calls:
+            self._put({"type": "message", "role": "assistant", "content": said}, index)
+        elif self._after_assistant:
+            self.kept[f"input[{len(self.items)}]"] = True
+        if not said and (content is None) is not bool(calls):
+            more["content"] = content
+        if more.get("annotations") == []:
+            del more["annotations"]
+        self._keep(where, more)
+        for number, call in enumerate(calls):
+            self._call(call, index, number)
+        if type(call := message.get("function_call")) is dict:
+            name = call.get("name")
+            old = {"call_id": name, "name": name, "arguments": call.get("arguments")}
+            self._put({"type": "function_call", **old}, index)
 
-    def _call(self, call: Any, where: str) -> None:
-        object_(call, where)
-        # Not every client names the type of the only kind of call that there used to be.
-        kind = kind_of({"type": "function", **call}, where, tuple(_CALLS))
-        ident = needed(call, "id", where, string)
-        given, place = needed(call, kind, where, object_), f"{where}.{kind}"
-        item, field = _CALLS[kind]
-        name, text = needed(given, "name", place, string), needed(given, field, place, string)
-        self._calls[ident] = item
-        self._put({"type": item, "call_id": ident, "name": name, field: text}, where)
+    def _said(self, message: Item, content: Any, where: str, more: Item) -> Any:
+        """What an assistant said: its content, and a refusal beside it."""
+        said = "" if content is None else self._content(content, where, "output_text")
+        refusal = message.get("refusal")
+        if refusal is None:
+            return said
+        known = type(refusal) is str and refusal and type(said) in (str, list)
+        if content is not None or not known:
+            more["refusal"] = refusal
+        if not known:
+            return said
+        if content is not None and not said:
+            more["content"] = content
+        texts = [{"type": "output_text", "text": said}] if said and type(said) is str else said
+        return [*texts, {"type": "refusal", "refusal": refusal}]
 
-    def _tool(self, message: dict[str, Any], where: str) -> None:
-        ident = needed(message, "tool_call_id", where, string)
-        given = needed(message, "content", where, _text_or_parts)
-        kind = _OUTPUTS[self._calls.get(ident, "function_call")]
-        output = _content(given, where, _user_part)
-        self._put({"type": kind, "call_id": ident, "output": output}, where)
+    def _call(self, call: Any, index: int, number: int) -> None:
+        item, is_all = _decode_call(call)
+        self._put(item, (index, number))
+        if item["type"] == "custom_tool_call" and type(item["call_id"]) is str:
+            self._custom.add(item["call_id"])
+        if not is_all:
+            self.kept[f"messages[{index}].tool_calls[{number}]"] = call
 
+    def _content(self, given: Any, where: str, text: str) -> Any:
+        if type(given) is not list:
+            return given
+        return [self._part(part, f"{where}.content[{n}]", text) for n, part in enumerate(given)]
 
-def _said(message: Mapping[str, Any], where: str) -> str | list[Item]:
-    """What an assistant said: its content, and a refusal beside it."""
-    content: str | list[Item] = ""
-    if (given := message.get("content")) is not None:
-        _text_or_parts(given, f"{where}.content")
-        content = _content(given, where, _assistant_part)
-    refusal = message.get("refusal")
-    if refusal is None:
-        return content
-    string(refusal, f"{where}.refusal")
-    if isinstance(content, str):
-        content = [{"type": "output_text", "text": content}] if content else []
-    return [*content, {"type": "refusal", "refusal": refusal}] if refusal else content
-
-
-def _content(given: str | list[Any], where: str, part: Part) -> str | list[Item]:
-    if isinstance(given, str):
-        return given
-    made = []
-    for index, entry in enumerate(given):
-        place = f"{where}.content[{index}]"
-        object_(entry, place)
-        made.append(part(entry, place))
-    return made
-
-
-def _text_or_parts(value: Any, param: str) -> None:
-    if type(value) is not str and type(value) is not list:
-        raise wrong_type(param, "a string or an array of content parts", value)
-
-
-def _text_part(part: dict[str, Any], where: str) -> Item:
-    kind_of(part, where, ("text",))
-    return {"type": "input_text", "text": needed(part, "text", where, string)}
+    def _part(self, part: Any, where: str, text: str) -> Any:
+        if type(part) is dict and part.get("type") == "text" and type(part.get("text")) is str:
+            if len(part) > 2 and (more := _beside(part, _TEXT)):
+                self.kept[where] = more
+            return {"type": text, "text": part["text"]}
+        made, is_all = _other_part(part)
+        if not is_all:
+            self.kept[where] = part
+        return made
 
 
-def _assistant_part(part: dict[str, Any], where: str) -> Item:
-    kind = kind_of(part, where, ("text", "refusal"))
-    text = needed(part, kind, where, string)
-    return {"type": kind, kind: text} if kind == "refusal" else {"type": "output_text", kind: text}
+_TEXT: Final = frozenset({"type", "text"})
 
 
-def _user_part(part: dict[str, Any], where: str) -> Item:
-    kind = kind_of(part, where, ("text", "image_url", "file", "input_audio"))
-    if kind == "text":
-        return _text_part(part, where)
-    if kind == "input_audio":
-        raise _no_audio(where)
-    given, place = needed(part, kind, where, object_), f"{where}.{kind}"
+def _beside(given: Item, known: frozenset[str]) -> Item:
+    return {name: value for name, value in given.items() if name not in known and value is not None}
+
+
+def _decode_call(call: Any) -> tuple[Item, bool]:
+    """A call, as it came where it is of no kind known here; and whether that is all of it."""
+    kind = (call.get("type") or "function") if type(call) is dict else None
+    if type(kind) is not str:
+        return {"type": "function", "function": call}, False
+    if kind not in _CALLS:
+        return {**call, "type": kind}, False
+    name, text = _CALLS[kind]
+    given = call.get(kind) if type(call.get(kind)) is dict else {}
+    item = {"type": name, "call_id": call.get("id"), "name": given.get("name")}
+    item[text] = given.get(text)
+    is_all = {str}.issuperset(map(type, item.values()))
+    return item, is_all and named_only(call, "id", "type", kind) and named_only(given, "name", text)
+
+
+def _other_part(part: Any) -> tuple[Any, bool]:
+    """A part that is no text, as it came where it is of no kind known here; and whether that is
+    all of it.
+    """
+    kind = part.get("type") if type(part) is dict else None
+    given = part.get(kind) if type(kind) is str else None
     if kind == "image_url":
-        detail = given.get("detail") or "auto"
-        string(detail, f"{place}.detail")
-        url = needed(given, "url", place, string)
-        return {"type": "input_image", "image_url": url, "detail": detail}
-    made = {name: needed(given, name, place, string) for name in _FILE if given.get(name)}
-    if not made.keys() - {"filename"}:
-        needed(given, "file_data", place, string)
-    return {"type": "input_file", **made}
-
-
-def _old(where: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"Unsupported value: '{where}' is of the old form of tool calls. Send 'tool_calls', and "
-        "their results in messages with the role 'tool'.",
-        code="unsupported_value",
-        param=where,
-    )
-
-
-def _no_audio(where: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"Unsupported value: '{where}' is audio, which this model's endpoint does not take. Send "
-        "text or images.",
-        code="unsupported_value",
-        param=where,
-    )
+        is_all = named_only(part, "type", kind) and named_only(given, "url", "detail")
+        # Some servers take the URL alone.
+        image = given if type(given) is dict else {"url": given}
+        url, detail = image.get("url"), image.get("detail")
+        is_all = is_all and type(url) is str and (detail is None or type(detail) is str)
+        made = {"type": "input_image", "image_url": url, "detail": detail or "auto"}
+        return made, is_all and detail != ""
+    if kind == "file" and type(given) is dict:
+        file = {name: given[name] for name in _FILE if given.get(name)}
+        if file and {str}.issuperset(map(type, file.values())):
+            is_all = named_only(part, "type", kind) and named_only(given, *file)
+            return {"type": "input_file", **file}, is_all
+    if kind == "refusal" and type(given) is str:
+        return {"type": kind, kind: given}, named_only(part, "type", kind)
+    return part, kind == "input_audio" and named_only(part, "type", kind)

@@ -1,4 +1,6 @@
-"""Chat Completions, for endpoints. Clients' own pass as they are wherever they can."""
+"""Chat Completions, for endpoints. Clients' own pass as they are wherever they can, and are decoded
+(see ``Exchange.decoded``) where something needs the form of a Responses request.
+"""
 
 from __future__ import annotations
 

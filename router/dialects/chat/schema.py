@@ -2,7 +2,7 @@
 
 ``check_chat`` looks at what the router itself reads: what else a field means is for the endpoint
 to judge. ``check_fields`` is for a request that has to be translated: ``null`` counts as absent,
-unknown fields pass. Messages are checked as they are translated.
+unknown fields pass. ``check_messages`` is for its messages.
 """
 
 from __future__ import annotations

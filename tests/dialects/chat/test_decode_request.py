@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.chat.decode_request import DecodedChatRequest, decode_chat_request
+from router.dialects.chat.decode_request import DecodedChat, check_translatable, decode_chat
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
 from tests.support.schema import faults
@@ -28,11 +28,14 @@ SUM = {
 USER = {"role": "user", "content": "hi"}
 
 
-def translate(*messages: Any, reasoning: bool = True, **fields: Any) -> DecodedChatRequest:
+def translate(*messages: Any, reasoning: bool = True, **fields: Any) -> DecodedChat:
     """A request whose translation is a valid one of the Responses API."""
     chat = {"model": "asked", "messages": list(messages) or [USER], **fields}
     before = copy.deepcopy(chat)
-    made = decode_chat_request(chat, model="shown", reasoning=reasoning)
+    check_translatable(chat)
+    made = decode_chat(chat)
+    if not reasoning:
+        made = made.without_reasoning()
     assert chat == before
     validate_create(orjson.loads(orjson.dumps(made.body)))
     assert len(made.places) == len(made.body["input"])
@@ -42,7 +45,7 @@ def translate(*messages: Any, reasoning: bool = True, **fields: Any) -> DecodedC
 def extra(**fields: Any) -> dict[str, Any]:
     """What the body has beside the model and the input."""
     body = dict(translate(**fields).body)
-    assert body.pop("model") == "shown"
+    assert body.pop("model") == "asked"
     assert body.pop("input") == [{"type": "message", "role": "user", "content": "hi"}]
     return body
 
@@ -270,7 +273,7 @@ PLACES = [
 def test_a_conversation() -> None:
     made = translate(*CONVERSATION)
     assert made.body["input"] == ITEMS
-    assert made.places == PLACES
+    assert [made.named(f"input[{index}]") for index in range(len(ITEMS))] == PLACES
     silent = translate(*CONVERSATION, reasoning=False)
     assert silent.body["input"] == [item for item in ITEMS if item["type"] != "reasoning"]
 
@@ -290,8 +293,10 @@ def test_what_is_made_is_as_the_published_description_has_it() -> None:
         ("input[8].output", "messages[5].content"),
         ("input[99]", "messages"),
         ("max_output_tokens", "max_completion_tokens"),
+        ("text.format", "response_format"),
         ("text.format.schema", "response_format.schema"),
         ("text.verbosity", "verbosity"),
+        ("reasoning", "reasoning_effort"),
         ("reasoning.effort", "reasoning_effort"),
         ("tools[1].parameters.type", "tools[1].function.parameters.type"),
         ("temperature", "temperature"),
