@@ -27,6 +27,8 @@ __all__ = [
     "WEB_SEARCH",
     "approved_requests",
     "as_function_items",
+    "call_and_output",
+    "denial",
     "hosted_call_id",
     "hosted_function_name",
     "placed_function_items",
@@ -159,27 +161,40 @@ class _Approvals:
 
     def denial(self, request: Item) -> str | None:
         """What the model is told of a denied request; None for any other."""
-        answer = self.answers.get(_text(request, "id"), {})
-        if answer.get("approve") is not False:
-            return None
-        reason = answer.get("reason")
-        return f"{_DENIED} {reason}" if isinstance(reason, str) and reason else _DENIED
+        return denial(self.answers.get(_text(request, "id"), {}))
+
+
+def denial(answer: Item) -> str | None:
+    """What the model is told of an ``mcp_approval_response`` that denies; None for any other."""
+    if answer.get("approve") is not False:
+        return None
+    reason = _text(answer, "reason")
+    return f"{_DENIED} {reason}" if reason else _DENIED
+
+
+def call_and_output(item: Item) -> tuple[str, str]:
+    """The arguments of an ``mcp_call`` or ``web_search_call``, and what the model was told came of
+    it.
+    """
+    if item.get("type") == "mcp_call":
+        return _text(item, "arguments") or "{}", _result(item)
+    action = item.get("action")
+    action = action if isinstance(action, dict) else {}
+    return _searched(action), _found(item, action)
 
 
 def _pair(item: Item, kind: str, approvals: _Approvals) -> tuple[Item, Item] | None:
     """The call that the item was, and its output; None for an item that is no call."""
     if kind == "web_search_call":
-        action = item.get("action")
-        action = action if isinstance(action, dict) else {}
-        return _called(item, WEB_SEARCH, _searched(action), _found(item, action))
+        return _called(item, WEB_SEARCH, *call_and_output(item))
     if kind == "mcp_call":
-        output = _result(item)
+        arguments, output = call_and_output(item)
     elif kind == "mcp_approval_request" and (denial := approvals.denial(item)) is not None:
-        output = denial
+        arguments, output = _text(item, "arguments") or "{}", denial
     else:
         return None
     name = hosted_function_name(_text(item, "server_label"), _text(item, "name"))
-    return _called(item, name, _text(item, "arguments") or "{}", output)
+    return _called(item, name, arguments, output)
 
 
 def _called(item: Item, name: str, arguments: str, output: str) -> tuple[Item, Item]:

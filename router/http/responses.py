@@ -13,6 +13,7 @@ from router.core.key import check_model
 from router.core.plugin_chain import Proceed
 from router.dialects.parameters import missing
 from router.dialects.responses.compaction import parse_compact
+from router.dialects.responses.message_history import with_previous_messages
 from router.dialects.responses.prompt_reference import prompt_reference
 from router.dialects.responses.prompts import apply_prompt
 from router.dialects.responses.schema import parse_object, validate_create
@@ -67,13 +68,16 @@ class ResponsesApi:
             body, fields, reference.variables, ident=prompt.id, version=prompt.version
         )
         await exchange.compute(validate_create, body)
-        if not (body.get("input") or body.get("previous_response_id") or body.get("conversation")):
+        names = ("input", "previous_response_id", "conversation", "previous_input_messages")
+        if not any(body.get(name) for name in names):
             raise missing("input")
         return body
 
     async def _run(
         self, request: web.Request, exchange: Exchange, body: dict[str, Any], answer: Proceed
     ) -> web.StreamResponse:
+        if body.get("previous_input_messages"):
+            body = await exchange.compute(with_previous_messages, body)
         exchange.ask(*without_misspelt(body))
         if exchange.context.key is not None:
             check_model(exchange.context.key, body["model"])  # before a run of it is accepted

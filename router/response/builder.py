@@ -40,6 +40,7 @@ __all__ = [
     "LEGAL",
     "IdFactory",
     "IllegalTransition",
+    "Messages",
     "ResponseBuilder",
     "StreamState",
     "output_text",
@@ -56,6 +57,9 @@ _MUTED = Frame("", b"{}")
 _CONSTANT: Final = ("instructions", "tools")
 """What an endpoint may word differently from the echo, but no two snapshots may."""
 
+
+Messages = Callable[[list[Any]], list[dict[str, Any]]]
+"""Makes the messages that an output can be shown as."""
 
 IdFactory = Callable[[str], str]
 """Makes a fresh id with the given prefix: ``new_id("msg_")``."""
@@ -87,7 +91,7 @@ class ResponseBuilder:
     ``created_at`` is in unix seconds, ``now`` the clock for ``completed_at``. ``muted`` is for an
     answer in one piece: the states are kept, but no event is written. ``created`` and
     ``first_sequence`` are for a response that was begun before: its id and creation time, and how
-    many events it has.
+    many events it has. ``messages`` is for a client that wants the output as messages, too.
     """
 
     __slots__ = (
@@ -100,6 +104,7 @@ class ResponseBuilder:
         "echo",
         "final",
         "id",
+        "messages",
         "muted",
         "new_id",
         "now",
@@ -131,6 +136,7 @@ class ResponseBuilder:
         self.new_id = new_id
         self.now = now
         self.muted = muted
+        self.messages: Messages | None = None
         self.final: dict[str, Any] | None = None
         self._begun = first_sequence
         self._first_output = 3 if first_sequence and echo["background"] else 2
@@ -145,7 +151,7 @@ class ResponseBuilder:
 
     def snapshot(self, status: str, **changes: Any) -> dict[str, Any]:
         """The Response object in this status; ``changes`` are the fields that differ."""
-        return {
+        response = {
             "id": self.id,
             "object": "response",
             "created_at": self.created_at,
@@ -160,6 +166,14 @@ class ResponseBuilder:
             "usage": None,
             **changes,
         }
+        if self.messages is not None:
+            self.add_messages(response)
+        return response
+
+    def add_messages(self, response: dict[str, Any]) -> None:
+        """Show the response's output as messages, where the client wants them."""
+        if self.messages is not None:
+            response["output_messages"] = self.messages(response["output"])
 
     def finished(
         self,
@@ -246,10 +260,12 @@ class ResponseBuilder:
             "output": output,
             "output_text": output_text(output),
         }
+        self.add_messages(failed)
         return [*frames, self.end(failed)]
 
     def end_otherwise(self, response: dict[str, Any]) -> Frame:
         """Another terminal event instead of the one that was made and has not been delivered."""
+        self.add_messages(response)
         self.sequence -= 1
         self.final = response
         return self.event(_TERMINAL[response["status"]], {"response": response})

@@ -25,6 +25,12 @@ from router.errors import InvalidRequest
 __all__ = ["check_fields", "echo_fields", "parse_create", "parse_object", "validate_create"]
 
 _MAX_DEPTH: Final = 200
+_EARLIER_INPUT: Final = (
+    "previous_response_id",
+    "conversation",
+    "prompt",
+    "previous_input_messages",
+)
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:
@@ -130,6 +136,4 @@ def _refuse_deep(body: dict[str, Any]) -> None:
 
 
 def _has_earlier_input(body: Mapping[str, Any]) -> bool:
-    return any(
-        body.get(name) is not None for name in ("previous_response_id", "conversation", "prompt")
-    )
+    return any(body.get(name) not in (None, []) for name in _EARLIER_INPUT)
