@@ -81,7 +81,7 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
     "CompactResponse": asked(
         {"model": string(minLength=1)},
         {name: schema for name, schema in SCHEMAS.items() if name != "model"},
-        allOf=[_with_input("previous_response_id")],
+        allOf=[_with_input("previous_response_id", "previous_input_messages")],
     ),
     "Response": told(
         {
