@@ -146,13 +146,13 @@ class _Approvals:
                 due.clear()
                 if kind == "mcp_approval_request" and (ident := _text(item, "id")):
                     self.requests[ident] = item
-        self.due = list(due)
+        self.due = due
 
     def stays(self, item: Item) -> bool:
         """Whether it is part of an approval that is not settled."""
         kind = item.get("type")
         if kind == "mcp_approval_request":
-            return item.get("id") in self.due
+            return _text(item, "id") in self.due
         if kind != "mcp_approval_response":
             return False
         ident = _text(item, "approval_request_id")

@@ -144,13 +144,40 @@ class _EarlierMessage:
         return dict(part)
 
 
+class _OpenCalls:
+    """Calls without an output, by name and by id, oldest first."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str | None], deque[Item]] = {}
+        self._answered: set[int] = set()  # calls, by their identity: each waits in several places
+
+    def add(self, name: str, call: Item) -> None:
+        for key in (("name", name), ("id", call.get("call_id")), _ANY):
+            self._waiting.setdefault(key, deque()).append(call)
+
+    def take(self, name: str | None, call_id: str | None) -> Item | None:
+        """The call that is answered: the one of this id, or else the oldest of this name."""
+        by_name = _ANY if name is None else ("name", name)
+        for key in (("id", call_id), by_name) if call_id else (by_name,):
+            calls = self._waiting.get(key, ())
+            while calls:
+                call = calls.popleft()
+                if id(call) not in self._answered:
+                    self._answered.add(id(call))
+                    return call
+        return None
+
+
+_ANY: Final = ("any", None)
+
+
 class _History:
-    """Items, made message by message. ``_open`` are calls without an output, by name."""
+    """Items, made message by message."""
 
     def __init__(self, custom: Container[str]) -> None:
         self.items: list[Item] = []
         self._custom = custom
-        self._open: deque[tuple[str, Item]] = deque()
+        self._open = _OpenCalls()
 
     def add(self, message: _EarlierMessage, number: int) -> None:
         role, called = message.role, message.recipient not in _NO_RECIPIENT
@@ -188,11 +215,12 @@ class _History:
             else:
                 item |= {"type": "function_call", "arguments": text}
         self.items.append(item)
-        self._open.append((name, item))
+        self._open.add(name, item)
 
     def _output(self, message: _EarlierMessage) -> None:
-        place = self._answered(message)
-        if place is None:
+        wanted = None if message.name is None else message.name.removeprefix(FUNCTIONS)
+        call = self._open.take(wanted, message.call_id)
+        if call is None:
             name = "a tool" if message.name is None else f"'{message.name[:_SHOWN]}'"
             raise InvalidRequest(
                 f"Invalid '{message.where}': it is the output of {name}, which no message before "
@@ -200,8 +228,6 @@ class _History:
                 code="invalid_value",
                 param=message.where,
             )
-        _, call = self._open[place]
-        del self._open[place]
         if "call_id" not in call:
             call["output"] = message.text
             return
@@ -211,18 +237,6 @@ class _History:
         self.items.append(
             {"type": f"{call['type']}_output", "call_id": call["call_id"], "output": output}
         )
-
-    def _answered(self, message: _EarlierMessage) -> int | None:
-        """The place in ``_open`` of the call that the message answers."""
-        wanted = None if message.name is None else message.name.removeprefix(FUNCTIONS)
-        if message.call_id:
-            for place, (_, call) in enumerate(self._open):
-                if call.get("call_id") == message.call_id:
-                    return place
-        for place, (name, _) in enumerate(self._open):
-            if wanted is None or name == wanted:
-                return place
-        return None
 
 
 def _hosted(name: str, text: str) -> Item:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -249,6 +250,21 @@ def test_messages_come_back_as_what_they_were() -> None:
 
 
 P = "previous_input_messages"
+
+
+@pytest.mark.parametrize("by", ["name", "call_id"])
+def test_very_many_calls_take_no_longer_each(by: str) -> None:
+    many = 20_000
+    named = [f"f{n}" for n in range(many)]
+    calls = [
+        {"role": "assistant", "recipient": name, "call_id": name, "content": ""} for name in named
+    ]
+    outputs = [{"role": "tool", by: name, "content": name} for name in reversed(named)]
+    begun = time.process_time()
+    items = history(*calls, *outputs)
+    assert time.process_time() - begun < 10  # one scan for each would take minutes
+    assert [item["output"] for item in items[many:]] == named[::-1]
+    assert [item["call_id"] for item in items[many:]] == named[::-1]
 
 
 @pytest.mark.parametrize(
