@@ -19,13 +19,25 @@ from router.core.exchange import ClientGone, Exchange, internal_error
 from router.core.upstream import REASONING_DROPPED
 from router.dialects.dropped import DROPPED_PARAMETERS, dropped_header
 from router.dialects.responses.fields import OWN_FIELDS
+from router.dialects.responses.response_messages import (
+    INPUT_MESSAGES,
+    input_messages,
+    output_messages,
+)
 from router.dialects.responses.schema import echo_fields
 from router.errors import RouterError
 from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.telemetry.log import get_logger
 
-__all__ = ["client_headers", "new_builder", "new_id", "persist", "persist_whole"]
+__all__ = [
+    "client_headers",
+    "new_builder",
+    "new_id",
+    "persist",
+    "persist_whole",
+    "show_messages",
+]
 
 _log = get_logger("router.core.response_lifecycle")
 
@@ -106,7 +118,7 @@ def new_builder(
     """The response builder of the response to a validated create request; the rest is as for
     ``ResponseBuilder``.
     """
-    return ResponseBuilder(
+    builder = ResponseBuilder(
         echo=echo_fields(body, model=body["model"]),
         own_fields=OWN_FIELDS,
         new_id=new_id,
@@ -115,3 +127,14 @@ def new_builder(
         created=created,
         first_sequence=first_sequence,
     )
+    if body.get("enable_response_messages"):
+        show_messages(builder, body)
+    return builder
+
+
+def show_messages(builder: ResponseBuilder, body: Mapping[str, Any]) -> None:
+    """Have the response show what the model is given and what it says as messages, too; ``body``
+    has all of its input.
+    """
+    builder.echo = {**builder.echo, INPUT_MESSAGES: input_messages(body)}
+    builder.messages = output_messages

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from router.dialects.responses.input_items import item_type
 
-__all__ = ["Matches", "consistent", "match"]
+__all__ = ["CLIENT_CALLS", "Matches", "consistent", "is_models_own", "match"]
 
 Item = dict[str, Any]
 
@@ -28,6 +28,9 @@ _CALLS: Final[Mapping[str, str]] = {
     "tool_search_call": "call_id",
 }
 """Items that wait for an answer, each with the field that the answer names."""
+
+CLIENT_CALLS: Final = frozenset(_CALLS) - {"mcp_approval_request"}
+"""Types of calls that only the client can answer, where nobody runs them for it."""
 
 _OUTPUTS: Final[Mapping[str, str]] = {
     "apply_patch_call_output": "call_id",
@@ -67,7 +70,7 @@ def match(items: Sequence[Item]) -> Matches:
     begun = 0  # where the model's answer begins that the items are part of
     for place, item in enumerate(items):
         kind = item_type(item)
-        if not _models_own(item, kind):
+        if not is_models_own(item, kind):
             begun = place + 1
         if kind in _CALLS:
             key = item.get(_CALLS[kind])
@@ -110,6 +113,11 @@ def consistent(history: list[Item], new_items: Sequence[Item]) -> list[Item]:
     return [item for place, item in enumerate(history) if place not in unwanted]
 
 
+def is_models_own(item: Item, kind: str) -> bool:
+    """Whether an item of this type is the model's, not the client's."""
+    return item["role"] == "assistant" if kind == "message" else kind not in _OUTPUTS
+
+
 def _answered(item: Item, kind: str) -> str | None:
     """What the output answers; some clients name a local shell's call in the output's ``id``."""
     key = item.get(_OUTPUTS[kind])
@@ -121,13 +129,9 @@ def _answered(item: Item, kind: str) -> str | None:
 def _settled(history: Sequence[Item]) -> int:
     """Where the model's last words begin: calls before it are answered by now, or never."""
     place = len(history)
-    while place and _models_own(history[place - 1], item_type(history[place - 1])):
+    while place and is_models_own(history[place - 1], item_type(history[place - 1])):
         place -= 1
     return place
-
-
-def _models_own(item: Item, kind: str) -> bool:
-    return item["role"] == "assistant" if kind == "message" else kind not in _OUTPUTS
 
 
 def _reasoning_of(gone: set[int], history: Sequence[Item]) -> set[int]:
@@ -139,7 +143,7 @@ def _reasoning_of(gone: set[int], history: Sequence[Item]) -> set[int]:
         if place in gone:
             led_to_gone = True
         elif kind != "reasoning":
-            led_to_gone, led_on = False, _models_own(history[place], kind)
+            led_to_gone, led_on = False, is_models_own(history[place], kind)
         elif led_to_gone and not led_on:
             found.add(place)
         else:

@@ -11,6 +11,7 @@ from aiohttp import web
 from router.core.exchange import Exchange
 from router.dialects.parameters import missing
 from router.dialects.responses.compaction import parse_compact
+from router.dialects.responses.message_history import with_previous_messages
 from router.dialects.responses.prompt_reference import prompt_reference
 from router.dialects.responses.prompts import apply_prompt
 from router.dialects.responses.schema import parse_create, validate_create
@@ -40,6 +41,8 @@ class ResponsesApi:
             body = await self._with_prompt(exchange, body)
         if body.get("stream_options"):
             check_durable(body)
+        if body.get("previous_input_messages"):
+            body = await exchange.compute(with_previous_messages, body)
         exchange.ask(*without_misspelt(body))
         return await self._dispatcher.run(request, exchange, self._turns.answer)
 
@@ -48,12 +51,16 @@ class ResponsesApi:
         body = await self._dispatcher.read(request, exchange, partial(parse_create, stream=False))
         if body.get("prompt") is not None:
             body = await self._with_prompt(exchange, body)
+        if body.get("previous_input_messages"):
+            body = await exchange.compute(with_previous_messages, body)
         exchange.ask(*without_misspelt(body))
         return await self._dispatcher.run(request, exchange, self._turns.resolve)
 
     async def compact(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/compact."""
         body = await self._dispatcher.read(request, exchange, parse_compact)
+        if body.get("previous_input_messages"):
+            body = await exchange.compute(with_previous_messages, body)
         exchange.ask(*without_misspelt({**body, "stream": False}))
         return await self._dispatcher.run(request, exchange, self._turns.resolve)
 
@@ -68,7 +75,8 @@ class ResponsesApi:
             body, fields, reference.variables, ident=prompt.id, version=prompt.version
         )
         await exchange.compute(validate_create, body)
-        if not (body.get("input") or body.get("previous_response_id") or body.get("conversation")):
+        names = ("input", "previous_response_id", "conversation", "previous_input_messages")
+        if not any(body.get(name) for name in names):
             raise missing("input")
         return body
 

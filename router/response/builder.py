@@ -41,6 +41,7 @@ __all__ = [
     "LEGAL",
     "IdFactory",
     "IllegalTransition",
+    "Messages",
     "ResponseBuilder",
     "StreamState",
     "output_text",
@@ -57,6 +58,9 @@ _MUTED = Frame("", b"{}")
 CONSTANT: Final = ("instructions", "tools")
 """What an endpoint may word differently from the echo, but no two snapshots may."""
 
+
+Messages = Callable[[list[Any]], list[dict[str, Any]]]
+"""Makes the messages that an output can be shown as."""
 
 IdFactory = Callable[[str], str]
 """Makes a fresh id with the given prefix: ``new_id("msg_")``."""
@@ -89,7 +93,8 @@ class ResponseBuilder:
     answer in one piece: the states are kept, but no event is written. ``created`` and
     ``first_sequence`` are for a response that was begun before: its id and creation time, and how
     many events it has. ``dated`` is whether the client knows the creation time: an endpoint's own
-    can not replace it. ``shown`` are the fields of ``CONSTANT`` that it has been told.
+    can not replace it. ``shown`` are the fields of ``CONSTANT`` that it has been told. ``messages``
+    is for a client that wants the output as messages, too.
     """
 
     __slots__ = (
@@ -103,6 +108,7 @@ class ResponseBuilder:
         "echo",
         "final",
         "id",
+        "messages",
         "muted",
         "new_id",
         "now",
@@ -134,6 +140,7 @@ class ResponseBuilder:
         self.new_id = new_id
         self.now = now
         self.muted = muted
+        self.messages: Messages | None = None
         self.final: dict[str, Any] | None = None
         self._begun = first_sequence
         self._first_output = 3 if first_sequence and echo["background"] else 2
@@ -152,7 +159,7 @@ class ResponseBuilder:
         """The Response object in this status, with its output and the text of that; ``changes`` are
         other fields that differ.
         """
-        return {
+        response = {
             "id": self.id,
             "object": "response",
             "created_at": self.created_at,
@@ -167,6 +174,14 @@ class ResponseBuilder:
             "usage": usage,
             **changes,
         }
+        if self.messages is not None:
+            self.add_messages(response)
+        return response
+
+    def add_messages(self, response: dict[str, Any]) -> None:
+        """Show the response's output as messages, where the client wants them."""
+        if self.messages is not None:
+            response["output_messages"] = self.messages(response["output"])
 
     def event(self, kind: str, fields: Mapping[str, Any]) -> Frame:
         """The next event, numbered."""
@@ -231,10 +246,12 @@ class ResponseBuilder:
             "output": output,
             "output_text": output_text(output),
         }
+        self.add_messages(failed)
         return [*frames, self.end(failed)]
 
     def end_otherwise(self, response: dict[str, Any]) -> Frame:
         """Another terminal event instead of the one that was made and has not been delivered."""
+        self.add_messages(response)
         self.sequence -= 1
         self.final = response
         return self.event(_TERMINAL[response["status"]], {"response": response})

@@ -21,7 +21,7 @@ from router.core.exchange import (
 from router.core.key import Key
 from router.core.plugin_chain import PluginSet
 from router.core.plugin_sets import PluginSets, proceed
-from router.core.response_lifecycle import new_builder
+from router.core.response_lifecycle import new_builder, show_messages
 from router.dialects.responses.schema import ids_of
 from router.errors import RouterError, StateUnavailable
 from router.sessions.event_log import RunLog
@@ -108,6 +108,8 @@ class Executor:
             exchange.body = await exchange.compute(
                 with_history, exchange.body, history, request_items
             )
+            if exchange.builder is not None and exchange.body.get("enable_response_messages"):
+                show_messages(exchange.builder, exchange.body)
             await proceed(exchange, log)
         except (ClientGone, StateUnavailable):
             raise  # without its history nothing has begun: it is recovered, and queued again

@@ -132,7 +132,11 @@ class Turns:
         if options := body.get("stream_options"):
             body["stream_options"] = {k: v for k, v in options.items() if k != "durable"}
         background = bool(body.get("background"))
-        builder = new_builder(body)
+        shown = body
+        if body.get("enable_response_messages"):
+            history = await self._resolver.history(exchange)
+            shown = await exchange.compute(with_history, body, history, request_items)
+        builder = new_builder(shown)
         opening = builder.queue() if background else builder.open()
         response = builder.snapshot("queued" if background else "in_progress")
         stored = StoredResponse.of(

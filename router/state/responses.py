@@ -8,6 +8,11 @@ from typing import Any, Final
 
 import orjson
 
+from router.dialects.responses.response_messages import (
+    INPUT_MESSAGES,
+    OUTPUT_MESSAGES,
+    output_messages,
+)
 from router.response.builder import output_text
 from router.state.database import Database
 from router.state.history import ResponseHistory, read_history
@@ -91,7 +96,9 @@ _WINDOW: Final = Statement(
 class StoredResponse:
     """A row of ``responses``, made by ``of``.
 
-    ``body`` is the Response object as JSON without ``output`` and ``output_text``; ``input`` and
+    ``body`` is the Response object as JSON without ``output`` and what is made of it: its text, and
+    its messages where the client wanted them. What the model was given stays in it, as messages:
+    of a history that is deleted or goes on they could not be made again. ``input`` and
     ``output`` are JSON arrays of items, ``input`` of this request's own with their ids.
     ``encrypted_reasoning`` is a JSON object: sealed encrypted reasoning, which the client did not
     ask for, by item id. ``resumable`` says that its stream can be replayed, ``account`` which
@@ -133,6 +140,8 @@ class StoredResponse:
         body = dict(response)
         output = body.pop("output", [])
         body.pop("output_text", None)
+        if body.get(INPUT_MESSAGES) is not None:
+            body.pop(OUTPUT_MESSAGES, None)
         return cls(
             id=body["id"],
             owner=owner,
@@ -154,14 +163,15 @@ class StoredResponse:
     def public(self, include: Container[str] = ()) -> bytes:
         """The Response object as JSON; hidden reasoning is in it where ``include`` asks for it."""
         output = items_with(self.output, self.encrypted_reasoning if ENCRYPTED in include else None)
-        return orjson.dumps(
-            {
-                **orjson.loads(self.body),
-                "status": self.status,
-                "output": output,
-                "output_text": output_text(output),
-            }
-        )
+        response = {
+            **orjson.loads(self.body),
+            "status": self.status,
+            "output": output,
+            "output_text": output_text(output),
+        }
+        if response.get(INPUT_MESSAGES) is not None:
+            response[OUTPUT_MESSAGES] = output_messages(output)
+        return orjson.dumps(response)
 
     def input_items(self, include: Container[str] = ()) -> list[dict[str, Any]]:
         """The items that came with the request, in order; ``include`` as in ``public``."""

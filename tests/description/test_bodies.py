@@ -58,6 +58,23 @@ CREATE: Final[list[tuple[dict[str, Any], bool]]] = [
     ({"prompt": {"id": "p", "variables": {"a": {"type": "input_text"}}}}, False),
     ({"model": "m", "previous_response_id": "resp_1"}, True),
     ({"model": "m", "previous_response_id": ""}, False),
+    ({"model": "m", "previous_input_messages": [USER]}, True),
+    ({"model": "m", "previous_input_messages": []}, False),
+    ({"model": "m", "previous_input_messages": "hi"}, False),
+    ({"model": "m", "input": "hi", "previous_input_messages": [{"role": "user"}]}, False),
+    ({"model": "m", "input": "hi", "previous_input_messages": [{"content": "hi"}]}, False),
+    (
+        {
+            "model": "m",
+            "previous_input_messages": [
+                {"author": {"role": "assistant"}, "recipient": "f", "content": "{}"},
+                {"role": "tool", "name": "f", "content": [{"type": "text", "text": "1"}]},
+            ],
+        },
+        True,
+    ),
+    ({"model": "m", "input": "hi", "enable_response_messages": True}, True),
+    ({"model": "m", "input": "hi", "enable_response_messages": 1}, False),
     ({"model": "m", "conversation": {"id": "conv_1"}}, True),
     ({"model": "m", "conversation": {}}, False),
     ({"model": "m", "conversation": "c", "previous_response_id": "r"}, False),

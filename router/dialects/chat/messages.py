@@ -9,8 +9,9 @@ The messages are those of Chat Completions, which the other dialects are made fr
 Instructions, system and developer messages are one system message at the beginning; see
 ``router.dialects.system_messages`` for those that come later.
 
-Consecutive calls are one assistant message, together with the text right before them. Results
-follow the message with their calls, wherever they stood; nothing a client said is dropped.
+Consecutive calls are one assistant message, together with the text right before them; calls of
+hosted tools are calls of functions (see ``router.dialects.hosted_items``). Results follow the
+message with their calls, wherever they stood; nothing a client said is dropped.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.dialects.hosted_items import placed_function_items
 from router.dialects.parts import PartConverter, Where, chat_part, refused
 from router.dialects.responses.input_items import TEXT_PARTS, item_type
 from router.dialects.system_messages import SYSTEM_ROLES, SystemMessages, joined
@@ -161,7 +163,7 @@ class _MessageBuilder:
         self._thoughts: list[str] = []
 
     def add_items(self, items: list[dict[str, Any]], base: str) -> None:
-        for i, item in enumerate(items):
+        for i, item in placed_function_items(items):
             kind = item_type(item)
             if kind == "message":
                 self._message(item, (base, i))

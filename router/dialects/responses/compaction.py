@@ -5,7 +5,7 @@ encrypted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -19,6 +19,9 @@ from router.response.decoder import reported_failure
 from router.response.frame import load_object
 
 __all__ = ["CompactionDecoder", "compacted", "parse_compact"]
+
+
+_INPUT: Final = ("input", "previous_response_id", "previous_input_messages")
 
 
 class CompactionDecoder(ResponsesDecoder):
@@ -68,7 +71,7 @@ def compacted(
 
 
 def parse_compact(raw: bytes) -> dict[str, Any]:
-    """A request body with ``model``, and ``input`` or ``previous_response_id`` or both.
+    """A request body with ``model``, and ``input``, or a history, or both.
 
     ``null`` counts as absent, unknown fields pass, the others are those of a create request.
     Raises InvalidRequest with the code and the path of the field.
@@ -77,6 +80,6 @@ def parse_compact(raw: bytes) -> dict[str, Any]:
     if body.get("model") in (None, ""):
         raise missing("model")
     check_fields(body)
-    if body.get("input") in (None, []) and body.get("previous_response_id") is None:
+    if not any(body.get(name) not in (None, []) for name in _INPUT):
         raise missing("input")
     return body

@@ -263,6 +263,8 @@ class ResponsesDecoder:
         final = self._ours({**response, "status": status})
         output = final["output"] = final["output"] or list(self._output.items)
         final["output_text"] = output_text(output)
+        if self.builder.messages is not None:
+            self.builder.add_messages(final)
         if status == "completed" and final.get("completed_at") is None:
             final["completed_at"] = int(self.builder.now())
         final["usage"] = self.usage = tokens.from_response(final.get("usage"))

@@ -22,6 +22,7 @@ from router.dialects.parameters import (
     wrong_type,
 )
 from router.dialects.responses.input_items import check_items
+from router.dialects.responses.message_history import check_messages
 from router.dialects.responses.prompt_reference import check_prompt
 from router.dialects.responses.tools import check_tool_choice, check_tools
 from router.errors import InvalidRequest
@@ -33,6 +34,7 @@ __all__ = [
     "EFFORTS",
     "FLAG",
     "INPUT",
+    "MESSAGES",
     "METADATA",
     "PROMPT",
     "REASONING",
@@ -258,6 +260,7 @@ CONVERSATION: Final = FieldType(
     _check_conversation,
     json_schema.any_of(_CONVERSATION_ID, json_schema.asked({"id": _CONVERSATION_ID})),
 )
+MESSAGES: Final = FieldType(check_messages, json_schema.array(ref("PreviousMessage")))
 PROMPT: Final = FieldType(check_prompt, ref("PromptReference"))
 METADATA: Final = FieldType(check_metadata, ref("Metadata"))
 TOOLS: Final = FieldType(check_tools, json_schema.array(ref("Tool")))

@@ -24,6 +24,7 @@ from router.dialects.responses.echo import (
     shown_tools,
 )
 from router.dialects.responses.field_types import RequestField
+from router.dialects.responses.response_messages import INPUT_MESSAGES, OUTPUT_MESSAGES
 
 __all__ = [
     "ALWAYS_ECHOED",
@@ -293,6 +294,29 @@ FIELDS: Final = (
         cached=False,
         per_request=True,
     ),
+    # vLLM's: the history as messages, and the whole response as such. Made of items and made into
+    # items here, so that every endpoint has them, whatever it speaks.
+    RequestField(
+        name="previous_input_messages",
+        type=of.MESSAGES,
+        description=(
+            "The messages of earlier responses, as history. Not together with "
+            "`previous_response_id` or `conversation`."
+        ),
+        origin="router",
+        owner="router",
+        cached=False,
+        per_request=True,
+    ),
+    RequestField(
+        name="enable_response_messages",
+        type=of.flag(default=False),
+        description="Show the input and the output as messages, too.",
+        origin="router",
+        owner="router",
+        cached=False,
+        per_request=True,
+    ),
     RequestField(
         name="nomyo",
         type=of.ANYTHING,
@@ -331,7 +355,7 @@ CHAT_TRANSLATED: Final = _named(lambda field: field.to_chat == "translated")
 PER_REQUEST: Final = _named(lambda field: field.per_request and field.origin == "openai")
 """Fields that a stored prompt cannot set."""
 
-OWN_FIELDS: Final = _named(lambda field: field.per_response)
+OWN_FIELDS: Final = _named(lambda field: field.per_response) | {INPUT_MESSAGES, OUTPUT_MESSAGES}
 """Fields of a Response that another one with the same answer has for itself."""
 
 CACHE_RULES: Final = FieldRules(

@@ -41,6 +41,12 @@ __all__ = [
 ]
 
 _MAX_DEPTH: Final = 200
+_EARLIER_INPUT: Final = (
+    "previous_response_id",
+    "conversation",
+    "prompt",
+    "previous_input_messages",
+)
 
 _ECHOED: Final = orjson.dumps(ALWAYS_ECHOED)
 """Read anew for each answer, so that no two share what may change."""
@@ -160,9 +166,7 @@ def _refuse_deep(body: dict[str, Any]) -> None:
 
 
 def _has_earlier_input(body: Mapping[str, Any]) -> bool:
-    return any(
-        body.get(name) is not None for name in ("previous_response_id", "conversation", "prompt")
-    )
+    return any(body.get(name) not in (None, []) for name in _EARLIER_INPUT)
 
 
 ID_PREFIXES: Final[Mapping[str, str]] = {

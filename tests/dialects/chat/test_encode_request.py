@@ -259,7 +259,8 @@ EXTRAS = st.dictionaries(
 
 @given(EXTRAS)
 def test_fields_of_the_router_never_leave(fields: dict[str, Any]) -> None:
-    chat, _ = translate(**fields)
+    # Whatever they are, and whether they are valid or not.
+    chat, _ = encoded({"model": "m", "input": "hi", **fields}, model="m", stream=False)
     assert not PRIVATE_FIELDS & chat.keys()
     assert chat.keys() & RESPONSES_FIELDS <= {"model"}
     for name in ("seed", "top_k", "model_extra", "stop"):

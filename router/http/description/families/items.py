@@ -86,7 +86,7 @@ _ITEMS: Final[Mapping[str, Schema]] = {
         "description": "Passed on as it is to endpoints that know it.",
     },
 }
-_NAMED: Final = array(asked({"name": _NAME}))
+_ROLE: Final = enum("system", "developer", "user", "assistant", "tool")
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
     **_PARTS,
@@ -153,6 +153,36 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             {"required": [name], "properties": {name: string(minLength=1)}}
             for name in ("id", "name")
         ],
+    ),
+    "PreviousMessage": {
+        **asked(
+            {"content": any_of(string(), array(mapping(ANYTHING)))},
+            {
+                "author": asked({"role": _ROLE}, {"name": string()}),
+                "role": _ROLE,
+                "name": string(),
+                "channel": string("`analysis`: what the model thought."),
+                "recipient": string("Of a call: `functions.NAME`, or `LABEL.NAME`."),
+                "call_id": string(),
+            },
+            anyOf=[
+                {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+                for name in ("author", "role")
+            ],
+        ),
+        "description": "A message as in `input_messages` and `output_messages`.",
+    },
+    "ResponseMessage": told(
+        {
+            "author": told({"role": _ROLE, "name": nullable(string())}),
+            "role": _ROLE,
+            "name": nullable(string()),
+            "channel": nullable(enum("analysis", "commentary", "final")),
+            "recipient": nullable(string("Of a call: `functions.NAME`, or `LABEL.NAME`.")),
+            "content": array(mapping(ANYTHING)),
+            "content_type": nullable(string()),
+        },
+        {"call_id": string()},
     ),
     "Metadata": metadata(),
     "Item": told(

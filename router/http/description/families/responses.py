@@ -61,6 +61,7 @@ _BOTH: Final[Schema] = {
         name: {"not": {"type": "null"}} for name in ("conversation", "previous_response_id")
     },
 }
+_MESSAGES: Final = "Where the request has `enable_response_messages`."
 _TOKENS: Final = told({"input_tokens": integer(0), "output_tokens": integer(0)})
 
 _SCHEMAS: Final[Mapping[str, Schema]] = {
@@ -70,7 +71,9 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
         SCHEMAS,
         allOf=[
             _given("model", "prompt"),
-            _with_input("previous_response_id", "conversation", "prompt"),
+            _with_input(
+                "previous_response_id", "conversation", "prompt", "previous_input_messages"
+            ),
             {"not": _BOTH},
         ],
         description="Unknown fields are passed on.",
@@ -78,7 +81,7 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
     "CompactResponse": asked(
         {"model": string(minLength=1)},
         {name: schema for name, schema in SCHEMAS.items() if name != "model"},
-        allOf=[_with_input("previous_response_id")],
+        allOf=[_with_input("previous_response_id", "previous_input_messages")],
     ),
     "Response": told(
         {
@@ -103,6 +106,8 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
             "tools": array(mapping(ANYTHING)),
             "temperature": nullable(number()),
             "top_p": nullable(number()),
+            "input_messages": array(ref("ResponseMessage"), _MESSAGES),
+            "output_messages": array(ref("ResponseMessage"), _MESSAGES),
         },
     ),
     "ResponseEvent": told(
