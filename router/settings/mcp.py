@@ -147,7 +147,7 @@ class McpSettings(Section):
     """The longest that a call may take."""
     max_result_kb: Count = 256
     """The longest result of a call, in KiB of text; what is longer is cut."""
-    max_message_mb: Positive = 8.0
+    max_message_mb: Positive = 4.0
     """The largest answer that is read from a server, in MiB."""
     max_sessions: Count = 64
     """Sessions at once; past that, the one that has been idle longest is closed."""

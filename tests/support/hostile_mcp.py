@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-__all__ = ["Hostile", "Play", "Wire", "head", "hostile", "json_answer", "result"]
+__all__ = ["Hostile", "Play", "Wire", "head", "hostile", "json_answer", "result", "well"]
 
 
 @dataclass
@@ -69,7 +69,7 @@ async def hostile(
         try:
             while (wire := await _request(reader, writer)) is not None:
                 found.seen.append(wire)
-                play = (plays or {}).get(wire.what) or (plays or {}).get("*") or _well
+                play = (plays or {}).get(wire.what) or (plays or {}).get("*") or well
                 await play(wire)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -122,7 +122,7 @@ def json_answer(body: bytes, status: int = 200, *more: str) -> bytes:
     return head(status, "application/json", f"Content-Length: {len(body)}", *more) + body
 
 
-async def _well(wire: Wire) -> None:
+async def well(wire: Wire) -> None:
     """How it should be."""
     if wire.what == "initialize":
         value: Any = {

@@ -106,7 +106,7 @@ async def serving_mcp(
             stateless_http=kind == "stateless",
             transport_security=free,
         )
-    with socket.socket() as listening:
+    with socket.socket(proto=socket.IPPROTO_TCP) as listening:  # for TCP_NODELAY
         listening.bind(("0.0.0.0", 0))
         listening.listen(256)
         seen.port = listening.getsockname()[1]

@@ -108,7 +108,7 @@ def stream_starts_at(url: str, who: str) -> Callable[[bytes], None]:
         if named is None and len(start) < _LONGEST_START:
             return
         start = None
-        if not named or _origin(urljoin(url, named)) != _origin(url):
+        if not named or not _is_within(url, named):
             raise McpProtocolError(f"{who} names an endpoint on another origin, or none.")
 
     return check
@@ -127,9 +127,9 @@ def named_endpoint(start: bytes) -> str | None:
     return None
 
 
-def _origin(url: str) -> tuple[str, str]:
+def _is_within(url: str, named: str) -> bool:
     try:
-        parts = urlsplit(url)
+        base, parts = urlsplit(url), urlsplit(urljoin(url, named))
     except ValueError:
-        return "", ""
-    return parts.scheme, parts.netloc
+        return False
+    return (parts.scheme, parts.netloc) == (base.scheme, base.netloc)

@@ -39,6 +39,8 @@ def why_refused(
         status = request.status
         if status == 202 or (status == 200 and request.media_type not in _ANSWERS):
             return McpProtocolError(f"{who} answers with something that is not MCP.")
+        if status == 404 and error.code != types.METHOD_NOT_FOUND:
+            return McpUnreachable(f"{who} no longer knows the session.", sent=request.sent)
         if status >= 402 and status != 404:
             return McpUnreachable(f"{who} answered with status {status}.")
     return McpToolError(f"{who} refuses: {_words(error.message, server)}", error.code)

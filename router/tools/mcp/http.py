@@ -41,6 +41,9 @@ _AFTERWARDS: Final = 2.0
 """Seconds for what is sent when a request is over: that it is cancelled, that a session ends."""
 
 _MOST_REDIRECTS: Final = 3
+_MOST_RESUMED: Final = 50
+"""The SDK goes deeper each time, without an end of its own."""
+
 _BESIDE: Final = 8
 """Connections beside those of calls: cancellations, the stream of a session."""
 
@@ -155,6 +158,9 @@ class McpHttp(httpx2.AsyncBaseTransport):
                 # What a server sends of its own accord is of no use here.
                 done()
                 return httpx2.Response(405, request=request)
+            current.resumed += not stream
+            if current.resumed > _MOST_RESUMED:
+                raise McpProtocolError(f"{self._who} ends its stream again and again.")
         if _origin(request.url) != _origin(self._url):
             raise self._elsewhere()
         limit = anyio.current_time() + _AFTERWARDS if current.over else current.deadline
@@ -229,7 +235,7 @@ class McpHttp(httpx2.AsyncBaseTransport):
     def _failure(self, error: Exception) -> McpError:
         if isinstance(error, NoFileDescriptors) or is_shortage(error):
             return McpUnreachable("The router has no file descriptors left.", sent=False)
-        if isinstance(error, httpcore2.ConnectError) and isinstance(error.__cause__, ssl.SSLError):
+        if any(isinstance(cause, ssl.SSLError) for cause in error.args):
             said = f"{self._who} has no certificate that is trusted, or does not speak TLS."
             return McpUnreachable(said, sent=False)
         if isinstance(error, httpcore2.ConnectError | httpcore2.ConnectTimeout):

@@ -22,7 +22,7 @@ class McpRequest:
     """``scope`` is what the SDK does for it; ``deadline`` bounds its HTTP exchanges, too.
 
     ``sent`` is whether it may have left this process; ``status`` and ``media_type`` are those of
-    its last HTTP answer, 0 and "" where there was none.
+    its last HTTP answer, 0 and "" where there was none; ``resumed`` is how often its stream was.
     """
 
     def __init__(self, deadline: float) -> None:
@@ -31,6 +31,7 @@ class McpRequest:
         self.sent = False
         self.status = 0
         self.media_type = ""
+        self.resumed = 0
         self._answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         # Nobody may be there any more to be told of an error.
         self._answer.add_done_callback(lambda done: done.cancelled() or done.exception())

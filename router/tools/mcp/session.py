@@ -109,6 +109,11 @@ class McpSession:
         """Whether it is open, and nothing is under way."""
         return self.is_open and not self._retired and not self._under_way
 
+    @property
+    def _has_handshake(self) -> bool:
+        """Whether the server speaks the protocol of before 2026-07-28, and has sessions, too."""
+        return self._client is not None and self._client.initialize_result is not None
+
     async def opened(self, until: float) -> None:
         """Wait until it is open; raises what went wrong, and McpTimeout at ``until``."""
         try:
@@ -121,8 +126,7 @@ class McpSession:
         """Whether it can be used; where it was not for a while, the server is asked. One that has
         no sessions of its own forgets none.
         """
-        assert self._client is not None
-        if self._client.initialize_result is None or _now() - self._used < _FRESH:
+        if not self._has_handshake or _now() - self._used < _FRESH:
             return self.usable
         async with self._checking:
             if not self.usable or _now() - self._used < _FRESH:
@@ -153,8 +157,7 @@ class McpSession:
 
     async def call(self, name: str, arguments: dict[str, Any], deadline: float) -> McpResult:
         """See ``McpClients.call``."""
-        assert self._client is not None
-        if self._client.initialize_result is None and not self._listed:
+        if not self._has_handshake and not self._listed:
             # Since 2026-07-28 a listing says which arguments are sent as headers, too.
             await self.list_tools(deadline)
         params = types.CallToolRequestParams(name=name, arguments=arguments)
@@ -245,7 +248,7 @@ class McpSession:
             self.retire()
             raise McpTimeout(f"{self._who} did not answer in time.") from None
         except asyncio.CancelledError:
-            if self._connector.http is not None:
+            if self._has_handshake and self._connector.spoken == "http":
                 self.retire()  # its stream stays until the server ends it
             raise
         return result
@@ -279,6 +282,8 @@ class McpSession:
         """Nothing can be answered any more."""
         for request in list(self._under_way):
             request.fail(error)
+        if not self._opened.done():
+            self._opened.set_exception(error)
         self.retire()
 
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.lowlevel
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
@@ -32,6 +33,8 @@ _GRACE: Final = 2.0
 """Seconds that a command has to end once its input is closed, and again once it is asked to."""
 
 _POLL: Final = 0.01
+_MOST_IGNORED: Final = 1000
+"""Lines that are no messages."""
 
 
 @contextlib.asynccontextmanager
@@ -40,8 +43,9 @@ async def running_command(
 ) -> AsyncIterator[TransportStreams]:
     """Run it, in a process group of its own that ends with the context, whatever it does.
 
-    ``max_bytes`` bounds a line; ``lost`` is told of one that is longer, after which nothing comes
-    any more. Raises McpUnreachable where the command cannot be run.
+    ``max_bytes`` bounds a line; ``lost`` is told of one that is longer, and of one too many that is
+    no message, after which nothing comes any more. Raises McpUnreachable where the command cannot
+    be run.
     """
     assert server.command is not None
     try:
@@ -61,14 +65,14 @@ async def running_command(
             f"The command of the MCP server {server.label!r} cannot be run.", sent=False
         ) from error
 
-    def too_large() -> None:
-        lost(McpProtocolError(f"The MCP server {server.label!r} sent too much."))
+    def why(what: str) -> None:
+        lost(McpProtocolError(f"The MCP server {server.label!r} {what}."))
 
     incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](0)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_read, process, incoming_send, too_large)
+            group.start_soon(_read, process, incoming_send, why)
             group.start_soon(_write, process, outgoing_receive, incoming_send)
             try:
                 yield incoming, outgoing
@@ -84,9 +88,10 @@ async def running_command(
 async def _read(
     process: asyncio.subprocess.Process,
     incoming: MemoryObjectSendStream[SessionMessage | Exception],
-    too_large: Callable[[], None],
+    lost: Callable[[str], None],
 ) -> None:
     assert process.stdout is not None
+    ignored = 0
     async with incoming:  # closed at its end, so that the session knows
         while True:
             try:
@@ -94,12 +99,17 @@ async def _read(
             except asyncio.IncompleteReadError:
                 return
             except asyncio.LimitOverrunError:
-                too_large()
+                lost("sent too much")
                 return
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError:
-                continue  # not a message: a library that prints, most likely
+            except ValueError:  # not a message: a library that prints, most likely
+                ignored += 1
+                if ignored > _MOST_IGNORED:
+                    lost("writes what is not MCP")
+                    return
+                await anyio.lowlevel.checkpoint()  # reading what has arrived already does not wait
+                continue
             await incoming.send(SessionMessage(message))
 
 
