@@ -58,7 +58,7 @@ class McpClients:
         self._living: set[McpSession] = set()
         self._spoken: OrderedDict[str, Transport] = OrderedDict()
         self._closed = False
-        self._imported = False
+        self._prepared = False
 
     @property
     def sessions(self) -> int:
@@ -73,8 +73,8 @@ class McpClients:
             session, fresh = await self._session(server, deadline)
             try:
                 return await session.list_tools(self._until(deadline))
-            except McpUnreachable:
-                if fresh or last:
+            except McpUnreachable as error:
+                if last or (fresh and error.sent):
                     raise
         raise AssertionError("the second try returns or raises")
 
@@ -112,12 +112,12 @@ class McpClients:
         self, server: McpServer, name: str, arguments: dict[str, Any], deadline: float | None
     ) -> McpResult:
         for last in (False, True):
-            session, fresh = await self._session(server, deadline)
+            session, _ = await self._session(server, deadline)
             try:
                 return await session.call(name, arguments, self._until(deadline))
             except McpUnreachable as error:
-                # Only what never left this process is sent on another session.
-                if error.sent or fresh or last:
+                # Only what never left this process is sent in another session.
+                if last or error.sent:
                     raise
         raise AssertionError("the second try returns or raises")
 
@@ -127,7 +127,7 @@ class McpClients:
 
     async def _session(self, server: McpServer, deadline: float | None) -> tuple[McpSession, bool]:
         """A session that is open, and whether it is new."""
-        await self._import_sdk()
+        await self._prepare()
         longest = asyncio.get_running_loop().time() + self.settings.connect_timeout
         until = longest if deadline is None else min(deadline, longest)
         key = server.fingerprint(self._key)
@@ -151,7 +151,7 @@ class McpClients:
     def _open(self, server: McpServer, key: str) -> McpSession:
         from router.tools.mcp.session import McpSession
 
-        if self._closed:
+        if self._closed or self._tls is None:
             raise McpUnreachable("The router is shutting down.", sent=False)
         self._make_room()
         listed = self.settings.hosts or self._guard.settings.hosts
@@ -185,9 +185,9 @@ class McpClients:
         if self._sessions.get(key) is session:
             del self._sessions[key]
 
-    async def _import_sdk(self) -> None:
-        """In a thread, the first time: it takes a second."""
-        if self._imported:
+    async def _prepare(self) -> None:
+        """What takes a second, the first time, and so is done in a thread."""
+        if self._prepared:
             return
         try:
             await asyncio.to_thread(importlib.import_module, "router.tools.mcp.session")
@@ -197,4 +197,6 @@ class McpClients:
             raise McpNotInstalled(
                 f"The router cannot use MCP servers; {install_extra('tools')}"
             ) from None
-        self._imported = True
+        if self._tls is None:
+            self._tls = await asyncio.to_thread(ssl.create_default_context)
+        self._prepared = True

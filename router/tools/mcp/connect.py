@@ -50,7 +50,7 @@ class Connector:
         settings: McpSettings,
         spoken: Transport,
         hosts: Listed | None,
-        tls: ssl.SSLContext | None,
+        tls: ssl.SSLContext,
         gone: Callable[[McpError], None],
     ) -> None:
         self.spoken: Transport = spoken

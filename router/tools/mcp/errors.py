@@ -36,8 +36,8 @@ class McpError(Exception):
 
 
 class McpInvalid(McpError):
-    """The fault of whoever named the server; ``param`` is the field: ``server_url``, ``headers`` or
-    ``authorization``.
+    """The fault of whoever named the server; ``param`` is the field: ``server_label``,
+    ``server_url``, ``headers`` or ``authorization``.
     """
 
     def __init__(self, param: str, message: str) -> None:

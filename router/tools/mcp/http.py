@@ -64,7 +64,7 @@ class McpHttp(httpx2.AsyncBaseTransport):
         *,
         sse: bool,
         hosts: Listed | None,
-        tls: ssl.SSLContext | None,
+        tls: ssl.SSLContext,
         max_bytes: int,
         calls: int,
         lost: Callable[[McpError], None],
@@ -82,7 +82,7 @@ class McpHttp(httpx2.AsyncBaseTransport):
         self._posts = 0
         self._quiet = anyio.Event()
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=tls or ssl.create_default_context(),
+            ssl_context=tls,
             max_connections=calls + _BESIDE,
             max_keepalive_connections=_BESIDE,
             keepalive_expiry=30.0,

@@ -19,6 +19,7 @@ __all__ = ["McpResult", "McpServer", "McpTool", "Transport"]
 Transport = Literal["auto", "http", "sse"]
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+_LONGEST_LABEL: Final = 256
 _MOST_HEADERS: Final = 64
 _LONGEST_HEADER: Final = 8192
 _LONGEST_URL: Final = 8192
@@ -59,6 +60,9 @@ class McpServer:
     owner: str = ""
 
     def __post_init__(self) -> None:
+        if not 0 < len(self.label) <= _LONGEST_LABEL:
+            said = f"The label of an MCP server has 1 to {_LONGEST_LABEL} characters."
+            raise McpInvalid("server_label", said)
         if (self.url is None) == (self.command is None):
             raise McpInvalid("server_url", "An MCP server is named by its URL.")
         if self.command is not None and not self.trusted:

@@ -71,7 +71,7 @@ class McpSession:
         *,
         spoken: Transport,
         hosts: Listed | None,
-        tls: ssl.SSLContext | None,
+        tls: ssl.SSLContext,
     ) -> None:
         silence_sdk()
         self._settings = settings
@@ -241,8 +241,8 @@ class McpSession:
             raise
         except McpError as error:
             self.retire()
-            if isinstance(error, McpUnreachable):
-                error.sent = error.sent and request.sent
+            if isinstance(error, McpUnreachable):  # of which others may be told, too
+                raise McpUnreachable(error.message, sent=error.sent and request.sent) from error
             raise
         except TimeoutError:
             self.retire()

@@ -22,6 +22,8 @@ URL = "https://it.test/mcp"
     ("fields", "param"),
     [
         ({}, "server_url"),
+        ({"url": URL, "label": ""}, "server_label"),
+        ({"url": URL, "label": "a" * 257}, "server_label"),
         ({"url": "it.test/mcp"}, "server_url"),
         ({"url": "ftp://it.test/"}, "server_url"),
         ({"url": "file:///etc/passwd"}, "server_url"),
@@ -49,7 +51,7 @@ URL = "https://it.test/mcp"
 )
 def test_what_cannot_be_used(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(McpInvalid) as caught:
-        McpServer("it", **fields)
+        McpServer(**{"label": "it", **fields})
     assert caught.value.param == param
     assert "s3cret" not in caught.value.message
 

@@ -257,6 +257,35 @@ async def test_closing_ends_what_is_under_way() -> None:
             await clients.list_tools(trusted(server.url()))
 
 
+async def test_closing_while_a_session_is_opened() -> None:
+    async def hangs(wire: Wire) -> None:
+        await asyncio.Event().wait()
+
+    async with hostile({"*": hangs}) as server:
+        async with mcp_clients() as clients:
+            listing = asyncio.create_task(clients.list_tools(trusted(server.url())))
+            await until(lambda: server.seen)
+        with pytest.raises(McpUnreachable, match="shutting down"):
+            await listing
+
+
+async def test_what_was_sent_is_not_sent_again_when_the_session_breaks() -> None:
+    """One of two calls was sent when a session of the older transport ended, the other waits."""
+    async with serving_mcp("sse") as server, mcp_clients(max_calls=1) as clients:
+        it = trusted(server.url())
+        first = asyncio.create_task(clients.call(it, "slow", {"seconds": 60}))
+        await until(lambda: server.at_once == 1)
+        second = asyncio.create_task(clients.call(it, "add", {"a": 1, "b": 2}))
+        await asyncio.sleep(0.05)
+        [living] = clients._living
+        living._broke(McpUnreachable("It broke."))
+        with pytest.raises(McpUnreachable, match="It broke") as caught:
+            await first
+        assert caught.value.sent
+        assert (await second).text == "3"
+        assert sorted(server.calls) == ["add", "slow"]
+
+
 @pytest.mark.parametrize("knows", [True, False])
 async def test_tls(knows: bool, tmp_path: Path) -> None:
     authority = trustme.CA()
