@@ -22,6 +22,12 @@ _LONGEST: Final = 1000
 _SHORTEST: Final = 6
 """Characters of a secret: shorter ones are in many words."""
 
+_CLOSED: Final = ("Connection closed", "SSE stream ")
+"""What the SDK says with a code that servers use, too."""
+
+_LATER: Final = (408, 425, 429)
+"""Statuses of a server that may speak MCP, but not now."""
+
 _ANSWERS: Final = ("application/json", "text/event-stream")
 
 
@@ -30,7 +36,7 @@ def why_refused(
 ) -> McpError:
     """What a request failed with: the server's own error, or one that the SDK made up."""
     who = f"The MCP server {server.label!r}"
-    if error.code == types.CONNECTION_CLOSED:
+    if error.code == types.CONNECTION_CLOSED and error.message.startswith(_CLOSED):
         said = f"{who} ended the session, or the stream, before it answered."
         return McpUnreachable(said, sent=request.sent)
     if error.code == types.PARSE_ERROR:
@@ -55,7 +61,7 @@ def why_not_opened(
     for leaf in (opening.error, *leaves):
         if isinstance(leaf, McpError):
             return leaf
-    if opening.status >= 500:
+    if opening.status >= 500 or opening.status in _LATER:
         return McpUnreachable(f"{who} answered with status {opening.status}.")
     if opening.status >= 400:
         said = f"{who} does not speak MCP there: it answered with status {opening.status}."

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from router.settings.mcp import McpSettings
 from router.telemetry.log import get_logger
 from router.tools.mcp.causes import why_not_opened
-from router.tools.mcp.errors import McpError, McpUnauthorized, McpUnreachable
+from router.tools.mcp.errors import McpError, McpProtocolError, McpUnreachable
 from router.tools.mcp.http import Listed, McpHttp
 from router.tools.mcp.request import CURRENT, McpRequest
 from router.tools.mcp.server import McpServer, Transport
@@ -77,7 +77,7 @@ class Connector:
             if error is None:
                 return
             first = first or error
-            if isinstance(error, McpUnauthorized) or not 400 <= opening.status < 500:
+            if not (isinstance(error, McpProtocolError) and 400 <= opening.status < 500):
                 break
         assert first is not None
         raise first

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+import orjson
 import pytest
 
 from router.tools.mcp import (
@@ -119,6 +120,7 @@ PLAYS: Mapping[str, tuple[Play, type[McpError]]] = {
     ),
     "401": (answers(b"", 401, ASKS), McpUnauthorized),
     "403": (answers(b"", 403), McpUnauthorized),
+    "429": (answers(b"", 429), McpUnreachable),
     "500": (answers(b"", 500), McpUnreachable),
     "redirect inside": (answers(b"", 307, "Location: http://127.0.0.1:1/"), McpUnreachable),
     "redirect without sense": (answers(b"", 307, "Location: http://[::1"), McpUnreachable),
@@ -184,3 +186,27 @@ async def test_before_a_call(name: str) -> None:
             await clients.list_tools(trusted(server.url()))
         assert isinstance(caught.value, expected), repr(caught.value)
         await until(lambda: clients.sessions == 0, timeout=10)
+
+
+async def test_what_a_server_says_of_an_error_holds_no_secret() -> None:
+    async def refuse(wire: Wire) -> None:
+        said = f"no: {wire.headers['authorization']}, {wire.headers['x-key']}, " + "x" * 5000
+        error = {"code": -32000, "message": said}
+        await wire.send(json_answer(orjson.dumps({"jsonrpc": "2.0", "id": 3, "error": error})))
+
+    async with hostile({"tools/call": refuse}) as server, mcp_clients() as clients:
+        it = trusted(server.url(), authorization="s3cret-token", headers={"X-Key": "s3cret-key"})
+        with pytest.raises(McpToolError) as caught:
+            await clients.call(it, "t", {})
+        assert "no: ***, ***" in caught.value.message
+        assert "s3cret" not in repr(caught.value)
+        assert len(caught.value.message) < 1200
+
+
+async def test_a_router_without_file_descriptors_does_not_blame_the_server(
+    monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int
+) -> None:
+    monkeypatch.setattr("router.tools.mcp.http.is_shortage", lambda _: True)
+    async with mcp_clients() as clients:
+        with pytest.raises(McpUnreachable, match="no file descriptors"):
+            await clients.list_tools(trusted(f"http://127.0.0.1:{unused_tcp_port}/"))

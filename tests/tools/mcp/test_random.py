@@ -62,7 +62,7 @@ async def test_whatever_is_answered(number: int) -> None:
     async def play(wire: Wire) -> None:
         await answer(rng, wire)
 
-    limits = {"call_timeout": 0.15, "connect_timeout": 0.3}
+    limits: dict[str, Any] = {"call_timeout": 0.15, "connect_timeout": 0.3}
     async with hostile({"*": play}) as server, mcp_clients(**limits) as clients:
         it = trusted(server.url())
         for _ in range(4):

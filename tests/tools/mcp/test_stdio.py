@@ -177,6 +177,17 @@ async def test_a_call_that_is_cancelled_leaves_the_session(tmp_path: Path) -> No
         assert clients.sessions == 1
 
 
+async def test_one_that_reads_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK tries for a while to tell it of a call that is over; nobody waits for that."""
+    monkeypatch.setattr("mcp.shared.jsonrpc_dispatcher._ABANDON_WRITE_TIMEOUT", 0.5)
+    async with mcp_clients(call_timeout=0.5) as clients:
+        server = in_call("time.sleep(60)")
+        calls = [clients.call(server, "t", {"a": "x" * 2**20}) for _ in range(3)]
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(error, McpTimeout), repr(error)
+        await until(lambda: clients.sessions == 0, timeout=10)
+
+
 def test_a_command_is_for_the_configuration_only() -> None:
     with pytest.raises(McpError):
         McpServer("it", command="sh")
