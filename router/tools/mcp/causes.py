@@ -43,7 +43,7 @@ def why_refused(
         return McpProtocolError(f"{who} answers with something that is not MCP.")
     if transport == "http":
         status = request.status
-        if status == 202 or (status == 200 and request.media_type not in _ANSWERS):
+        if status == 202 or (0 < status < 300 and request.media_type not in _ANSWERS):
             return McpProtocolError(f"{who} answers with something that is not MCP.")
         if status == 404 and error.code != types.METHOD_NOT_FOUND:
             return McpUnreachable(f"{who} no longer knows the session.", sent=request.sent)

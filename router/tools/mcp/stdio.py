@@ -47,23 +47,7 @@ async def running_command(
     no message, after which nothing comes any more. Raises McpUnreachable where the command cannot
     be run.
     """
-    assert server.command is not None
-    try:
-        process = await asyncio.create_subprocess_exec(
-            server.command,
-            *server.args,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env={**get_default_environment(), **server.env},
-            cwd=server.cwd,
-            start_new_session=True,
-            limit=max_bytes,
-        )
-    except (OSError, ValueError) as error:
-        raise McpUnreachable(
-            f"The command of the MCP server {server.label!r} cannot be run.", sent=False
-        ) from error
+    process = await _started(server, max_bytes)
 
     def why(what: str) -> None:
         lost(McpProtocolError(f"The MCP server {server.label!r} {what}."))
@@ -83,6 +67,25 @@ async def running_command(
             stream.close()
         with anyio.CancelScope(shield=True):
             await _end(process)
+
+
+async def _started(server: McpServer, max_bytes: int) -> asyncio.subprocess.Process:
+    assert server.command is not None
+    try:
+        return await asyncio.create_subprocess_exec(
+            server.command,
+            *server.args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**get_default_environment(), **server.env},
+            cwd=server.cwd,
+            start_new_session=True,
+            limit=max_bytes,
+        )
+    except (OSError, ValueError) as error:
+        said = f"The command of the MCP server {server.label!r} cannot be run."
+        raise McpUnreachable(said, sent=False) from error
 
 
 async def _read(

@@ -106,6 +106,7 @@ PLAYS: Mapping[str, tuple[Play, type[McpError]]] = {
         McpProtocolError,
     ),
     "nothing follows": (says(head(202, "text/plain", "Content-Length: 0")), McpProtocolError),
+    "no content at all": (says(head(204, "text/plain")), McpProtocolError),
     "a huge body": (floods(head(200, "application/json"), b" " * 65536), McpProtocolError),
     "a huge head": (floods(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 1000), McpProtocolError),
     "a huge event": (floods(head(200, SSE), b"data: " + b"x" * 65536), McpProtocolError),
