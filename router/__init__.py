@@ -22,10 +22,10 @@ The way of a request::
                           ▼
                      back out the same way
 
-The rooms, from the top: ``cli``, ``http``, ``sessions``, ``pipeline``, ``usage``; ``endpoints``,
-``upstream``, ``state`` and ``fetch`` beside each other; ``core`` and ``telemetry``; ``dialects``,
-``response`` and ``balance``, which are pure; ``settings`` and ``errors``. Imports point downward
-only; ``lint-imports`` checks it. Each room's ``__init__`` says what is in it.
+The rooms, from the top: ``cli``, ``http``, ``sessions``, ``pipeline``, ``tools``, ``usage``;
+``endpoints``, ``upstream``, ``state`` and ``fetch`` beside each other; ``core`` and ``telemetry``;
+``dialects``, ``response`` and ``balance``, which are pure; ``settings`` and ``errors``. Imports
+point downward only; ``lint-imports`` checks it. Each room's ``__init__`` says what is in it.
 
 The primitives:
 

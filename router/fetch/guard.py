@@ -11,40 +11,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 import aiohttp
 from yarl import URL
 
 from router.errors import NoFileDescriptors
-from router.fetch.address import is_public
+from router.fetch.hosts import PORTS, Address, HostCheck, HostNotFound, HostRefused
 from router.settings.fetch import FetchSettings
 from router.telemetry.descriptors import is_shortage
 
-__all__ = ["FetchGuard", "Fetched", "NotFetched", "Resolve"]
+__all__ = ["FetchGuard", "Fetched", "NotFetched"]
 
 _MIB: Final = 1024 * 1024
 _AT_ONCE: Final = 32
 """Fetches under way in one router; more wait, on their own time."""
 
 _MOST_REDIRECTS: Final = 5
-_MOST_ADDRESSES: Final = 4
 _CONNECT: Final = 5.0
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_PORTS: Final = {"http": 80, "https": 443}
 _CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate"})
 _HEADERS: Final = {"Accept-Encoding": "identity", "User-Agent": "Pointsman"}
-
-Address = IPv4Address | IPv6Address
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host, for this port; raises OSError where it has none."""
 
 
 class NotFetched(Exception):
@@ -72,21 +63,19 @@ class Fetched:
 class FetchGuard:
     """Fetches within the limits of its ``settings``, which may be changed at any time.
 
-    ``resolve`` looks names up, ``public`` decides of an address; ``tls`` is for https, None for
-    the system's authorities.
+    ``hosts`` knows which hosts there are and which may be fetched from; ``tls`` is for https, None
+    for the system's authorities.
     """
 
     def __init__(
         self,
         settings: FetchSettings,
         *,
-        resolve: Resolve | None = None,
-        public: Callable[[Address], bool] = is_public,
+        hosts: HostCheck | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.settings = settings
-        self._resolve = resolve or _AddressResolver()
-        self._public = public
+        self.hosts = hosts or HostCheck()
         self._tls = tls
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -113,8 +102,7 @@ class FetchGuard:
 
     def close(self) -> None:
         """Look up no more names."""
-        if isinstance(self._resolve, _AddressResolver):
-            self._resolve.close()
+        self.hosts.close()
 
     async def _follow(
         self,
@@ -142,10 +130,7 @@ class FetchGuard:
         self, url: URL, headers: Mapping[str, str], settings: FetchSettings
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The head of the answer, from one of the addresses that were looked at."""
-        host, port = url.raw_host, url.port
-        assert host is not None
-        assert port is not None
-        addresses = await self._addresses(host, port, url.scheme, settings)
+        addresses = await self._addresses(url, settings)
         # The address stands in the URL: nothing is left for the client to look up.
         sent = {**_HEADERS, **headers, "Host": url.raw_authority}
         connector = aiohttp.TCPConnector(force_close=True, ssl=self._tls or True)
@@ -164,32 +149,16 @@ class FetchGuard:
             finally:
                 answer.close()
 
-    async def _addresses(
-        self, host: str, port: int, scheme: str, settings: FetchSettings
-    ) -> Sequence[Address]:
-        if settings.hosts is not None and not _is_listed(host, port, scheme, settings.hosts):
-            raise NotFetched(
-                "The router is configured to fetch from certain hosts only, and this is none of "
-                "them.",
-                "invalid_image_url",
-            )
+    async def _addresses(self, url: URL, settings: FetchSettings) -> Sequence[Address]:
+        host, port = url.raw_host, url.port
+        assert host is not None
+        assert port is not None
         try:
-            found = [ip_address(host)]
-        except ValueError:
-            try:
-                found = [ip_address(text) for text in await self._resolve(host, port)]
-            except (OSError, ValueError) as error:  # ValueError: no name can be so (UnicodeError)
-                if is_shortage(error):
-                    raise NoFileDescriptors from error
-                found = []
-            if not found:
-                raise NotFetched("Its host was not found.") from None
-        if settings.hosts is None and not all(map(self._public, found)):
-            raise NotFetched(
-                "Its host is not on the public Internet, and the router fetches from there only.",
-                "invalid_image_url",
-            )
-        return found[:_MOST_ADDRESSES]
+            return await self.hosts.addresses(host, port, url.scheme, settings.hosts)
+        except HostRefused as error:
+            raise NotFetched(str(error), "invalid_image_url") from None
+        except HostNotFound as error:
+            raise NotFetched(str(error)) from None
 
 
 async def _connected(
@@ -271,7 +240,7 @@ def _parsed(text: str, base: URL | None = None) -> URL:
         url = URL(text, encoded=text.isascii() and text.isprintable() and " " not in text)
         if base is not None:
             url = base.join(url)
-        usable = url.scheme in _PORTS and url.raw_host and url.port
+        usable = url.scheme in PORTS and url.raw_host and url.port
     except ValueError:
         usable = False
     if not usable:
@@ -279,43 +248,3 @@ def _parsed(text: str, base: URL | None = None) -> URL:
     if url.raw_user is not None or url.raw_password is not None:
         raise NotFetched("A URL with a user or password is not fetched.", "invalid_image_url")
     return url.with_fragment(None)
-
-
-def _is_listed(host: str, port: int, scheme: str, hosts: Sequence[str]) -> bool:
-    name = f"[{host}]" if ":" in host else host.rstrip(".").lower()
-    for entry in hosts:
-        listed, _, given = entry.rpartition(":") if _has_port(entry) else (entry, "", "")
-        if port != (int(given) if given else _PORTS[scheme]):
-            continue
-        if name == listed or (listed.startswith("*.") and name.endswith(listed[1:])):
-            return True
-    return False
-
-
-def _has_port(entry: str) -> bool:
-    return ":" in entry.rpartition("]")[2]
-
-
-class _AddressResolver:
-    """Asks the system, in threads of its own: slow name servers must not take those that the rest
-    of the router works in.
-    """
-
-    def __init__(self) -> None:
-        self._threads: ThreadPoolExecutor | None = None
-
-    async def __call__(self, host: str, port: int) -> Sequence[str]:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(8, "resolve")
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _look_up, host, port)
-        return list(dict.fromkeys(found))
-
-    def close(self) -> None:
-        """End the threads; a name that is being looked up is not waited for."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _look_up(host: str, port: int) -> list[str]:
-    return [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]

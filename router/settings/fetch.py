@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 from router.settings.section import Section
 from router.settings.values import Positive, Seconds, Text, not_empty, wrong
 
-__all__ = ["FetchSettings"]
+__all__ = ["FetchHost", "FetchSettings"]
 
 _HOST: Final = re.compile(
     r"(?:(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?"
@@ -21,6 +21,9 @@ def _host(value: str) -> str:
     if not _HOST.fullmatch(value):
         raise wrong('must be like "example.com", "*.example.com", "10.0.0.7:8080" or "[::1]:8080"')
     return value.lower()
+
+
+FetchHost = Annotated[Text, AfterValidator(_host)]
 
 
 class FetchSettings(Section):
@@ -34,10 +37,7 @@ class FetchSettings(Section):
 
     images: bool = True
     """Whether images by URL are fetched for endpoints that take them as data only."""
-    hosts: (
-        Annotated[tuple[Annotated[Text, AfterValidator(_host)], ...], AfterValidator(not_empty)]
-        | None
-    ) = None
+    hosts: Annotated[tuple[FetchHost, ...], AfterValidator(not_empty)] | None = None
     """The only hosts to fetch from; without it, all that are public."""
     max_mb: Positive = 20.0
     """The largest image, in MiB."""

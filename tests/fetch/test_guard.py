@@ -16,6 +16,7 @@ import trustme
 from aiohttp import web
 
 from router.fetch.guard import Fetched, FetchGuard, NotFetched
+from router.fetch.hosts import HostCheck
 from router.settings.fetch import FetchSettings
 from tests.support.files import PNG, Files, Handler, file, serving_at
 
@@ -47,7 +48,9 @@ def guard(
 ) -> FetchGuard:
     """A guard for which every name is that of the public server."""
     names = names or Names([PUBLIC])
-    return FetchGuard(FetchSettings(**fields), resolve=names, public=plays_public, tls=tls)
+    return FetchGuard(
+        FetchSettings(**fields), hosts=HostCheck(resolve=names, public=plays_public), tls=tls
+    )
 
 
 @asynccontextmanager
@@ -313,7 +316,8 @@ async def test_hosts_that_are_not_there(unused_tcp_port: int) -> None:
 async def test_the_next_address_where_the_first_does_not_answer() -> None:
     async with serving_at(PUBLIC, {"/a": file()}) as files:
         subject = FetchGuard(
-            FetchSettings(), resolve=Names(["127.0.0.3", PUBLIC]), public=lambda address: True
+            FetchSettings(),
+            hosts=HostCheck(resolve=Names(["127.0.0.3", PUBLIC]), public=lambda address: True),
         )
         assert (await subject.fetch(at(files, "/a"), types=TYPES)).body == PNG
 

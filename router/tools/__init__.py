@@ -1,0 +1,1 @@
+"""Tools that run here: what an endpoint's model calls, and the router does."""
