@@ -13,8 +13,8 @@ __all__ = [
     "SearchError",
     "SearchFailed",
     "SearchOutcome",
-    "WebSource",
     "WebSearchAction",
+    "WebSource",
 ]
 
 

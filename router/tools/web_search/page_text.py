@@ -1,0 +1,132 @@
+"""The text of a page, as a model is to read it.
+
+HTML is parsed in a process of its own, which is killed past its time: no thread could be, and some
+pages take a parser minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from router.settings.words import install_extra
+from router.tools.web_search.outcome import SearchFailed
+
+__all__ = ["HTML_TYPES", "TEXT_TYPES", "PageText", "PageTextExtractor", "missing_extractor"]
+
+HTML_TYPES: Final = frozenset({"application/xhtml+xml", "text/html"})
+TEXT_TYPES: Final = frozenset(
+    {"application/json", "text/csv", "text/markdown", "text/plain", "text/x-markdown"}
+)
+
+_CHILD: Final = Path(__file__).with_name("page_text_child.py")
+_MOST_CHARACTERS: Final = 1_000_000
+_ENVIRONMENT: Final = ("LD_LIBRARY_PATH",)
+"""What the process gets of the router's environment, which has keys in it."""
+
+_SECONDS: Final = 5.0
+_MEMORY_MIB: Final = 1024
+_AT_ONCE: Final = 2
+_CHARSET: Final = re.compile(r"[\w.:+-]{1,40}", re.ASCII)
+_PLAIN_CHARSET: Final = re.compile(
+    r"us-ascii|utf-?(8|16)|iso-8859-(1?[1-9]|10)|windows-125\d|koi8-[ru]|gb(k|2312|18030)|big5|"
+    r"euc-(jp|kr)|shift_jis",
+    re.ASCII | re.IGNORECASE,
+)
+"""Encodings of plain text. Python has others, some of which (``punycode``) take quadratic time."""
+
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_SPACES: Final = re.compile(r"[ \t\xa0]+(?=\n)|\n{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """A page: its title, on one line, and its text."""
+
+    title: str
+    text: str
+
+
+def missing_extractor() -> str | None:
+    """What to install so that pages can be opened; None where nothing is missing."""
+    if find_spec("resiliparse") is None:
+        return f"web pages cannot be opened; {install_extra('tools')}"
+    return None
+
+
+class PageTextExtractor:
+    """Extracts the text of a few pages at a time."""
+
+    def __init__(self, seconds: float = _SECONDS) -> None:
+        self._seconds = seconds
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def extract(self, media_type: str, body: bytes, charset: str) -> PageText:
+        """The text of a file of one of ``HTML_TYPES`` or ``TEXT_TYPES``; raises SearchFailed."""
+        if media_type in TEXT_TYPES:
+            text = await asyncio.to_thread(_plain, body, charset)
+            return PageText("", text)
+        async with self._slots:
+            answer = await self._in_child(body, charset)
+        return await asyncio.to_thread(_page, answer)
+
+    async def _in_child(self, body: bytes, charset: str) -> bytes:
+        process = await self._started(charset if _CHARSET.fullmatch(charset) else "")
+        try:
+            async with asyncio.timeout(self._seconds):
+                answer, _ = await process.communicate(body)
+        except TimeoutError:
+            raise SearchFailed(
+                f"The page's text could not be extracted within {self._seconds:g} s.",
+                "page_failed",
+            ) from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode != 0:
+            raise SearchFailed("The page's text could not be extracted.", "page_failed")
+        return answer
+
+    async def _started(self, charset: str) -> asyncio.subprocess.Process:
+        limits = (_MOST_CHARACTERS, int(self._seconds) + 1, _MEMORY_MIB)
+        try:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-I",  # without what the environment and the working directory add to the path
+                str(_CHILD),
+                charset,
+                *map(str, limits),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+            )
+        except OSError as error:
+            raise SearchFailed(
+                "The router can start no process to extract the page's text.", "page_failed"
+            ) from error
+
+
+def _page(answer: bytes) -> PageText:
+    found = orjson.loads(answer)
+    return PageText(" ".join(_tidied(found["title"]).split()), _tidied(found["text"]))
+
+
+def _plain(body: bytes, charset: str) -> str:
+    known = _PLAIN_CHARSET.fullmatch(charset) is not None
+    text = body.decode(charset if known else "utf-8", "replace")
+    return _tidied(text[:_MOST_CHARACTERS])
+
+
+def _tidied(text: str) -> str:
+    text = _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _SPACES.sub(lambda match: "\n\n" if match[0][0] == "\n" else "", text).strip()
