@@ -78,6 +78,7 @@ def _header_value(value: SecretStr) -> SecretStr:
     return value
 
 
+Usd = SecondsOrZero  # a number from 0, whatever its unit
 SearchUrl = Annotated[str, AfterValidator(_search_url)]
 FieldPath = Annotated[str, AfterValidator(_field_path)]
 HeaderName = Annotated[str, AfterValidator(_header_name)]
@@ -141,7 +142,7 @@ class WebSearchSettings(Section):
     """The largest page, in MiB."""
     page_characters: Annotated[Count, Field(ge=500)] = 24_000
     """The most characters of a page that are shown at once."""
-    price_per_call: SecondsOrZero = 0.0
+    price_per_call: Usd = 0.0
     """What a search costs, in US dollars."""
 
     @model_validator(mode="after")
@@ -179,7 +180,7 @@ class WebSearchSettings(Section):
             for place, names in used.items()
             if names - set(PLACEHOLDERS)
         ]
-        if "query" not in used["url"] | used["mapping"]:
+        if not faults and self.url and "query" not in used["url"] | used["mapping"]:
             faults.append(("url", "has no {query}, nor has the mapping"))
         if "api_key" in used["url"] | used["mapping"] and self.api_key is None:
             faults.append(("api_key", "is required where {api_key} is used"))

@@ -13,8 +13,12 @@ import json
 import resource
 import sys
 
-_LEAST_ARTICLE = 250
-"""Characters: a shorter "main part" of a page that has more is taken for a mistake."""
+_MAIN = "main, [role=main]"
+_AROUND = ["nav", "footer", "dialog", "button", "select", "[role=navigation]", "[aria-hidden=true]"]
+"""What of a page is not what it says. Guesses at more (``main_content``) take lists with them."""
+
+_LEAST_MAIN = 250
+"""Characters: a page whose main part says less says it elsewhere."""
 
 
 def _limit(seconds: int, mebibytes: int) -> None:
@@ -32,7 +36,8 @@ def _decoded(body: bytes, charset: str) -> str:
 
     known = map_encoding_to_html5(charset, fallback_utf8=False) if charset else None
     encoding = known or detect_encoding(body, from_html_meta=True) or "utf-8"
-    return bytes_to_str(body, encoding, errors="replace")
+    # One wrong byte is no reason to take the page for one in another encoding.
+    return bytes_to_str(body, encoding, errors="replace", fallback_encodings=())
 
 
 def _extracted(html: str, most: int) -> tuple[str, str]:
@@ -41,12 +46,11 @@ def _extracted(html: str, most: int) -> tuple[str, str]:
     from resiliparse.parse.html import HTMLTree  # noqa: PLC0415
 
     tree = HTMLTree.parse(html)
-    title = tree.title or ""
-    text = extract_plain_text(tree, main_content=True, comments=False)
-    if len(text) < _LEAST_ARTICLE:
-        whole = extract_plain_text(tree)
-        text = max(text, whole, key=len)
-    return title[:1000], text[:most]
+    main = None if tree.document is None else tree.document.query_selector(_MAIN)
+    text = "" if main is None else extract_plain_text(main.html, skip_elements=_AROUND)
+    if len(text) < _LEAST_MAIN:
+        text = max(text, extract_plain_text(tree, skip_elements=_AROUND), key=len)
+    return (tree.title or "")[:1000], text[:most]
 
 
 def main() -> None:
