@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,57 +66,87 @@ def missing_extractor() -> str | None:
 
 
 class PageTextExtractor:
-    """Extracts the text of a few pages at a time."""
+    """Extracts the text of ``_AT_ONCE`` pages at a time, each within ``seconds``."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
         self._seconds = seconds
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._threads: ThreadPoolExecutor | None = None
 
     async def extract(self, media_type: str, body: bytes, charset: str) -> PageText:
         """The text of a file of one of ``HTML_TYPES`` or ``TEXT_TYPES``; raises SearchFailed."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_AT_ONCE, "page-text")
+        loop = asyncio.get_running_loop()
         if media_type in TEXT_TYPES:
-            text = await asyncio.to_thread(_plain, body, charset)
-            return PageText("", text)
-        async with self._slots:
-            answer = await self._in_child(body, charset)
-        return await asyncio.to_thread(_page, answer)
-
-    async def _in_child(self, body: bytes, charset: str) -> bytes:
-        process = await self._started(charset if _CHARSET.fullmatch(charset) else "")
+            return await loop.run_in_executor(self._threads, _plain, body, charset)
+        known = charset if _CHARSET.fullmatch(charset) else ""
+        extraction = _Extraction(body, known, self._seconds)
         try:
-            async with asyncio.timeout(self._seconds):
-                answer, _ = await process.communicate(body)
-        except TimeoutError:
+            return await loop.run_in_executor(self._threads, extraction.run)
+        except asyncio.CancelledError:
+            extraction.kill()
+            raise
+
+    def close(self) -> None:
+        """Extract nothing any more; what is under way ends with its time."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class _Extraction:
+    """One page's process, watched by a thread: event loops take far longer to start one."""
+
+    def __init__(self, body: bytes, charset: str, seconds: float) -> None:
+        self._body = body
+        self._seconds = seconds
+        limits = (_MOST_CHARACTERS, int(seconds) + 1, _MEMORY_MIB)
+        # -I: without what the environment and the working directory add to the path.
+        self._command = [sys.executable, "-I", str(_CHILD), charset, *map(str, limits)]
+        self._starting = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._wanted = True
+
+    def run(self) -> PageText:
+        """Start it and wait for its end; raises SearchFailed."""
+        process = self._started()
+        try:
+            answer, _ = process.communicate(self._body, self._seconds)
+        except subprocess.TimeoutExpired:
             raise SearchFailed(
                 f"The page's text could not be extracted within {self._seconds:g} s.",
                 "page_failed",
             ) from None
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            process.kill()
+            process.communicate()
         if process.returncode != 0:
             raise SearchFailed("The page's text could not be extracted.", "page_failed")
-        return answer
+        return _page(answer)
 
-    async def _started(self, charset: str) -> asyncio.subprocess.Process:
-        limits = (_MOST_CHARACTERS, int(self._seconds) + 1, _MEMORY_MIB)
-        try:
-            return await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-I",  # without what the environment and the working directory add to the path
-                str(_CHILD),
-                charset,
-                *map(str, limits),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-            )
-        except OSError as error:
-            raise SearchFailed(
-                "The router can start no process to extract the page's text.", "page_failed"
-            ) from error
+    def kill(self) -> None:
+        """End it: nobody waits for it."""
+        with self._starting:
+            self._wanted = False
+            if self._process is not None:
+                self._process.kill()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self._starting:
+            if not self._wanted:
+                raise SearchFailed("Nobody waits for the page.", "page_failed")
+            try:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                )
+            except OSError as error:
+                raise SearchFailed(
+                    "The router can start no process to extract the page's text.", "page_failed"
+                ) from error
+            return self._process
 
 
 def _page(answer: bytes) -> PageText:
@@ -121,10 +154,10 @@ def _page(answer: bytes) -> PageText:
     return PageText(" ".join(_tidied(found["title"]).split()), _tidied(found["text"]))
 
 
-def _plain(body: bytes, charset: str) -> str:
+def _plain(body: bytes, charset: str) -> PageText:
     known = _PLAIN_CHARSET.fullmatch(charset) is not None
     text = body.decode(charset if known else "utf-8", "replace")
-    return _tidied(text[:_MOST_CHARACTERS])
+    return PageText("", _tidied(text[:_MOST_CHARACTERS]))
 
 
 def _tidied(text: str) -> str:

@@ -72,6 +72,10 @@ class PageReader:
             )
         return page
 
+    def close(self) -> None:
+        """Read nothing any more. The guard is the caller's."""
+        self._extractor.close()
+
 
 def find_in(text: str, pattern: str) -> tuple[list[str], int]:
     """Where a text has the pattern, case and the kind of blanks aside: the first excerpts, on one

@@ -92,7 +92,8 @@ class WebSearch:
             return self._failed(action, failure)
 
     async def close(self) -> None:
-        """End the connections to the search service."""
+        """End the connections to the search service, and open no pages any more."""
+        self._pages.close()
         await self._service.close()
 
     async def _run(self, call: SearchCall, options: SearchOptions) -> SearchOutcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from router.tools.web_search.outcome import SearchFailed
 from router.tools.web_search.page_text import PageText, PageTextExtractor, missing_extractor
 from router.tools.web_search.tool import WebSearch
+from tests.support.waiting import until
 from tests.tools.web_search.world import guard, settings
 
 
@@ -20,7 +22,11 @@ async def text_of(
     body: bytes | str, kind: str = "text/html", charset: str = "", seconds: float = 20
 ) -> PageText:
     data = body.encode() if isinstance(body, str) else body
-    return await PageTextExtractor(seconds).extract(kind, data, charset)
+    extractor = PageTextExtractor(seconds)
+    try:
+        return await extractor.extract(kind, data, charset)
+    finally:
+        extractor.close()
 
 
 @pytest.mark.parametrize(
@@ -119,26 +125,47 @@ async def test_a_nasty_page_ends_in_time_and_leaves_the_loop_alone(kind: str) ->
     assert longest < 0.8
 
 
-async def test_a_process_that_is_not_waited_for_is_gone() -> None:
-    extractor = PageTextExtractor(20)
-    task = asyncio.create_task(extractor.extract("text/html", _NASTY["deep"].encode(), ""))
-    await asyncio.sleep(0.3)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    begun = time.perf_counter()
-    await asyncio.gather(*(extractor.extract("text/html", b"<p>x", "") for _ in range(4)))
-    assert time.perf_counter() - begun < 10, "its place is free again"
+def children() -> set[int]:
+    """The processes that this one has started, and that have not ended."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # one that has just ended
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid() and fields[0] != "Z":
+                found.add(int(stat.parent.name))
+    return found
+
+
+async def test_a_process_that_nobody_waits_for_is_killed() -> None:
+    before = children()
+    extractor = PageTextExtractor(60)
+    body = _NASTY["attributes"].encode()
+    tasks = [asyncio.create_task(extractor.extract("text/html", body, "")) for _ in range(3)]
+    await until(lambda: len(children() - before) == 2)  # and the third waits for a place
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await until(lambda: not children() - before)
+    assert (await extractor.extract("text/html", b"<p>x", "")).text == "x", "its place is free"
+    extractor.close()
 
 
 async def test_the_process_gets_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its environment is empty: what it would print is not."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    extractor = PageTextExtractor()
-    process = await extractor._started("")
-    environ = Path(f"/proc/{process.pid}/environ")
+    before = children()
+    extractor = PageTextExtractor(60)
+    body = _NASTY["attributes"].encode()
+    task = asyncio.create_task(extractor.extract("text/html", body, ""))
+    await until(lambda: bool(children() - before))
+    [child] = children() - before
+    environ = Path(f"/proc/{child}/environ")
+    command = Path(f"/proc/{child}/cmdline")
+    await until(lambda: b"page_text_child.py" in command.read_bytes())
     assert b"sk-secret" not in await asyncio.to_thread(environ.read_bytes)
-    await process.communicate(b"")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await until(lambda: not children() - before)
+    extractor.close()
 
 
 async def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
