@@ -107,6 +107,8 @@ class SearchMappingSettings(Section):
     """Where a result has its URL."""
     snippet: FieldPath = "snippet"
     """Where a result has its text."""
+    date: FieldPath | None = None
+    """Where a result has the date of its page, if it has."""
 
     @model_validator(mode="after")
     def _body_is_posted(self) -> SearchMappingSettings:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.tools.web_search.options import UserLocation
 from router.tools.web_search.outcome import SearchFailed, WebSearchAction
 
 __all__ = ["FUNCTION_NAME", "SearchCall", "function_for", "parse_call", "shown_action"]
@@ -40,7 +41,7 @@ class SearchCall:
         self.start = start
 
 
-def function_for(*, pages: bool) -> dict[str, Any]:
+def function_for(*, pages: bool, location: UserLocation) -> dict[str, Any]:
     """A function tool of the Responses API; ``pages`` is whether pages may be opened."""
     actions = ["search", "open_page", "find_in_page"] if pages else ["search"]
     fields: dict[str, Any] = {
@@ -57,7 +58,7 @@ def function_for(*, pages: bool) -> dict[str, Any]:
     return {
         "type": "function",
         "name": FUNCTION_NAME,
-        "description": _ABOUT + (_PAGES if pages else "") + _CITE,
+        "description": _ABOUT + (_PAGES if pages else "") + _CITE + _where(location),
         "parameters": {
             "type": "object",
             "properties": fields,
@@ -66,6 +67,12 @@ def function_for(*, pages: bool) -> dict[str, Any]:
         },
         "strict": False,
     }
+
+
+def _where(location: UserLocation) -> str:
+    places = [part for part in (location.city, location.region, location.country) if part]
+    said = f" The user is in {', '.join(places)}." if places else ""
+    return said + (f" The user's time zone is {location.timezone}." if location.timezone else "")
 
 
 def parse_call(arguments: str, *, pages: bool) -> SearchCall:

@@ -47,6 +47,7 @@ class MappedProvider:
             fields.title.split("."),
             fields.url.split("."),
             fields.snippet.split("."),
+            fields.date.split(".") if fields.date is not None else (),
         )
 
     def _values(self, query: SearchQuery) -> Mapping[str, Value]:

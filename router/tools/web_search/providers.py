@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from router.settings.web_search import WebSearchSettings
 from router.tools.web_search.mapping import MappedProvider
 from router.tools.web_search.options import DomainFilter
+from router.tools.web_search.outcome import SearchFailed
 from router.tools.web_search.results import SearchProvider, SearchQuery, SearchResult, results_in
 from router.tools.web_search.service import ServiceRequest
 
@@ -63,8 +64,13 @@ class _SearxngProvider:
         return ServiceRequest(f"{self._url}/search?{urlencode(fields)}", headers=self._headers)
 
     def results(self, answer: Any) -> list[SearchResult]:
-        """See ``SearchProvider``."""
-        return results_in(_member(answer, "results"), ("title",), ("url",), ("content",))
+        """See ``SearchProvider``. Engines that do not answer it are no reason for it to say so,
+        but for a list.
+        """
+        found = _member(answer, "results")
+        if found == [] and _member(answer, "unresponsive_engines"):
+            raise SearchFailed("None of the search service's engines has answered.")
+        return results_in(found, ("title",), ("url",), ("content",), ("publishedDate",))
 
 
 class _BraveProvider:
@@ -104,7 +110,9 @@ class _BraveProvider:
         found = _member(answer, "web")
         if found is None and _member(answer, "type") == "search":
             return []
-        results = results_in(_member(found, "results"), ("title",), ("url",), ("description",))
+        results = results_in(
+            _member(found, "results"), ("title",), ("url",), ("description",), ("page_age",)
+        )
         return [
             replace(one, title=html.unescape(one.title), snippet=html.unescape(one.snippet))
             for one in results
@@ -134,7 +142,8 @@ class _TavilyProvider:
 
     def results(self, answer: Any) -> list[SearchResult]:
         """See ``SearchProvider``."""
-        return results_in(_member(answer, "results"), ("title",), ("url",), ("content",))
+        listed = _member(answer, "results")
+        return results_in(listed, ("title",), ("url",), ("content",), ("published_date",))
 
 
 def _member(value: Any, name: str) -> Any:

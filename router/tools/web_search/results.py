@@ -16,6 +16,7 @@ __all__ = ["SearchProvider", "SearchQuery", "SearchResult", "results_in", "value
 _MOST_LISTED: Final = 200
 _MOST_URL: Final = 2048
 _MOST_TITLE: Final = 200
+_MOST_DATE: Final = 40
 _MOST_SNIPPET: Final = 8000
 _BLANKS: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
@@ -31,11 +32,14 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A page that was found; ``title`` and ``snippet`` are on one line and may be empty."""
+    """A page that was found; all but its URL is on one line and may be empty. ``date`` is when it
+    was published, as the service writes it.
+    """
 
     url: str
     title: str
     snippet: str
+    date: str = ""
 
 
 class SearchProvider(Protocol):
@@ -53,16 +57,20 @@ class SearchProvider(Protocol):
 
 
 def value_at(answer: Any, path: Sequence[str]) -> Any:
-    """What is at a path of names in a JSON value; None where there is nothing."""
+    """What is at a path of names in a JSON value; None where there is nothing, or no path."""
     for name in path:
         if not isinstance(answer, dict):
             return None
         answer = answer.get(name)
-    return answer
+    return answer if path else None
 
 
 def results_in(
-    listed: Any, title: Sequence[str], url: Sequence[str], snippet: Sequence[str]
+    listed: Any,
+    title: Sequence[str],
+    url: Sequence[str],
+    snippet: Sequence[str],
+    date: Sequence[str],
 ) -> list[SearchResult]:
     """The results of a list, without those that have no URL; raises SearchFailed where it is no
     list, or where nothing in it has one.
@@ -73,9 +81,13 @@ def results_in(
     for item in listed[:_MOST_LISTED]:
         place = value_at(item, url)
         if isinstance(place, str) and 0 < len(place) <= _MOST_URL and place.isprintable():
-            name, text = value_at(item, title), value_at(item, snippet)
             found.append(
-                SearchResult(place, _one_line(name, _MOST_TITLE), _one_line(text, _MOST_SNIPPET))
+                SearchResult(
+                    place,
+                    _one_line(value_at(item, title), _MOST_TITLE),
+                    _one_line(value_at(item, snippet), _MOST_SNIPPET),
+                    _one_line(value_at(item, date), _MOST_DATE),
+                )
             )
     if listed and not found:
         raise SearchFailed("The search service's results have no URLs.")

@@ -65,6 +65,8 @@ class SearchService:
             rest = min(failure.retry_after or 0.0, _LONGEST_REST)
             self._resting_until = asyncio.get_running_loop().time() + rest
             raise
+        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError):
+            raise SearchFailed("The certificate of the search service is not trusted.") from None
         except (aiohttp.ClientError, OSError, ValueError):
             # Their own words may quote the URL, and with it a key.
             raise SearchFailed(

@@ -15,7 +15,7 @@ from router.tools.web_search.arguments import (
     shown_action,
 )
 from router.tools.web_search.citations import plain_url
-from router.tools.web_search.options import ContextSize, SearchOptions
+from router.tools.web_search.options import ContextSize, SearchOptions, UserLocation
 from router.tools.web_search.outcome import (
     FindAction,
     OpenAction,
@@ -62,9 +62,12 @@ class WebSearch:
         self._service = SearchService(settings.timeout)
         self._pages = PageReader(settings, guard)
 
-    def offered(self) -> dict[str, Any]:
-        """The function tool of the Responses API that a model is offered."""
-        return function_for(pages=self._opens_pages)
+    def offered(self, options: SearchOptions | None = None) -> dict[str, Any]:
+        """The function tool of the Responses API that a model is offered. It is told where the user
+        is, if the ``options`` say so: most search services cannot be.
+        """
+        location = options.location if options is not None else UserLocation()
+        return function_for(pages=self._opens_pages, location=location)
 
     def action(self, arguments: str) -> WebSearchAction:
         """What the item says of a call that has not been run; an empty search for one that is no
@@ -179,10 +182,15 @@ def _results_text(query: str, results: list[SearchResult], most: int) -> str:
     if not results:
         return f"Nothing was found for: {query}\nTry other words."
     shown = "\n\n".join(
-        f"[{number}] {one.title or one.url}\n{one.url}\n{_cut(one.snippet, most)}".rstrip()
-        for number, one in enumerate(results, 1)
+        f"[{number}] {_one_text(one, most)}" for number, one in enumerate(results, 1)
     )
     return f"Results for: {query}\n{_QUOTED}\n\n{shown}\n\n{_CITE}"
+
+
+def _one_text(result: SearchResult, most: int) -> str:
+    published = f"Published: {result.date}" if result.date else ""
+    lines = (result.title or result.url, result.url, published, _cut(result.snippet, most))
+    return "\n".join(line for line in lines if line)
 
 
 def _cut(text: str, most: int) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Any
 
 import pytest
+import trustme
 from aiohttp import web
 
 from router.tools.web_search.outcome import SearchOutcome
-from tests.support.files import Handler
+from tests.support.files import Handler, serving_at
 from tests.tools.web_search.world import KEY, Service, options, run, service, web_search
 
 FOUND = [
@@ -53,8 +55,24 @@ async def test_searxng() -> None:
     assert "([title](url))" in outcome.text
 
 
+async def test_engines_that_do_not_answer_are_not_taken_for_nothing_found() -> None:
+    engines = {"unresponsive_engines": [["brave", "too many requests"]]}
+    async with service({"results": [], **engines}) as served:
+        outcome = await searched(served, {})
+    assert outcome.reason == "None of the search service's engines has answered."
+    async with service({"results": FOUND, **engines}) as served:
+        assert (await searched(served, {})).error is None
+
+
 async def test_brave() -> None:
-    found = [{"title": "It&#x27;s", "url": "https://a.test/1", "description": "a &amp; b"}]
+    found = [
+        {
+            "title": "It&#x27;s",
+            "url": "https://a.test/1",
+            "description": "a &amp; b",
+            "page_age": "2026-05-01T00:00:00",
+        }
+    ]
     brave = {"provider": "brave", "api_key": KEY}
     async with service({"type": "search", "web": {"results": found}}) as served:
         outcome = await searched(served, brave)
@@ -65,7 +83,7 @@ async def test_brave() -> None:
     assert (plain.method, plain.path) == ("GET", "/web/search")
     assert (plain.query["q"], plain.query["count"]) == ("what & why?", "6")
     assert plain.headers["X-Subscription-Token"] == KEY
-    assert "It's\nhttps://a.test/1\na & b" in outcome.text
+    assert "It's\nhttps://a.test/1\nPublished: 2026-05-01T00:00:00\na & b" in outcome.text
     assert filtered.query["q"] == "what & why? (site:a.test OR site:b.test) -site:x.b.test"
     assert (filtered.query["count"], filtered.query["country"]) == ("20", "DE")
     assert filtered.headers["X-Loc-Timezone"] == "Europe/Berlin"
@@ -97,7 +115,8 @@ async def test_tavily() -> None:
 
 async def test_any_other_by_its_mapping() -> None:
     async def answer(request: web.Request) -> web.Response:
-        hit = {"meta": {"name": "One"}, "link": "https://a.test/1", "texts": ["x", "y"]}
+        meta = {"name": "One", "on": "May 1"}
+        hit = {"meta": meta, "link": "https://a.test/1", "texts": ["x", "y"]}
         return web.json_response({"data": {"hits": [hit]}})
 
     mapping = {
@@ -113,6 +132,7 @@ async def test_any_other_by_its_mapping() -> None:
         "title": "meta.name",
         "url": "link",
         "snippet": "texts",
+        "date": "meta.on",
     }
     async with service(answer) as served:
         url = f"{served.url}/find/{{query}}?d={{allowed_domains}}"
@@ -124,7 +144,7 @@ async def test_any_other_by_its_mapping() -> None:
     assert asked.query == {"d": "a.test,b.test"}
     assert asked.body == {"n": 20, "at": "DE/Europe/Berlin", "only": ["a.test", "b.test"], "f": [1]}
     assert (asked.headers["X-Key"], asked.headers["X-City"]) == (KEY, "Mnchen")
-    assert "[1] One\nhttps://a.test/1\nx … y" in outcome.text
+    assert "[1] One\nhttps://a.test/1\nPublished: May 1\nx … y" in outcome.text
 
 
 def says(status: int = 200, body: bytes = b"{}", **headers: str) -> Handler:
@@ -203,6 +223,18 @@ async def test_odd_answers(
     assert KEY not in str(outcome)
     assert "127.0.0.1" not in str(outcome)
     assert KEY not in "".join(capfd.readouterr())
+
+
+async def test_a_certificate_that_is_not_trusted() -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
+    async with (
+        serving_at("127.0.0.1", {}, tls) as files,
+        web_search(f"https://127.0.0.1:{files.port}") as tool,
+    ):
+        outcome = await run(tool, query="x")
+    assert outcome.reason == "The certificate of the search service is not trusted."
+    assert files.asked == []
 
 
 async def test_no_service_there() -> None:

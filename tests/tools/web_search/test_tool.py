@@ -30,6 +30,16 @@ async def test_what_is_offered() -> None:
     assert "[title](url)" in offered["description"]
 
 
+async def test_the_model_is_told_where_the_user_is() -> None:
+    said = options(user_location={"city": "Rome", "country": "it", "timezone": "Europe/Rome"})
+    async with web_search() as tool:
+        description = tool.offered(said)["description"]
+        assert description.endswith(
+            " The user is in Rome, IT. The user's time zone is Europe/Rome."
+        )
+        assert "The user" not in tool.offered(options())["description"]
+
+
 async def test_no_pages_are_offered_where_none_may_be_opened() -> None:
     async with web_search(open_pages=False) as tool:
         assert tool.offered()["parameters"]["properties"]["action"]["enum"] == ["search"]
