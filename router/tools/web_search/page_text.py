@@ -47,7 +47,7 @@ _PLAIN_CHARSET: Final = re.compile(
 """Encodings of plain text. Python has others, some of which (``punycode``) take quadratic time."""
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-_SPACES: Final = re.compile(r"[ \t\xa0]+(?=\n)|\n{3,}")
+_GAP: Final = re.compile(r"\n{3,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +162,5 @@ def _plain(body: bytes, charset: str) -> PageText:
 
 def _tidied(text: str) -> str:
     text = _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    return _SPACES.sub(lambda match: "\n\n" if match[0][0] == "\n" else "", text).strip()
+    lines = [line.rstrip() for line in text.split("\n")]
+    return _GAP.sub("\n\n", "\n".join(lines)).strip()

@@ -13,6 +13,7 @@ import pytest
 
 from router.tools.web_search.outcome import SearchFailed
 from router.tools.web_search.page_text import PageText, PageTextExtractor, missing_extractor
+from router.tools.web_search.pages import find_in
 from router.tools.web_search.tool import WebSearch
 from tests.support.waiting import until
 from tests.tools.web_search.world import guard, settings
@@ -80,6 +81,16 @@ async def test_plain_text() -> None:
     assert await text_of(b"a\r\nb\x07", "text/plain") == PageText("", "a\nb")
     assert (await text_of("bücher".encode("latin-1"), "text/plain", "ISO-8859-1")).text == "bücher"
     assert len((await text_of(b"x" * 3_000_000, "text/plain")).text) == 1_000_000
+
+
+@pytest.mark.parametrize("sign", [" ", "\n", " \n", "\t", "\xa0", "a ", "\r", "\x00", "a"])
+async def test_a_text_of_one_sign_takes_little_time(sign: str) -> None:
+    body = (sign * 1_000_000 + "end").encode()
+    begun = time.process_time()
+    page = await text_of(body, "text/plain")
+    find_in(page.text, "a a b")
+    find_in(page.text, "a " * 249 + "c")
+    assert time.process_time() - begun < 2
 
 
 async def test_the_title_is_one_short_line() -> None:

@@ -106,6 +106,7 @@ async def test_text_is_found_in_a_page() -> None:
 def test_what_is_found() -> None:
     assert find_in("", "x") == ([], 0)
     assert find_in("a\nb a  b", "A B") == (["a b a b"], 2)
+    assert find_in("Ä İstanbul B", "ä istanbul") == (["Ä İstanbul B"], 1)
     excerpts, count = find_in("x" * 5000, "x")
     assert count == 1000
     assert len(excerpts) == 5  # 1000 matches with 240 characters around, none shown twice
