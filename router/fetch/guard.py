@@ -14,7 +14,7 @@ import contextlib
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import aiohttp
@@ -54,10 +54,13 @@ class NotFetched(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A file, and its media type without parameters, in lower case ("" where none is given)."""
+    """A file, and its media type without parameters, in lower case ("" where none is given).
+    ``charset`` is what its server says of the encoding, unchecked, and "" where it says nothing.
+    """
 
     media_type: str
     body: bytes
+    charset: str = field(default="", compare=False)
 
 
 class FetchGuard:
@@ -86,17 +89,19 @@ class FetchGuard:
         types: Collection[str],
         count: Callable[[int], None] = lambda size: None,
         headers: Mapping[str, str] | None = None,
+        check: Callable[[str], None] = lambda url: None,
     ) -> Fetched:
         """GET ``url``; raises NotFetched.
 
         ``types`` are the media types that are accepted. ``count`` is told the bytes of every piece
         that arrives, and may raise NotFetched. ``headers`` go to the origin of ``url``, not to
-        another one that it redirects to.
+        another one that it redirects to. ``check`` is told each URL before it is asked for, those
+        of redirects included, and may raise.
         """
         settings = self.settings
         try:
             async with asyncio.timeout(settings.timeout), self._slots:
-                return await self._follow(url, types, count, headers or {}, settings)
+                return await self._follow(url, types, count, check, headers or {}, settings)
         except TimeoutError:
             raise NotFetched(f"It could not be fetched within {settings.timeout:g} s.") from None
 
@@ -109,11 +114,13 @@ class FetchGuard:
         url: str,
         types: Collection[str],
         count: Callable[[int], None],
+        check: Callable[[str], None],
         headers: Mapping[str, str],
         settings: FetchSettings,
     ) -> Fetched:
         place = _parsed(url)
         for _ in range(_MOST_REDIRECTS + 1):
+            check(str(place))
             async with self._answer(place, headers, settings) as answer:
                 if answer.status not in _REDIRECTS:
                     return await _file(answer, types, count, int(settings.max_mb * _MIB))
@@ -221,7 +228,7 @@ async def _file(
         pieces.append(piece)
     if inflate is not None and not inflate.eof:
         raise NotFetched("Its compression is broken.")
-    return Fetched(kind, b"".join(pieces))
+    return Fetched(kind, b"".join(pieces), answer.charset or "")
 
 
 def _inflater(coding: str) -> zlib._Decompress | None:

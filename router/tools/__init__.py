@@ -1,1 +1,5 @@
-"""Tools that run here: what an endpoint's model calls, and the router does."""
+"""Tools that the router runs itself, where an endpoint does not.
+
+    mcp         sessions with MCP servers
+    web_search  search services, the pages of the web, citations
+"""

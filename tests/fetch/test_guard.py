@@ -81,6 +81,29 @@ async def test_a_file_of_a_public_host() -> None:
         assert not asked.headers.keys() & {"Cookie", "Authorization", "Referer"}
 
 
+async def test_every_url_is_checked_before_it_is_asked_for() -> None:
+    seen: list[str] = []
+
+    def check(url: str) -> None:
+        seen.append(url)
+        if "/secret" in url:
+            raise NotFetched("Not that one.")
+
+    async with web_of(
+        a=file(status=302, Location="b"), b=file(), c=file(status=302, Location="/secret")
+    ) as files:
+        await guard().fetch(at(files, "/a"), types=TYPES, check=check)
+        assert seen == [at(files, "/a"), at(files, "/b")]
+        assert (await refused(guard(), at(files, "/c"), check=check)).message == "Not that one."
+        assert files.paths == ["/a", "/b", "/c"]
+
+
+async def test_what_the_server_says_of_the_encoding() -> None:
+    async with web_of(a=file(Content_Type="image/png; charset=X-Mine"), b=file()) as files:
+        assert (await guard().fetch(at(files, "/a"), types=TYPES)).charset == "X-Mine"
+        assert (await guard().fetch(at(files, "/b"), types=TYPES)).charset == ""
+
+
 async def test_a_name_that_leads_inside_a_moment_later() -> None:
     """DNS rebinding: the address that was looked at is the one that is connected to."""
     async with web_of(a=file()) as files:

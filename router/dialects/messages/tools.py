@@ -16,6 +16,7 @@ _DATED: Final = re.compile(r"([a-z][a-z0-9_]*?)_20\d{6}", re.ASCII)
 _CHOICES: Final[Mapping[str, str]] = {"auto": "auto", "any": "required", "none": "none"}
 
 _KNOWN: Final = frozenset({"name", "type", "description", "input_schema", "strict"})
+_DOMAINS: Final = ("allowed_domains", "blocked_domains")
 _HINTS: Final = frozenset({"cache_control", "eager_input_streaming", "allowed_callers"})
 """They change neither what a model may call nor what it says."""
 
@@ -71,12 +72,18 @@ def _hosted(kind: str, tool: Mapping[str, Any], where: str) -> tuple[Tool, froze
 
 
 def _web_search(tool: Mapping[str, Any], where: str) -> tuple[Tool, frozenset[str]]:
+    """Responses have no ``max_uses`` and no ``blocked_domains``; the router's own search has."""
     made: Tool = {"type": "web_search"}
-    if domains := given(tool, "allowed_domains", list, where):
-        made["filters"] = {"allowed_domains": domains}
+    filters = {name: given(tool, name, list, where) for name in _DOMAINS}
+    if filters := {name: domains for name, domains in filters.items() if domains}:
+        made["filters"] = filters
     if location := given(tool, "user_location", dict, where):
         made["user_location"] = location
-    return made, frozenset({"name", "type", "allowed_domains", "user_location"})
+    if (most := given(tool, "max_uses", int, where)) is not None:
+        if most < 1:
+            raise bad(f"{where}.max_uses", "Input should be at least 1")
+        made["max_uses"] = most
+    return made, frozenset({"name", "type", "user_location", "max_uses", *_DOMAINS})
 
 
 def _code(tool: Mapping[str, Any], where: str) -> tuple[Tool, frozenset[str]]:

@@ -69,7 +69,27 @@ def known_fields(body: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]
     Sent all the same, they would have OpenAI refuse the request.
     """
     known = {name: value for name, value in body.items() if name in RESPONSES_FIELDS}
-    return known, tuple(dropped_fields(body, RESPONSES_FIELDS))
+    dropped = list(dropped_fields(body, RESPONSES_FIELDS))
+    if known.get("tools"):
+        known["tools"], of_tools = _known_tools(known["tools"])
+        dropped += of_tools
+    return known, tuple(dropped)
+
+
+def _known_tools(tools: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The tools without what only the router's own web search has: see ``messages.tools``."""
+    kept, dropped = [], []
+    for index, tool in enumerate(tools):
+        if tool.get("type") == "web_search":
+            filters = dict(tool.get("filters") or {})
+            if filters.pop("blocked_domains", None) is not None:
+                dropped.append(f"tools[{index}].filters.blocked_domains")
+            if "max_uses" in tool:
+                dropped.append(f"tools[{index}].max_uses")
+            tool = {n: v for n, v in tool.items() if n not in ("filters", "max_uses")}
+            tool |= {"filters": filters} if filters else {}
+        kept.append(tool)
+    return kept, dropped
 
 
 def asks_for_encrypted(body: dict[str, Any]) -> bool:

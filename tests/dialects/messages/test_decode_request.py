@@ -162,6 +162,27 @@ def made(**fields: Any) -> dict[str, Any]:
             },
         ),
         (
+            {
+                "tools": [
+                    {
+                        "type": "web_search_20250305",
+                        "name": "web_search",
+                        "blocked_domains": ["b.org"],
+                        "max_uses": 3,
+                    }
+                ]
+            },
+            {
+                "tools": [
+                    {
+                        "type": "web_search",
+                        "filters": {"blocked_domains": ["b.org"]},
+                        "max_uses": 3,
+                    }
+                ]
+            },
+        ),
+        (
             {"tools": [{"type": "code_execution_20250825", "name": "code_execution"}]},
             {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]},
         ),
@@ -327,8 +348,8 @@ def test_thinking_that_was_signed_by_somebody_else_is_dropped_and_counted() -> N
         ),
         (
             {"tools": [TOOL, {"type": "web_search_20260209", "name": "web_search", "max_uses": 5,
-                              "blocked_domains": ["b.org"]}]},
-            ("tools.1.blocked_domains", "tools.1.max_uses"),
+                              "blocked_domains": ["b.org"], "something_new": 1}]},
+            ("tools.1.something_new",),
         ),
     ],
 )  # fmt: skip

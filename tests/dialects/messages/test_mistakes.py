@@ -18,6 +18,8 @@ from tests.support.anthropic import PDF, PNG, SAID, TOOL, asked
 from tests.support.chat import encoded
 from tests.support.reading import FUZZ
 
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+
 
 def in_user(*blocks: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": list(blocks)}]}
@@ -105,6 +107,9 @@ def in_assistant(*blocks: Any) -> dict[str, Any]:
         ({"tools": [TOOL, TOOL]}, "tools.1.name"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools.0.type"),
         ({"tools": [{"type": "web_search_latest", "name": "a"}]}, "tools.0.type"),
+        ({"tools": [{**SEARCH, "max_uses": 0}]}, "tools.0.max_uses"),
+        ({"tools": [{**SEARCH, "max_uses": "3"}]}, "tools.0.max_uses"),
+        ({"tools": [{**SEARCH, "blocked_domains": "b.org"}]}, "tools.0.blocked_domains"),
         ({"tool_choice": "auto"}, "tool_choice"),
         ({"tool_choice": {"type": "required"}}, "tool_choice.type"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),

@@ -12,6 +12,7 @@ from router.dialects.responses.encode_request import (
     encode_native_chat_request,
     encode_responses_request,
     encode_token_count_request,
+    known_fields,
 )
 from router.errors import InvalidRequest
 
@@ -204,3 +205,31 @@ def test_a_chat_stream_is_asked_for_its_usage(options: Any, sent: dict[str, Any]
 def test_a_chat_request_goes_as_it_came() -> None:
     request = {"model": "alias", "messages": [], "x": 2}
     assert encode_native_chat_request(request, model="m", stream=False) == {**request, "model": "m"}
+
+
+def test_what_only_the_routers_own_search_has_is_not_sent() -> None:
+    body: dict[str, Any] = {
+        "model": "m",
+        "input": "x",
+        "tools": [
+            {"type": "function", "name": "f", "max_uses": 1},
+            {
+                "type": "web_search",
+                "max_uses": 3,
+                "filters": {"allowed_domains": ["a.test"], "blocked_domains": ["b.a.test"]},
+            },
+            {"type": "web_search", "filters": {"blocked_domains": ["b.test"]}},
+        ],
+    }
+    known, dropped = known_fields(body)
+    assert known["tools"] == [
+        {"type": "function", "name": "f", "max_uses": 1},
+        {"type": "web_search", "filters": {"allowed_domains": ["a.test"]}},
+        {"type": "web_search"},
+    ]
+    assert dropped == (
+        "tools[1].filters.blocked_domains",
+        "tools[1].max_uses",
+        "tools[2].filters.blocked_domains",
+    )
+    assert body["tools"][1]["max_uses"] == 3, "the request itself is left alone"
