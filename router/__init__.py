@@ -45,6 +45,8 @@ The primitives:
 - ``Deployment`` (``endpoints.deployment``): a model at an endpoint: slots, breaker, averages.
 - ``Plan``, ``SlotReservation`` (``endpoints``): where a request may go, and the slot it got.
 - ``ResponseBuilder`` (``response.builder``): the response under construction, across attempts.
+- ``ToolLoop``, ``HostedTool`` (``tools``): asks a model again with what the tools that it called
+  gave back.
 - ``StreamDecoder`` (``response.decoder``): an endpoint's bytes in, response events out. Pure.
 - ``Adapter``, ``Transport`` (``core.upstream``): how an endpoint is spoken to.
 - ``UsageRecorder`` (``usage.recorder``): makes a ``UsageRecord`` (``core.usage_record``) of every

@@ -48,6 +48,7 @@ from router.plugin_loading import PluginLoader
 from router.reload import Reloader
 from router.sessions.execute import Executor
 from router.sessions.resolve import HistoryResolver
+from router.sessions.run_credentials import RunCredentials
 from router.sessions.runs import Runs
 from router.sessions.turns import Turns
 from router.settings.cache import CacheSettings
@@ -63,6 +64,7 @@ from router.state.turn_lock import TurnLock
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
 from router.telemetry.tasks import Worker
+from router.tools.loop import ToolLoop
 from router.upstream.adapters import connect
 from router.usage.accounting import Accounting
 
@@ -118,11 +120,13 @@ def create_app(config: Settings) -> web.Application:
     database = open_database(config.state, metrics.state)
     accounting = Accounting(config, database, registry, metrics)
     strict = config.server.unsupported == "strict"
+    tools = ToolLoop(config, registry, accounting.tool_called)
     pipeline = Pipeline(
         fleet,
         config.server.open_after,
         metrics,
         accounting.recorder,
+        tools,
         strict=strict,
     )
 
@@ -136,10 +140,13 @@ def create_app(config: Settings) -> web.Application:
 
     def configure(settings: Settings) -> None:
         accounting.configure(settings)
+        tools.configure(settings)
         browsers.keyless = not settings.auth.keys
 
     reloader = Reloader(config, make_plugins, fleet, plugin_sets, metrics, configure)
-    parts = _Parts(plugin_sets, fleet, stateful, dispatcher, cache, accounting, reloader, worker)
+    parts = _Parts(
+        plugin_sets, fleet, stateful, dispatcher, cache, accounting, reloader, worker, tools
+    )
     app = web.Application(client_max_size=dispatcher.max_body)
     app[DISPATCHER] = dispatcher
     app[FLEET] = fleet
@@ -191,6 +198,7 @@ class _Parts:
     accounting: Accounting
     reloader: Reloader
     worker: Worker
+    tools: ToolLoop
 
 
 def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
@@ -201,7 +209,7 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         dispatcher, parts.accounting.keys, lambda: parts.reloader.settings, registry.may_serve
     )
     more = [*keys.routes(), *usage.routes()]
-    admin = AdminApi(dispatcher, parts.fleet, parts.reloader, parts.cache, more)
+    admin = AdminApi(dispatcher, parts.fleet, parts.reloader, parts.cache, parts.tools, more)
     described = Described(registry)
     return Apis(
         ResponsesApi(dispatcher, stateful.turns, stateful.prompts),
@@ -239,6 +247,7 @@ def _life(parts: _Parts) -> Callable[[web.Application], AsyncIterator[None]]:
             await plugin_sets.start()
             stack.push_async_callback(plugin_sets.stop)
             stack.push_async_callback(fleet.stop)
+            stack.push_async_callback(parts.tools.close)
             fleet.start()
             stack.push_async_callback(stateful.stop)
             await stateful.start()
@@ -268,7 +277,10 @@ class Stateful:
         self._heartbeat = Heartbeat(database, config.lease)
         lock = TurnLock(self.conversations, self._heartbeat.id)
         resolver = HistoryResolver(self.responses, self.conversations, lock)
-        executor = Executor(plugin_sets, self.responses, resolver, accounting.named, worker)
+        credentials = RunCredentials()
+        executor = Executor(
+            plugin_sets, self.responses, resolver, accounting.named, worker, credentials
+        )
         self.runs = Runs(
             database,
             self._heartbeat,
@@ -280,7 +292,7 @@ class Stateful:
         metrics.state.watch(
             lambda: database.up, lambda: self.runs.running, lambda: self.runs.queued
         )
-        self.turns = Turns(database, self.responses, resolver, self.runs, config)
+        self.turns = Turns(database, self.responses, resolver, self.runs, config, credentials)
         self._retention = Retention(self.responses, self.conversations, config.retention_days)
 
     async def start(self) -> None:

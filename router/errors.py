@@ -14,6 +14,7 @@
     ├── LimitsUnavailable       503  what counts limits does not answer
     ├── Overloaded              503  every candidate is full, and the queue too or its time over
     ├── ShuttingDown            503
+    ├── ToolServerFailed        424  a tool's server does not tell its tools (or 401)
     ├── NotCached               504  only an answer from the cache was wanted
     ├── StateUnavailable        503  the database of the stored state does not answer
     ├── NotSupported            501  nobody here can do it
@@ -60,6 +61,7 @@ __all__ = [
     "RouterError",
     "ShuttingDown",
     "StateUnavailable",
+    "ToolServerFailed",
     "UpstreamError",
     "UpstreamFailure",
     "UpstreamLoading",
@@ -262,6 +264,20 @@ class StateUnavailable(RouterError):
 
     status = 503
     default_code = "state_unavailable"
+
+
+class ToolServerFailed(_CallersFault):
+    """424: the server of a tool could not be asked what tools it has. ``refused``: 401, it wants
+    other credentials than those of the request.
+    """
+
+    status = 424
+    default_code = "external_connector_error"
+
+    def __init__(self, message: str, *, param: str, refused: bool = False) -> None:
+        super().__init__(message, param=param)
+        if refused:
+            self.status = 401
 
 
 class InternalError(RouterError):

@@ -96,6 +96,28 @@ BOARD = Board(
             ),
         ),
         Row(
+            "Tools",
+            (
+                Panel(
+                    "Tool calls", "Calls of tools that the router ran itself.", "reqps",
+                    [Query(rate("tool_calls_total", "tool, server"), "{{tool}}: {{server}}")],
+                    "stacked",
+                ),
+                Panel(
+                    "Failing tool calls", "By the code of the error.", "reqps",
+                    [Query(rate("tool_calls_total", "tool, server, outcome", 'outcome!="ok"'),
+                           "{{tool}}: {{server}}: {{outcome}}")],
+                ),
+                Panel(
+                    "Time of tool calls", "How long a call took.", "s",
+                    [
+                        Query(quantile(0.5, "tool_seconds", "tool"), "{{tool}} p50"),
+                        Query(quantile(0.95, "tool_seconds", "tool"), "{{tool}} p95"),
+                    ],
+                ),
+            ),
+        ),
+        Row(
             "Trying again",
             (
                 Panel(

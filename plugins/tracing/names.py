@@ -119,6 +119,20 @@ def of_result(exchange: Exchange) -> Attributes:
     return found
 
 
+def of_tool(name: str, kind: str, server: str, error: str | None) -> Attributes:
+    """What is known of a call of a tool that the router ran."""
+    found: Attributes = {
+        OPERATION: "execute_tool",
+        "gen_ai.tool.name": name,
+        "gen_ai.tool.type": "extension",
+        "pointsman.tool": kind,
+        "pointsman.tool.server": server,
+    }
+    if error is not None:
+        found[ERROR] = error
+    return found
+
+
 def of_attempt(exchange: Exchange, endpoint: EndpointSettings, model: str) -> Attributes:
     """What is known of an attempt at its beginning."""
     url = urlsplit(endpoint.url)

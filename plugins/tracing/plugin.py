@@ -141,6 +141,22 @@ class _RequestSpan:
             _log.exception("attempt not traced", request_id=self._exchange.request.id)
             return NO_TRACE
 
+    def tool(self, name: str, kind: str, server: str, seconds: float, error: str | None) -> None:
+        """See ``Trace.tool``."""
+        try:
+            span = self._tracer.start_span(
+                f"execute_tool {name}",
+                context=self._context,
+                kind=SpanKind.CLIENT,
+                attributes=names.of_tool(name, kind, server, error),
+                start_time=time.time_ns() - int(seconds * 1e9),
+            )
+            if error is not None:
+                span.set_status(Status(StatusCode.ERROR))
+            span.end()
+        except Exception:
+            _log.exception("tool not traced", request_id=self._exchange.request.id)
+
     def over(self) -> None:
         """The request is over."""
         exchange, span = self._exchange, self._span

@@ -244,6 +244,16 @@ class ExchangeResult:
         if self.outcome is None:
             self.outcome, self.error_code = other.outcome, other.error_code
 
+    def add_turn(self, turn: ExchangeResult) -> None:
+        """A turn of the answer (``tools.loop``) came to this; what it cost is counted already."""
+        self.account, self.served_model = turn.account, turn.served_model
+        self.endpoint, self.partial = turn.endpoint, turn.partial
+        self.attempts += turn.attempts
+        self.queue_seconds += turn.queue_seconds
+        self.headers.update(turn.headers)
+        if turn.outcome is not None:
+            self.outcome, self.error_code = turn.outcome, turn.error_code
+
     def take_costs(self, other: ExchangeResult) -> None:
         """What the call of ``other`` used and waited for counts as this exchange's own."""
         self.usage, self.spent = other.usage, other.spent
@@ -262,7 +272,8 @@ class Exchange:
     long. ``builder`` is the response under construction where it was begun before the exchange (a
     background run), ``record`` what becomes of it in the end. ``prompts`` is what is known of the
     prompts of the deployment that is asked. ``running`` says that a task of its own works on it and
-    ends it, ``abort`` why the router itself ends it before its time.
+    ends it, ``abort`` why the router itself ends it before its time. ``turn`` is the number of the
+    turn, from 1, where it is one of several that the router makes an answer of (``tools.loop``).
     """
 
     request: ClientRequest
@@ -279,6 +290,7 @@ class Exchange:
     prompts: PromptTokens | None = None
     running: bool = False
     abort: RouterError | None = None
+    turn: int = 0
     _decoded: DecodedChat | None = field(default=None, init=False)
 
     async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:

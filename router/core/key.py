@@ -79,6 +79,7 @@ class Key:
     limits: KeyLimits = NO_LIMITS
     model_limits: tuple[tuple[str, KeyLimits], ...] = ()
     virtual: bool = False
+    tools: tuple[str, ...] | None = None
 
     def may_use(self, model: str) -> bool:
         """Whether it may use a model, by the client's name for it."""
@@ -87,6 +88,12 @@ class Key:
     def may_reach(self, endpoint: str) -> bool:
         """Whether an endpoint may serve it."""
         return self.endpoints is None or any(fnmatchcase(endpoint, p) for p in self.endpoints)
+
+    def may_run(self, kind: str, server: str) -> bool:
+        """Whether the router may run a tool for it: by its type, or by that and its server."""
+        return self.tools is None or any(
+            fnmatchcase(name, p) for name in (kind, f"{kind}:{server}") for p in self.tools
+        )
 
 
 ANYBODY: Final = Key("default")
@@ -116,6 +123,7 @@ def key_of(settings: ApiKey) -> Key:
         budgets=budgets_of(settings.budgets),
         limits=limits_of(settings.limits),
         model_limits=model_limits_of(settings.model_limits),
+        tools=settings.tools,
     )
 
 

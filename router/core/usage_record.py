@@ -35,13 +35,17 @@ class Provenance(Enum):
 
 
 class Kind(Enum):
-    """Why the attempt was made. A ``CACHE`` row is an answer from the cache: nobody was asked."""
+    """Why the attempt was made; ``TURN``: to go on after tools were run. A ``CACHE`` row is an
+    answer from the cache: nobody was asked. A ``TOOL`` row is a call of a tool that the router ran.
+    """
 
     FIRST = "first"
     RETRY = "retry"
     FALLBACK = "fallback"
     HEDGE = "hedge"
     CACHE = "cache"
+    TURN = "turn"
+    TOOL = "tool"
 
 
 class Tokens(NamedTuple):
@@ -69,7 +73,8 @@ class UsageRecord:
     the attempt began, in Unix time. ``key`` is the name of the caller's key and ``tags`` are its
     tags, ``model`` the model that was asked for and ``served`` the one that answered, both by the
     client's name for it. ``cost`` is in nano-USD, None where no price is known; for a row of the
-    cache tokens and cost are what was saved. ``duration`` and ``first_token`` are in seconds.
+    cache tokens and cost are what was saved, for one of a tool ``served`` is the tool's name.
+    ``duration`` and ``first_token`` are in seconds.
     ``outcome`` is ``ok``, ``failed``, ``cancelled`` or ``refused`` (by the endpoint), ``error`` a
     code.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -23,10 +23,17 @@ from router.http.responses import check_durable
 from router.pipeline.hedging import Fleet
 from router.response.frame import Frame
 from router.settings.schema import Settings
+from router.tools.loop import ToolLoop
+from router.tools.offers import Runner
 
 __all__ = ["ExplainApi"]
 
 _FETCHED = "(base64 of the image)"
+_RUN_BY: Final[Mapping[Runner, str]] = {
+    "router": "is run by the router: the model is offered functions, which 'sent' does not show.",
+    "endpoint": "is left to the endpoint.",
+    "nobody": "is run by nobody: it is dropped.",
+}
 _REFERENCES = ("previous_response_id", "conversation", "prompt")
 
 
@@ -34,8 +41,13 @@ class ExplainApi:
     """Explains with the settings of the moment."""
 
     def __init__(
-        self, dispatcher: RequestDispatcher, fleet: Fleet, settings: Callable[[], Settings]
+        self,
+        dispatcher: RequestDispatcher,
+        fleet: Fleet,
+        settings: Callable[[], Settings],
+        tools: ToolLoop,
     ) -> None:
+        self._tools = tools
         self._dispatcher = dispatcher
         self._settings = settings
         self._explainer = Explainer(fleet.registry, fleet.selector, time.monotonic)
@@ -65,6 +77,9 @@ class ExplainApi:
             refuse_dropped(dropped, {})
         pretended = _pretended(exchange, operation, body, settings)
         pretended.dropped = dropped
+        if operation is Operation.RESPONSES:
+            async for index, tool, runner in self._tools.runners(pretended):
+                notes.append(f"'tools[{index}]' ({tool['type']}) {_RUN_BY[runner]}")
         if settings.fetch.images and (remote := remote_images(body)):
             notes.append("Images are not fetched; an endpoint that takes no URLs may be left out.")
             pretended.images = dict.fromkeys(remote, _FETCHED)

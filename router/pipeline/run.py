@@ -32,6 +32,7 @@ from router.response.decoder import StreamDecoder
 from router.response.frame import Frame
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
+from router.tools.loop import ToolLoop
 from router.usage.recorder import UsageRecorder
 
 __all__ = ["Pipeline"]
@@ -50,10 +51,12 @@ class Pipeline:
         open_after: float,
         metrics: Metrics,
         recorder: UsageRecorder,
+        tools: ToolLoop,
         *,
         strict: bool = False,
     ) -> None:
         self._recorder = recorder
+        self._tools = tools
         self._registry = fleet.registry
         self._selector = fleet.selector
         self._failover = fleet.failover
@@ -63,7 +66,13 @@ class Pipeline:
         self._strict = strict
 
     async def answer(self, exchange: Exchange, sink: Sink) -> None:
-        """Answer the exchange; raises RouterError as long as nothing has been sent."""
+        """Answer the exchange, and run its tools; raises RouterError as long as nothing has been
+        sent.
+        """
+        given = exchange.body.get("tools") and not exchange.turn
+        if given and (tools := await self._tools.offered(exchange)):
+            await self._tools.answer(exchange, sink, tools, self.answer)
+            return
         kind = exchange.request.operation.kind
         if kind is AnswerKind.COUNT:
             await count_tokens(self._registry, self._selector, exchange, sink)
@@ -175,6 +184,8 @@ class _Run:
         kind = Kind.RETRY if exchange.result.attempts else Kind.FIRST
         if before != self._tried:
             kind = Kind.FALLBACK
+        elif kind is Kind.FIRST and exchange.turn > 1:
+            kind = Kind.TURN
         builder, strict = self.delivery.builder, self._strict
         attempt = Attempt(exchange, reservation, builder, self._recorder, kind, strict=strict)
         self._goes_on_with(attempt)
@@ -247,7 +258,10 @@ class _Run:
             else:
                 seconds = time.monotonic() - attempt.sent if self._exchange.stream else None
                 self._selector.answered(attempt.reservation, seconds)
-        self._exchange.context.plugin_set.chain.first_output(self._exchange)
+        if self._exchange.turn:  # the loop tells of the first output of all turns
+            self._exchange.result.first_output = time.monotonic()
+        else:
+            self._exchange.context.plugin_set.chain.first_output(self._exchange)
 
     def _has_begun(self) -> None:
         if self._limit is not None and not self._limit.expired():

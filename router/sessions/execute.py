@@ -26,6 +26,7 @@ from router.dialects.responses.schema import ids_of
 from router.errors import RouterError, StateUnavailable
 from router.sessions.event_log import RunLog
 from router.sessions.resolve import HistoryResolver, RequestItems, with_history
+from router.sessions.run_credentials import RunCredentials
 from router.sessions.runs import Claimed
 from router.sessions.turns import RunRecord
 from router.state.responses import ResponseStore
@@ -50,7 +51,9 @@ class Executor:
         resolver: HistoryResolver,
         key_named: Callable[[str], Awaitable[Key | None]],
         worker: Worker,
+        credentials: RunCredentials,
     ) -> None:
+        self._credentials = credentials
         self._worker = worker
         self._key_named = key_named
         self._plugin_sets = plugin_sets
@@ -88,18 +91,20 @@ class Executor:
         plugin_set.chain.started(exchange)
         outcome = Outcome.CANCELLED
         try:
-            outcome = await self._outcome(exchange, request_items, log)
+            secret = request.get("secret", False)  # an older router did not say
+            outcome = await self._outcome(exchange, request_items, log, secret=secret)
         finally:
             plugin_set.chain.ended(exchange, outcome)
 
     async def _outcome(
-        self, exchange: Exchange, request_items: RequestItems, log: RunLog
+        self, exchange: Exchange, request_items: RequestItems, log: RunLog, *, secret: bool
     ) -> Outcome:
         record = exchange.record = RunRecord(
             self._responses, exchange, request_items, None, True, log
         )
         turn = None
         try:
+            exchange.body = self._credentials.restore(log.id, exchange.body, had=secret)
             turn = record.turn = await self._resolver.turn(exchange, _TURN_SECONDS)
             history = await self._resolver.history(exchange)
             if turn is not None:

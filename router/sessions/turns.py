@@ -29,6 +29,7 @@ from router.sessions.resolve import (
     conversation_id,
     with_history,
 )
+from router.sessions.run_credentials import RunCredentials
 from router.sessions.runs import Runs
 from router.settings.schema import StateSettings
 from router.state.database import Database, unavailable
@@ -55,7 +56,9 @@ class Turns:
         resolver: HistoryResolver,
         runs: Runs,
         settings: StateSettings,
+        credentials: RunCredentials,
     ) -> None:
+        self._credentials = credentials
         self._database = database
         self._responses = responses
         self._resolver = resolver
@@ -150,22 +153,29 @@ class Turns:
             background=background,
             resumable=True,
         )
+        body = self._credentials.keep(builder.id, body)
+        secret = builder.id in self._credentials
         request = {
             "id": exchange.request.id,
             "body": body,
+            "secret": secret,
             "hidden": request_items.encrypted_reasoning,
             "orders": request_items.orders,
             "born": builder.created_at,
         }
-        await self._runs.submit(
-            builder.id,
-            exchange.context.caller,
-            conversation_id(body),
-            orjson.dumps(request),
-            opening,
-            self._responses.added(stored),
-            at_once=not background,
-        )
+        try:
+            await self._runs.submit(
+                builder.id,
+                exchange.context.caller,
+                conversation_id(body),
+                orjson.dumps(request),
+                opening,
+                self._responses.added(stored),
+                at_once=secret or not background,
+            )
+        except BaseException:
+            self._credentials.forget(builder.id)
+            raise
         if exchange.stream:
             await self.follow(exchange, builder.id, -1, sink)
         else:

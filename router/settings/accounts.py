@@ -103,10 +103,10 @@ class KeySpec(Section):
     """What a key may do, whoever made it.
 
     ``models`` are the models it may use, by the names that clients use, and ``endpoints`` the
-    endpoints that may serve it: names or shell-style patterns; None means all. It is refused from
-    ``expires`` on. ``tags`` share the budgets of ``accounts.tags``. ``priority`` is its place in
-    the queue for a slot: 1 is first. ``model_limits`` are further limits, each for the models of a
-    name or pattern together.
+    endpoints that may serve it: names or shell-style patterns; None means all, and so it does of
+    ``tools``. It is refused from ``expires`` on. ``tags`` share the budgets of ``accounts.tags``.
+    ``priority`` is its place in the queue for a slot: 1 is first. ``model_limits`` are further
+    limits, each for the models of a name or pattern together.
     """
 
     models: Annotated[tuple[Text, ...], AfterValidator(not_empty)] | None = None
@@ -115,6 +115,10 @@ class KeySpec(Section):
     """
     endpoints: Annotated[tuple[Text, ...], AfterValidator(not_empty)] | None = None
     """Endpoints, or patterns of them, that may serve the key; all without it."""
+    tools: tuple[Text, ...] | None = None
+    """Tools, or patterns of them, that the router may run for the key: `web_search`, `mcp`,
+    `mcp:LABEL`, and `mcp:client` for servers that the client names; all without it, none if empty.
+    """
     expires: Moment | None = None
     """When the key expires; never without it."""
     tags: tuple[Name, ...] = ()
@@ -133,7 +137,7 @@ def repeated_in(spec: KeySpec) -> Iterator[Fault]:
 
     Not a rule of the model: what is in a database is read as it is.
     """
-    for name in ("models", "endpoints", "tags"):
+    for name in ("models", "endpoints", "tools", "tags"):
         yield from _repeated(name, getattr(spec, name) or ())
     yield from _repeated_budgets(spec.budgets)
 

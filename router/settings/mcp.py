@@ -156,6 +156,10 @@ class McpSettings(Section):
     idle_seconds: Seconds = 300.0
     """A session that was not used for this time is closed."""
 
+    def labelled(self, label: object) -> McpServerSettings | None:
+        """The configured server of this label."""
+        return next((server for server in self.servers if server.label == label), None)
+
     @field_validator("servers", mode="after")
     @classmethod
     def _labels_differ(cls, value: tuple[McpServerSettings, ...]) -> tuple[McpServerSettings, ...]:

@@ -8,6 +8,7 @@
     ├── fallbacks   other models for a model that cannot be served
     ├── state       the database of stored responses, and background runs
     ├── cache       answers given again instead of asked for again
+    ├── tools       hosted tools that the router runs itself
     ├── fetch       what is fetched because a client says so
     ├── accounts    prices, the usage ledger, where limits are counted
     ├── logging     level and form of the log
@@ -49,6 +50,7 @@ from router.settings.fetch import FetchSettings
 from router.settings.metrics import MetricsSettings
 from router.settings.plugins import PluginSettings
 from router.settings.section import Section
+from router.settings.tools import ToolsSettings
 from router.settings.tracing import TracingSettings
 from router.settings.values import (
     UNIQUE_IN_ENDPOINTS,
@@ -262,6 +264,7 @@ class Settings(Section):
     state: StateSettings = StateSettings()
     cache: CacheSettings = CacheSettings()
     fetch: FetchSettings = FetchSettings()
+    tools: ToolsSettings = ToolsSettings()
     accounts: AccountsSettings = AccountsSettings()
     logging: LoggingSettings = LoggingSettings()
     metrics: MetricsSettings = MetricsSettings()

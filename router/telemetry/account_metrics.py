@@ -55,7 +55,7 @@ class AccountMetrics:
         self._attempts = counter(
             "pointsman_attempts",
             "Attempts at endpoints as they are recorded, by why they were made (first, retry, "
-            "fallback, hedge) and how they ended (ok, refused, failed, cancelled).",
+            "fallback, hedge, turn) and how they ended (ok, refused, failed, cancelled).",
             "endpoint", "kind", "outcome",
         )  # fmt: skip
         self._key_tokens = counter(
@@ -66,7 +66,8 @@ class AccountMetrics:
         )  # fmt: skip
         self._cost = counter(
             "pointsman_cost_usd",
-            "What attempts cost in US dollars, as far as prices are known.",
+            "What attempts cost in US dollars, as far as prices are known. Calls of tools that the "
+            "router ran have no endpoint, and the tool's name for a model.",
             "endpoint", "model", "key",
         )  # fmt: skip
         self._unpriced = counter(
@@ -125,6 +126,10 @@ class AccountMetrics:
                 self._tokens[*where, kind, provenance].inc(count)
                 if kind in _BILLED:
                     self._key_tokens[record.key, kind].inc(count)
+
+    def tool_paid(self, tool: str, key: str, cost: int) -> None:
+        """Count what a call of a tool cost, in nano-USD: it has no endpoint, and no model."""
+        self._cost["", tool, key].inc(cost / NANO)
 
     def saved(self, served: str, cost: int) -> None:
         """Count what an answer from the cache of this model would have cost, in nano-USD."""

@@ -4,6 +4,7 @@
     account_metrics    attempts: tokens, cost, budgets, limits, the ledger
     fleet_metrics      endpoints: up, slots, queue, breakers, retries, hedges
     cache_metrics      the response cache
+    tool_metrics       tools that the router runs itself
     plugin_metrics     those that plugins declare
 
 Those of the stored state, background runs, reloads and the process are here.
@@ -30,6 +31,7 @@ from router.telemetry.fleet_metrics import FleetMetrics
 from router.telemetry.log import get_logger
 from router.telemetry.plugin_metrics import PluginMetrics
 from router.telemetry.series import OTHER, Cap
+from router.telemetry.tool_metrics import ToolMetrics
 
 __all__ = ["OTHER", "Metrics", "ProcessMetrics", "ReloadMetrics", "StateMetrics"]
 
@@ -136,6 +138,7 @@ class Metrics:
         self.state = StateMetrics(registry)
         self.reloads = ReloadMetrics(registry)
         self.cache = CacheMetrics(registry)
+        self.tools = ToolMetrics(registry, cap)
         self.plugins = PluginMetrics(registry, cap)
         self.process = ProcessMetrics(registry, version)
 

@@ -1,7 +1,7 @@
 """What a trace is told of a request: the contract between the pipeline and whoever traces.
 
 Whoever traces sets ``Exchange.trace`` when a request has started; without it nothing is told.
-Neither method raises anything.
+No method raises anything.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ class Trace(Protocol):
 
     def attempt(self, endpoint: EndpointSettings, model: str) -> AttemptTrace:
         """An attempt is about to be sent; ``model`` is the endpoint's own name for it."""
+        ...
+
+    def tool(self, name: str, kind: str, server: str, seconds: float, error: str | None) -> None:
+        """The router has run a tool, which took so long; ``error`` is the code of its error."""
         ...
 
 

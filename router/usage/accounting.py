@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from cache.data_directory import data_directory
 from router.core.exchange import Exchange
 from router.core.key import AccountKeyResolver, Key
-from router.core.usage_record import NO_TOKENS, Tokens
+from router.core.usage_record import NANO, NO_TOKENS, Tokens
 from router.endpoints.deployment import best_reported
 from router.endpoints.registry import Registry
 from router.errors import LimitsUnavailable
@@ -77,6 +77,8 @@ class Accounting:
         self._database = database
         self._registry = registry
         self._metrics = metrics.accounts
+        self._tool_metrics = metrics.tools
+        self._tool_prices = settings.tools.prices
         self.prices = Prices(settings.accounts)
         self.recorder = UsageRecorder(self.prices.cost, metrics.accounts)
         self.saved = self.recorder.cached
@@ -130,6 +132,7 @@ class Accounting:
     def configure(self, settings: Settings) -> None:
         """Go on with these settings."""
         self.prices.configure(settings.accounts)
+        self._tool_prices = settings.tools.prices
         self._metrics.price_expected = _sellers(settings).__contains__
         self.rate_limiter.tags = tag_budgets(settings.accounts.tags)
         self._key_resolver = self.key_resolver(settings)
@@ -215,6 +218,27 @@ class Accounting:
             [deployment.context for deployment in group.deployments] if group is not None else []
         )
         return max((context for context in known if context is not None), default=None)
+
+    def tool_called(
+        self,
+        exchange: Exchange,
+        name: str,
+        kind: str,
+        server: str,
+        began: float,
+        error: str | None,
+        cost: float,
+    ) -> None:
+        """The router has run a tool for an exchange (see ``tools.loop.Recorded``): have it counted,
+        traced, and recorded at its price.
+        """
+        seconds = time.monotonic() - began
+        self._tool_metrics.called(kind, server, error, seconds)
+        if exchange.context.trace is not None:
+            exchange.context.trace.tool(name, kind, server, seconds, error)
+        served = f"{kind}:{server}"
+        price = self._tool_prices.get(served, self._tool_prices.get(kind, cost))
+        self.recorder.tool(exchange, served, began, error, round(price * NANO))
 
     async def charge(self, exchange: Exchange) -> None:
         """Count in the budgets what an exchange came to that was not held for: the router's own."""

@@ -97,6 +97,7 @@ _BUDGET: Final[Mapping[str, Check]] = {"period": string, "usd": _money, "tokens"
 _FIELDS: Final[Mapping[str, Check]] = {
     "models": strings,
     "endpoints": strings,
+    "tools": strings,
     "expires": string,
     "tags": strings,
     "priority": _count,

@@ -118,6 +118,7 @@ def shown_spec(spec: KeySpec) -> dict[str, Any]:
     return spec.model_dump(mode="json", include=fields, exclude_none=True) | {
         "models": spec.models,
         "endpoints": spec.endpoints,
+        "tools": spec.tools,
         "expires": spec.expires.isoformat() if spec.expires is not None else None,
     }
 
@@ -153,4 +154,5 @@ def key_from(name: str, spec: KeySpec) -> Key:
         limits=limits_of(spec.limits),
         model_limits=model_limits_of(spec.model_limits),
         virtual=True,
+        tools=spec.tools,
     )

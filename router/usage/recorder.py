@@ -112,10 +112,7 @@ class UsageRecorder:
         record = UsageRecord(
             ident,
             at,
-            exchange.request.id,
-            exchange.context.caller,
-            (exchange.context.key or ANYBODY).tags,
-            exchange.request.operation.value,
+            *_whose(exchange),
             attempt.kind,
             exchange.model or "",
             served,
@@ -145,31 +142,32 @@ class UsageRecorder:
         """An exchange was answered from the cache: these tokens were saved."""
         ident, at, took = self._moment(exchange.request.started)
         known = self._priced.get(served)
+        cost = self._price(*known, tokens, at) if known is not None else None
         record = UsageRecord(
-            ident,
-            at,
-            exchange.request.id,
-            exchange.context.caller,
-            (exchange.context.key or ANYBODY).tags,
-            exchange.request.operation.value,
-            Kind.CACHE,
-            exchange.model or "",
-            served,
-            "",
-            tokens,
-            self._price(*known, tokens, at) if known is not None else None,
-            took,
-            None,
-            "ok",
-            None,
-            Provenance.CACHED,
-            response,
-            exchange.stream,
-        )
+            ident, at, *_whose(exchange), Kind.CACHE, exchange.model or "", served, "", tokens,
+            cost, took, None, "ok", None, Provenance.CACHED, response, exchange.stream,
+        )  # fmt: skip
         for book in self.books:
             book(record)
-        if record.cost is not None:
-            self._metrics.saved(served, record.cost)
+        if cost is not None:
+            self._metrics.saved(served, cost)
+
+    def tool(
+        self, exchange: Exchange, name: str, began: float, error: str | None, cost: int
+    ) -> None:
+        """The router ran a tool: ``began`` as for ``time.monotonic``, ``cost`` in nano-USD."""
+        ident, at, took = self._moment(began)
+        outcome = "ok" if error is None else "failed"
+        record = UsageRecord(
+            ident, at, *_whose(exchange), Kind.TOOL, exchange.model or "", name, "", NO_TOKENS,
+            cost, took, None, outcome, error, Provenance.REPORTED, None, exchange.stream,
+        )  # fmt: skip
+        if exchange.result.spent is not None:
+            exchange.result.spent.add(record)
+        for book in self.books:
+            book(record)
+        if cost:
+            self._metrics.tool_paid(name, record.key, cost)
 
     def _moment(self, began: float) -> tuple[str, float, float]:
         """For something that began then (monotonic) and is over now: an id for its row, when that
@@ -186,6 +184,12 @@ class UsageRecorder:
         self._priced[served] = place
         if len(self._priced) > _MOST_PRICED:
             del self._priced[next(iter(self._priced))]
+
+
+def _whose(exchange: Exchange) -> tuple[str, str, tuple[str, ...], str]:
+    """The fields of a record that say for which request it is, and whose."""
+    request, context = exchange.request, exchange.context
+    return request.id, context.caller, (context.key or ANYBODY).tags, request.operation.value
 
 
 def _used(

@@ -13,10 +13,12 @@ import orjson
 
 from router.dialects.responses.decode_stream import seal
 from router.simulate import create_backend
+from tests.support.calling_model import Said, calling, outputs_of
 from tests.support.fetch import fetch
 from tests.support.fleet import listening
 from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
+from tests.support.tool_server import McpCalls, mcp_server
 from tests.support.upstream import (
     Received,
     Script,
@@ -59,6 +61,11 @@ def _native_answer(request: Received) -> Script:
     return streamed(*_NATIVE.pieces, kind=_NATIVE.kind, pause=0.002)
 
 
+def _calls_once(request: Received) -> Said:
+    calls = [("m__add", {"a": 1, "b": 2}), ("m__fail", {})]
+    return ["Done"] if outputs_of(request) else calls
+
+
 def _bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer sk-{key}"}
 
@@ -92,6 +99,7 @@ class Traffic:
         await self._cached()
         await self._stored()
         await self._limited()
+        await self._with_tools()
         await self._left()
 
     async def _well(self) -> None:
@@ -146,6 +154,10 @@ class Traffic:
                 self.sent += 1
                 await asyncio.sleep(0.01)
 
+    async def _with_tools(self) -> None:
+        """A tool that works, and one that fails."""
+        await self.ask(model="calls", tools=[{"type": "mcp", "server_label": "m"}])
+
     async def _limited(self) -> None:
         """A key that may ask once a minute."""
         for _ in range(2):
@@ -180,6 +192,8 @@ async def traffic(**sections: Any) -> AsyncIterator[Traffic]:
         slow = await enter(Upstream(default=silent))
         box = await enter(listening(create_backend("ollama", pace=0)))
         nobody = await enter(refused_port())
+        server = await enter(mcp_server(McpCalls()))
+        calls = await enter(Upstream(default=calling("chat", _calls_once)))
         endpoints = [
             endpoint(steady, "responses", "steady", models=["m", "embed", "shaky"]),
             endpoint(flaky, "chat", "flaky", models=["shaky", "sick"], weight=100),
@@ -188,9 +202,11 @@ async def traffic(**sections: Any) -> AsyncIterator[Traffic]:
             endpoint(steady, "responses", "soon", models=["twin"]),
             endpoint(slow, "chat", "slow", models=["slow"], timeouts={"first_byte": 30}),
             endpoint(nobody, "chat", "gone", models=["gone", "gone-too"]),
+            endpoint(calls, "chat", "calls", models=["calls"]),
             {"name": "box", "url": box, "dialect": "ollama"},
         ]
         sections = {
+            "tools": {"mcp": {"servers": [{"label": "m", "url": server}]}},
             "auth": {
                 "keys": [
                     {

@@ -30,6 +30,16 @@ NEXT = {
         "content_part.added": {"output_text.delta", "refusal.delta"},
         **_text("output_text"),
         **_text("refusal"),
+        "output_text.delta": {
+            "output_text.delta",
+            "output_text.annotation.added",
+            "output_text.done",
+        },
+        "output_text.annotation.added": {
+            "output_text.delta",
+            "output_text.annotation.added",
+            "output_text.done",
+        },
         "output_text.done": {"content_part.done"},
         "refusal.done": {"content_part.done"},
         "content_part.done": {"content_part.added", "done"},
@@ -51,18 +61,47 @@ NEXT = {
         **_text("custom_tool_call_input"),
         "custom_tool_call_input.done": {"done"},
     },
+    "mcp_list_tools": {
+        "added": {"mcp_list_tools.in_progress"},
+        "mcp_list_tools.in_progress": {"mcp_list_tools.completed", "mcp_list_tools.failed"},
+        "mcp_list_tools.completed": {"done"},
+        "mcp_list_tools.failed": {"done"},
+    },
+    "mcp_call": {
+        "added": {"mcp_call.in_progress"},
+        "mcp_call.in_progress": {"mcp_call_arguments.delta"},
+        **_text("mcp_call_arguments"),
+        "mcp_call_arguments.done": {"mcp_call.completed", "mcp_call.failed"},
+        "mcp_call.completed": {"done"},
+        "mcp_call.failed": {"done"},
+    },
+    "mcp_approval_request": {"added": {"done"}},
+    "web_search_call": {
+        "added": {"web_search_call.in_progress"},
+        "web_search_call.in_progress": {"web_search_call.searching"},
+        "web_search_call.searching": {"web_search_call.completed"},
+        "web_search_call.completed": {"done"},
+    },
 }
 PREFIX = {
     "message": "msg_",
     "reasoning": "rs_",
     "function_call": "fc_",
     "custom_tool_call": "ctc_",
+    "mcp_list_tools": "mcpl_",
+    "mcp_call": "mcp_",
+    "mcp_approval_request": "mcpr_",
+    "web_search_call": "ws_",
 }
 EMPTY: dict[str, dict[str, Any]] = {
     "message": {"content": [], "status": "in_progress"},
     "reasoning": {"summary": []},
     "function_call": {"arguments": "", "status": "in_progress"},
     "custom_tool_call": {"input": ""},
+    "mcp_list_tools": {},
+    "mcp_call": {"arguments": "", "output": None, "error": None, "status": "in_progress"},
+    "mcp_approval_request": {},
+    "web_search_call": {"status": "in_progress"},
 }
 CONSTANT = (
     "id",
@@ -143,6 +182,8 @@ def _final(final: dict[str, Any]) -> None:
             _require(isinstance(usage[name], dict), f"usage without {name}")
     states = [item["status"] for item in final["output"] if "status" in item]
     cut = [] if status == "completed" else ["incomplete"]
+    if any(item["type"] in ("mcp_call", "web_search_call") for item in final["output"]):
+        cut.append("failed")  # a tool, which does not end the response
     _require(set(states) <= {"completed", *cut}, f"{status}, but the items are {states}")
     text = "".join(
         part["text"]
@@ -219,7 +260,9 @@ def _parts(parts: list[dict[str, Any]], inner: list[Event], axis: str) -> None:
         events = [event for event in inner if event[f"{axis}_index"] == index]
         key = "refusal" if part["type"] == "refusal" else "text"
         _require(events[0]["part"].items() >= {"type": part["type"], key: ""}.items(), "not empty")
-        deltas = "".join(event["delta"] for event in events[1:-2])
+        told = [event["annotation"] for event in events if "annotation" in event]
+        _require(told == part.get("annotations", []), "the annotations differ")
+        deltas = "".join(event["delta"] for event in events[1:-2] if "delta" in event)
         _require(deltas == part[key], "the deltas are not the part's text")
         _require(events[-2][key] == part[key], "the done text is not the part's")
         _require(events[-1]["part"] == part, "the done part is not the item's")
@@ -231,9 +274,10 @@ def _parts(parts: list[dict[str, Any]], inner: list[Event], axis: str) -> None:
 
 def _logprobs(part: dict[str, Any], events: list[Event]) -> None:
     for holder in (events[0]["part"], part):
-        _require(holder["annotations"] == [] == events[0]["part"]["logprobs"], "lists are missing")
+        _require(isinstance(holder["annotations"], list), "lists are missing")
+    _require(events[0]["part"]["annotations"] == [] == events[0]["part"]["logprobs"], "not empty")
     _require(isinstance(part["logprobs"], list), "logprobs are missing")
-    gathered = [entry for event in events[1:-2] for entry in event["logprobs"]]
+    gathered = [entry for event in events[1:-2] for entry in event.get("logprobs", ())]
     _require(gathered == part["logprobs"] == events[-2]["logprobs"], "the logprobs differ")
 
 
@@ -253,7 +297,29 @@ def _call(first: dict[str, Any], last: dict[str, Any], inner: list[Event], key: 
     _require(deltas == last[key] == inner[-1][key], f"the {key} differ")
 
 
+def _mcp_call(first: dict[str, Any], last: dict[str, Any], inner: list[Event]) -> None:
+    for name in ("server_label", "name"):
+        _require(first[name] == last[name], f"the {name} changed")
+    deltas = [event["delta"] for event in inner if event["type"].endswith(".delta")]
+    _require("".join(deltas) == last["arguments"], "the arguments differ")
+    failed = inner[-1]["type"] == "response.mcp_call.failed"
+    _require(failed == (last["status"] == "failed"), "event and status disagree")
+    _require(failed == (last["error"] is not None), "error and status disagree")
+
+
+def _searched(first: dict[str, Any], last: dict[str, Any], inner: list[Event]) -> None:
+    _require(first["action"]["type"] == last["action"]["type"], "the action changed")
+
+
+def _listed(first: dict[str, Any], last: dict[str, Any], inner: list[Event]) -> None:
+    _require(first["server_label"] == last["server_label"], "the server changed")
+
+
 _CHECKS = {
+    "mcp_call": _mcp_call,
+    "mcp_list_tools": _listed,
+    "mcp_approval_request": _listed,
+    "web_search_call": _searched,
     "message": _message,
     "reasoning": _reasoning,
     "function_call": _function_call,

@@ -12,7 +12,7 @@ from router.core.usage_record import NANO, Kind, Provenance, Tokens, UsageRecord
 from router.telemetry.account_metrics import AccountMetrics
 from router.telemetry.series import Cap
 
-ATTEMPTS = [kind for kind in Kind if kind is not Kind.CACHE]
+ATTEMPTS = [kind for kind in Kind if kind not in (Kind.CACHE, Kind.TOOL)]
 
 
 def a_row(**fields: Any) -> UsageRecord:

@@ -129,6 +129,7 @@ async def test_a_change_leaves_the_rest(store: KeyStore) -> None:
         **EVERYTHING,
         "models": None,
         "endpoints": ("box*",),
+        "tools": None,
         "priority": 5,
         "limits": {"requests_per_minute": 60, "tokens_per_minute": 9},
         "model_limits": {

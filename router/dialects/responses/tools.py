@@ -18,7 +18,7 @@ from router.dialects.parameters import (
 )
 from router.errors import InvalidRequest
 
-__all__ = ["check_tool_choice", "check_tools"]
+__all__ = ["check_tool_choice", "check_tools", "is_web_search"]
 
 _TOOL_TYPES: Final = (
     "function",
@@ -45,6 +45,8 @@ _KNOWN_TOOLS: Final = frozenset(_TOOL_TYPES)
 _DATED: Final = re.compile(r"web_search(_preview)?_\d{4}_\d\d_\d\d", re.ASCII)
 """Web search has dated versions. The type may end in a header, so nothing looser will do."""
 
+_WEB_SEARCH: Final = frozenset({"web_search", "web_search_preview"})
+
 _NAMED: Final = frozenset({"function", "custom"})
 
 _MODES: Final = ("none", "auto", "required")
@@ -54,6 +56,11 @@ _OPTIONAL: Final[Mapping[str, Check]] = {
     "parameters": object_,
     "strict": boolean,
 }
+
+
+def is_web_search(kind: Any) -> bool:
+    """Whether it is one of the names of web search."""
+    return type(kind) is str and (kind in _WEB_SEARCH or _DATED.fullmatch(kind) is not None)
 
 
 def check_tools(value: Any, param: str) -> None:

@@ -1,0 +1,51 @@
+"""The settings of tools that the router runs itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from router.settings.mcp import McpSettings
+from router.settings.section import Section
+from router.settings.values import Count, Seconds, Text
+from router.settings.web_search import WebSearchSettings
+
+__all__ = ["RunWhere", "ToolRunSettings", "ToolsSettings"]
+
+RunWhere = Literal["auto", "router", "endpoint"]
+
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class ToolRunSettings(Section):
+    """Where hosted tools are run."""
+
+    mcp: RunWhere = "auto"
+    """`router`, `endpoint`, or `auto`: by the endpoint where all that serve the model speak
+    Responses, else by the router. Servers that are known by their label are the router's.
+    """
+    web_search: RunWhere = "auto"
+    """The same for web search, where `tools.web_search` says which service is asked."""
+
+
+class ToolsSettings(Section):
+    """Hosted tools: what the router runs itself for models whose endpoints do not."""
+
+    run: ToolRunSettings = ToolRunSettings()
+    """Where tools are run, by their type."""
+    max_turns: Count = 16
+    """The most times that a model is asked for one response."""
+    max_calls: Count = 64
+    """The most calls of tools in one response; `max_tool_calls` of a request may be lower."""
+    max_parallel: Count = 8
+    """The calls of one response that run at once; more wait."""
+    call_timeout: Seconds = 60.0
+    """The longest that one call may take; the model is told of one that takes longer."""
+    timeout: Seconds = 300.0
+    """After this time no more tools are called for a response."""
+    prices: dict[Text, Usd] = Field(default_factory=dict)
+    """What a call costs in US dollars, by `mcp:LABEL` or `mcp`; it counts in budgets."""
+    mcp: McpSettings = McpSettings()
+    web_search: WebSearchSettings | None = None
+    """The service that is asked for web searches; without it, only endpoints can search."""

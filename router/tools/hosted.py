@@ -1,0 +1,131 @@
+"""What a hosted tool is to the loop that runs it.
+
+A client names hosted tools (``mcp``, ``web_search``) and has none of the work: the model calls
+them, whoever hosts them runs them, and the client sees items such as ``mcp_call`` in the answer. To
+the model they are functions, whatever API its endpoint speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from router.tools.web_search.outcome import WebSource
+
+__all__ = ["EVENTS", "HostedCall", "HostedTool", "ItemEvents", "ToolResult"]
+
+Item = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HostedCall:
+    """A model's call of a function that stands for a hosted tool. ``arguments`` are JSON text;
+    ``call_id`` is the endpoint's name for the call, ``approval`` the id of the approval request
+    that it waited for.
+    """
+
+    call_id: str
+    function: str
+    arguments: str
+    approval: str | None = None
+
+
+@dataclass(slots=True)
+class ToolResult:
+    """What came of a call: ``text`` is for the model, ``fields`` are those of the item that has
+    ended. ``error`` is a short code where it failed, for metrics and the ledger.
+    """
+
+    text: str
+    fields: Mapping[str, Any]
+    error: str | None = None
+    sources: Sequence[WebSource] = ()
+    """Pages that the text quotes: the answer may cite them."""
+    cost: float = 0.0
+    """What the call cost in US dollars, as far as the tool knows."""
+
+
+class HostedTool(Protocol):
+    """One hosted tool of one request."""
+
+    kind: str
+    """What it is, in metrics and in the ledger: ``mcp``, ``web_search``."""
+    server: str
+    """Whose it is: the label of a configured server, the provider's name, or ``client``."""
+    type: str
+    """The type of the items that its calls are shown as."""
+    index: int
+    """Its place in the request's ``tools``."""
+
+    async def prepare(self) -> None:
+        """Make ready, once, before anything else. Raises RouterError where that cannot be."""
+        ...
+
+    def listed(self) -> Sequence[Item]:
+        """Items that the answer begins with: what there is to be called."""
+        ...
+
+    def functions(self) -> Sequence[Mapping[str, Any]]:
+        """What the model is offered: function tools of the Responses API."""
+        ...
+
+    def chosen(self, choice: Mapping[str, Any]) -> Sequence[str] | None:
+        """The names of those functions that a ``tool_choice``, or an entry of its allowed tools,
+        stands for; None where it is not about this tool.
+        """
+        ...
+
+    def needs_approval(self, call: HostedCall) -> bool:
+        """Whether the client has to approve of the call before it is run."""
+        ...
+
+    def item(self, call: HostedCall) -> Item:
+        """The item of a call that is about to be run, without ``id``, ``type`` and ``status``."""
+        ...
+
+    async def run(self, call: HostedCall, deadline: float) -> ToolResult:
+        """Run it, once, by ``deadline`` (of the event loop's clock). What fails is a result that
+        says so; nothing is raised but CancelledError.
+        """
+        ...
+
+    def failed(self, call: HostedCall, message: str, error: str) -> ToolResult:
+        """The result of a call that was not run to its end, for a reason of the loop's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEvents:
+    """The events between the two that announce and end an item: those that it begins with, the
+    prefix of those that bring its arguments (None: it has none), and the one that it ends with.
+    """
+
+    begin: tuple[str, ...]
+    arguments: str | None
+    completed: str
+    failed: str
+
+
+EVENTS: Final[Mapping[str, ItemEvents]] = {
+    "mcp_call": ItemEvents(
+        ("response.mcp_call.in_progress",),
+        "response.mcp_call_arguments",
+        "response.mcp_call.completed",
+        "response.mcp_call.failed",
+    ),
+    "mcp_list_tools": ItemEvents(
+        ("response.mcp_list_tools.in_progress",),
+        None,
+        "response.mcp_list_tools.completed",
+        "response.mcp_list_tools.failed",
+    ),
+    # There is no event for a search that failed: its item says so.
+    "web_search_call": ItemEvents(
+        ("response.web_search_call.in_progress", "response.web_search_call.searching"),
+        None,
+        "response.web_search_call.completed",
+        "response.web_search_call.completed",
+    ),
+}
+"""By the item's type; those that are not here have none between."""

@@ -1,0 +1,216 @@
+"""Which of a request's hosted tools are run here, and what each of them is.
+
+Who runs a tool is for ``tools.run`` to say: the endpoint, the router, or (``auto``) the endpoint
+where all that serve the model speak Responses, since any of them may be asked. What is run by
+nobody is dropped, and named in a header, as every parameter is that an endpoint cannot be sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from router.core.exchange import AnswerKind, Exchange
+from router.dialects.parameters import missing, object_, string
+from router.endpoints.registry import Registry
+from router.errors import Forbidden, InvalidRequest, RouterError
+from router.fetch.guard import FetchGuard
+from router.settings.tools import ToolsSettings
+from router.telemetry.log import get_logger
+from router.tools.hosted import HostedTool
+from router.tools.mcp import McpClients, McpInvalid, McpServer
+from router.tools.mcp_tool import McpToolset
+from router.tools.search_tool import SearchTool
+from router.tools.web_search.options import is_web_search, read_options
+from router.tools.web_search.tool import WebSearch
+
+__all__ = ["CLIENT", "Runner", "ToolOffers"]
+
+_log = get_logger("router.tools.offers")
+
+CLIENT: Final = "client"
+"""Whose a server is that a client names, in metrics and in the rules of keys."""
+
+Runner = Literal["router", "endpoint", "nobody"]
+
+
+class ToolOffers:
+    """Makes the hosted tools of requests. ``search`` is None where none is configured."""
+
+    def __init__(self, settings: ToolsSettings, registry: Registry, guard: FetchGuard) -> None:
+        self.settings = settings
+        self.mcp = McpClients(settings.mcp, guard)
+        self.search = _search(settings, guard)
+        self._guard = guard
+        self._registry = registry
+        self._replaced: list[WebSearch] = []
+
+    def configure(self, settings: ToolsSettings) -> None:
+        """Go on with these settings. What searches under the former ones may end."""
+        if settings.web_search != self.settings.web_search:
+            if self.search is not None:
+                self._replaced.append(self.search)
+            self.search = _search(settings, self._guard)
+        self.settings = settings
+        self.mcp.settings = settings.mcp
+
+    async def close(self) -> None:
+        """End every connection."""
+        await self.mcp.close()
+        for search in (*self._replaced, *([self.search] if self.search else [])):
+            await search.close()
+
+    async def tools(self, exchange: Exchange) -> Sequence[HostedTool]:
+        """The tools of the exchange that are run here, ready to be called; none is the rule.
+
+        Raises InvalidRequest for a tool that is not well described, Forbidden for one that the key
+        may not use, ToolServerFailed for a server that does not tell what tools it has.
+        """
+        if exchange.request.operation.kind is not AnswerKind.RESPONSE:
+            return ()
+        runners = [(index, tool, who) async for index, tool, who in self.runners(exchange)]
+        made = [
+            self._made(exchange, index, tool) for index, tool, who in runners if who == "router"
+        ]
+        if not made:
+            return ()
+        for tool in made:
+            _check_allowed(exchange, tool)
+        await _prepared(made)
+        _check_names(exchange, made)
+        return made
+
+    async def runners(
+        self, exchange: Exchange
+    ) -> AsyncIterator[tuple[int, Mapping[str, Any], Runner]]:
+        """Index, tool and who runs it, of each hosted tool that the router knows."""
+        tools = exchange.body.get("tools") or ()
+        found = [(i, tool) for i, tool in enumerate(tools) if _is_known(tool)]
+        native = bool(found) and await self._is_native(exchange)
+        for index, tool in found:
+            yield index, tool, self._runner(tool, native=native)
+
+    async def _is_native(self, exchange: Exchange) -> bool:
+        """Whether every endpoint that may be asked speaks Responses."""
+        try:
+            group = await self._registry.group(exchange.model or "", exchange.context.key)
+        except RouterError:
+            return True  # whoever chooses an endpoint says so
+        return all(one.endpoint.settings.dialect == "responses" for one in group.deployments)
+
+    def _runner(self, tool: Mapping[str, Any], *, native: bool) -> Runner:
+        settings = self.settings
+        if tool["type"] == "mcp":
+            named = tool.get("server_url") is not None
+            if not named and settings.mcp.labelled(tool.get("server_label")) is not None:
+                return "router"
+            # A connector, say, is something that only its vendor has.
+            where, able = settings.run.mcp, named
+        else:
+            where, able = settings.run.web_search, self.search is not None
+        if able and (where == "router" or (where == "auto" and not native)):
+            return "router"
+        return "endpoint" if native else "nobody"
+
+    def _made(self, exchange: Exchange, index: int, tool: Mapping[str, Any]) -> HostedTool:
+        where = f"tools[{index}]"
+        if tool["type"] != "mcp":
+            assert self.search is not None
+            include = exchange.body.get("include") or ()
+            return SearchTool(index, read_options(tool, where), self.search, include)
+        known = self.settings.mcp.labelled(tool.get("server_label"))
+        if known is not None and tool.get("server_url") is None:
+            server, name = McpServer.configured(known), known.label
+        else:
+            server, name = self._clients_own(exchange, tool, where), CLIENT
+        history = exchange.body.get("input")
+        return McpToolset(index, tool, server, name, self.mcp, self.settings, history)
+
+    def _clients_own(self, exchange: Exchange, tool: Mapping[str, Any], where: str) -> McpServer:
+        """The server that the client names; raises InvalidRequest."""
+        if tool.get("server_label") is None:
+            raise missing(f"{where}.server_label")
+        for name in ("server_label", "server_url", "authorization"):
+            if tool.get(name) is not None:
+                string(tool[name], f"{where}.{name}")
+        headers = tool.get("headers") or {}
+        object_(headers, f"{where}.headers")
+        for name, value in headers.items():
+            string(value, f"{where}.headers.{name}")
+        if not self.settings.mcp.client_servers:
+            raise InvalidRequest(
+                f"Unsupported '{where}.server_url': this router uses the MCP servers that it is "
+                "configured with. Name one of them by 'server_label' alone.",
+                code="unsupported_value",
+                param=f"{where}.server_url",
+            )
+        try:
+            return McpServer(
+                label=tool["server_label"],
+                url=tool["server_url"],
+                headers=headers,
+                authorization=tool.get("authorization"),
+                owner=exchange.context.caller,
+            )
+        except McpInvalid as error:
+            param = f"{where}.{error.param}"
+            raise InvalidRequest(
+                f"Invalid '{param}'. {error.message}", code="invalid_value", param=param
+            ) from None
+
+
+def _search(settings: ToolsSettings, guard: FetchGuard) -> WebSearch | None:
+    if settings.web_search is None:
+        return None
+    search = WebSearch(settings.web_search, guard)
+    if search.problem is not None:
+        _log.warning("models are offered searches, but no pages", reason=search.problem)
+    return search
+
+
+def _is_known(tool: Mapping[str, Any]) -> bool:
+    return tool.get("type") == "mcp" or is_web_search(tool.get("type"))
+
+
+async def _prepared(tools: Sequence[HostedTool]) -> None:
+    """Have all of them made ready, side by side; raises the RouterError of the first that fails."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for tool in tools:
+                group.create_task(tool.prepare())
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+def _check_allowed(exchange: Exchange, tool: HostedTool) -> None:
+    key = exchange.context.key
+    if key is None or key.may_run(tool.kind, tool.server):
+        return
+    raise Forbidden(
+        f"This key may not use the tool of 'tools[{tool.index}]'.",
+        code="tool_not_allowed",
+        param=f"tools[{tool.index}]",
+    )
+
+
+def _check_names(exchange: Exchange, tools: Sequence[HostedTool]) -> None:
+    """Raise InvalidRequest where two functions, the client's own included, have the same name."""
+    names = set(_own_names(exchange.body["tools"]))
+    for tool in tools:
+        for function in tool.functions():
+            name = function["name"]
+            if name in names:
+                raise InvalidRequest(
+                    f"Invalid 'tools[{tool.index}]': its function '{name}' has the name of another "
+                    "tool.",
+                    code="invalid_value",
+                    param=f"tools[{tool.index}]",
+                )
+            names.add(name)
+
+
+def _own_names(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for tool in tools:
+        if tool["type"] in ("function", "custom"):
+            yield tool["name"]
