@@ -31,6 +31,7 @@ from router.cli import keys as cli_keys
 from router.cli import prices as cli_prices
 from router.cli import probe as cli_probe
 from router.cli import state as cli_state
+from router.cli import tools as cli_tools
 from router.cli import usage as cli_usage
 from router.cli.terminal import printable
 
@@ -217,9 +218,9 @@ def _check(args: argparse.Namespace) -> int:
     for endpoint, result in zip(settings.endpoints, results, strict=True):
         costs = cli_prices.costs(settings, endpoint, result.models)
         print("\n" + "\n".join([*_described(endpoint, result), *costs]))
-    stores = [one.glance(settings) for one in (cli_state, cli_cache, cli_accounts)]
+    stores = [one.glance(settings) for one in (cli_state, cli_cache, cli_accounts, cli_tools)]
     sound, remarks = cli_accounts.remarks(settings, results)
-    print("\n" + "\n".join([*(line for _, line in stores), *remarks]))
+    print("\n" + "\n".join([*(line for _, line in stores if line), *remarks]))
     answered = sum(map(_can_serve, settings.endpoints, results))
     print(f"\n{answered} of {count} answered")
     usable = sound and all(usable for usable, _ in stores)

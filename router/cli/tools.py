@@ -1,0 +1,59 @@
+"""What ``pointsman check`` says of the tools that the router runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from router.settings.schema import Settings
+    from router.settings.tools import ToolsSettings
+
+__all__ = ["glance"]
+
+
+def glance(settings: Settings) -> tuple[bool, str]:
+    """Whether the tools can be used as they are configured, and a line that says so: every MCP
+    server is asked for its tools. An empty line where none are configured.
+    """
+    import asyncio
+
+    tools = settings.tools
+    told = asyncio.run(_servers(settings)) if tools.mcp.servers else []
+    if (search := _search(tools)) is not None:
+        told.append(search)
+    line = "; ".join(text for _, text in told)
+    return all(well for well, _ in told), f"tools  {line}" if line else ""
+
+
+async def _servers(settings: Settings) -> list[tuple[bool, str]]:
+    import asyncio
+
+    from router.fetch.guard import FetchGuard
+    from router.tools.mcp import McpClients, McpError, McpServer
+
+    guard = FetchGuard(settings.fetch)
+    clients = McpClients(settings.tools.mcp, guard)
+
+    async def asked(server: McpServer) -> tuple[bool, str]:
+        try:
+            found = await clients.list_tools(server)
+        except McpError as error:
+            return False, f"mcp {server.label}: FAILED: {error.message}"
+        return True, f"mcp {server.label}: {len(found)} tools"
+
+    try:
+        servers = map(McpServer.configured, settings.tools.mcp.servers)
+        return list(await asyncio.gather(*map(asked, servers)))
+    finally:
+        await clients.close()
+        guard.close()
+
+
+def _search(tools: ToolsSettings) -> tuple[bool, str] | None:
+    from router.tools.web_search.page_text import missing_extractor
+
+    search = tools.web_search
+    if search is None:
+        return None
+    problem = missing_extractor() if search.open_pages else None
+    return True, f"search {search.provider}: {problem or 'ok'}"
