@@ -58,6 +58,9 @@ MOST_GROUPS: Final = 10_000
 # Both databases agree on it, unlike on what CAST does to a fraction.
 _SECOND: Final = "(CAST(at AS {int}) - CASE WHEN CAST(at AS {int}) > at THEN 1 ELSE 0 END)"
 _HIT: Final = "provenance = 'cached'"
+_ASKED: Final = f"NOT ({_HIT}) AND kind <> 'tool'"
+"""An attempt: a model was asked at an endpoint."""
+
 _TAGGED: Final = "replace(tags, ',' || CAST(:tag AS TEXT) || ',', '') <> tags"
 _USED: Final = "provenance <> 'cached' AND input + output > 0 AND cost IS NULL"
 
@@ -74,14 +77,14 @@ def _money(condition: str) -> tuple[str, str]:
 _KINDS: Final = ("input", "cached", "output", "reasoning")
 _SUMS: Final = (
     _total("attempts", "kind IN ('first', 'cache')"),
-    _total("attempts", f"NOT ({_HIT})"),
+    _total("attempts", _ASKED),
     _total("attempts", _HIT),
     *(_total(kind, "provenance = 'reported'") for kind in _KINDS),
     *(_total(kind, "provenance = 'estimated'") for kind in _KINDS),
     *(_total(kind, _HIT) for kind in _KINDS),
     *_money(f"NOT ({_HIT})"),
     *_money(_HIT),
-    _total("attempts", f"NOT ({_HIT}) AND cost IS NOT NULL"),
+    _total("attempts", f"{_ASKED} AND cost IS NOT NULL"),
     _total("attempts", _USED),
 )
 _ORDER: Final = "COALESCE(SUM(CASE WHEN provenance <> 'cached' THEN cost * 1.0 END), 0) DESC"

@@ -28,8 +28,8 @@ _RULES = sorted((ROOT / "grafana" / "rules").glob("*.yml"))
 _BUILT_IN = {"$__rate_interval": "5m", "$__range": "5m"}
 
 _RECORDED = Statement(
-    "SELECT sum(input), sum(cached), sum(output), sum(reasoning), sum(cost), count(*) "
-    "FROM usage WHERE kind <> 'cache'"
+    "SELECT sum(input), sum(cached), sum(output), sum(reasoning), sum(cost), "
+    "sum(CASE WHEN kind <> 'tool' THEN 1 END) FROM usage WHERE kind <> 'cache'"
 )
 
 RIGHTLY_EMPTY: dict[str, str] = {

@@ -45,18 +45,19 @@ def plainly(rows: Sequence[UsageRecord]) -> UsageTotals:
     total = UsageTotals()
     for one in rows:
         hit = one.provenance is Provenance.CACHED
+        asked = not hit and one.kind is not Kind.TOOL
         by = {p: one.tokens if one.provenance is p else NO_TOKENS for p in Provenance}
         total.add(
             UsageTotals(
                 requests=int(one.kind in (Kind.FIRST, Kind.CACHE)),
-                attempts=int(not hit),
+                attempts=int(asked),
                 hits=int(hit),
                 reported=by[Provenance.REPORTED],
                 estimated=by[Provenance.ESTIMATED],
                 saved=by[Provenance.CACHED],
                 cost=0 if hit else one.cost or 0,
                 saved_cost=one.cost or 0 if hit else 0,
-                priced=int(not hit and one.cost is not None),
+                priced=int(asked and one.cost is not None),
                 unpriced=int(not hit and one.cost is None and one.tokens.total > 0),
             )
         )
