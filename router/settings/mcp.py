@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -14,6 +13,8 @@ from router.settings.section import Section
 from router.settings.values import (
     Count,
     Fault,
+    HeaderName,
+    HeaderValue,
     Name,
     Positive,
     Seconds,
@@ -29,7 +30,6 @@ __all__ = ["Approval", "McpServerSettings", "McpSettings"]
 
 Approval = Literal["never", "always"]
 
-_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _BY_URL: Final = ("headers", "authorization", "transport")
 _BY_COMMAND: Final = ("args", "env", "cwd")
 
@@ -50,19 +50,6 @@ def _url(value: SecretStr) -> SecretStr:
     return value
 
 
-def _header_name(value: str) -> str:
-    if not _HEADER.fullmatch(value):
-        raise wrong("is not the name of a header")
-    return value
-
-
-def _header(value: SecretStr) -> SecretStr:
-    text = value.get_secret_value()
-    if not (text.isascii() and text.isprintable()):
-        raise wrong("contains line ends or characters outside ASCII")
-    return value
-
-
 def _environment_name(value: str) -> str:
     if not value or "=" in value or "\0" in value:
         raise wrong("is not the name of an environment variable")
@@ -70,8 +57,6 @@ def _environment_name(value: str) -> str:
 
 
 McpUrl = Annotated[SecretStr, AfterValidator(_url)]
-HeaderName = Annotated[str, AfterValidator(_header_name)]
-HeaderText = Annotated[SecretStr, AfterValidator(_header)]
 EnvironmentName = Annotated[str, AfterValidator(_environment_name)]
 
 
@@ -95,7 +80,7 @@ class McpServerSettings(Section):
     """Environment variables of the command."""
     cwd: Text | None = None
     """The directory that the command runs in."""
-    headers: dict[HeaderName, HeaderText] = Field(default_factory=dict)
+    headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
     """Headers that it is sent."""
     authorization: Secret | None = None
     """The bearer token that it is sent."""

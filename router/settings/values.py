@@ -23,6 +23,8 @@ __all__ = [
     "CountOrZero",
     "DaysOrForever",
     "Fault",
+    "HeaderName",
+    "HeaderValue",
     "HostPattern",
     "KeepAlive",
     "KeyName",
@@ -48,6 +50,7 @@ __all__ = [
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,63}")
 _KEEP_ALIVE = re.compile(r"-?\d{1,9}(\.\d{1,9})?(ns|us|µs|ms|s|m|h)")
 _PLUGIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*|[A-Za-z0-9]([\w.-]*\w)?")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _HOST = re.compile(r"\*|(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _ORIGIN = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#@*\\]+")
 _CACHE_URL = re.compile(r"(disk|rediss?|unix)://.")
@@ -97,6 +100,19 @@ def repetitions(items: Iterable[Mapping[str, object]], unique: Mapping[str, str]
                 found.append(((index, field), message))
             seen.add((field, value))
     return found
+
+
+def _header_name(value: str) -> str:
+    if not _HEADER.fullmatch(value):
+        raise wrong("must be the name of an HTTP header")
+    return value
+
+
+def _header_value(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not (text.isascii() and text.isprintable()):
+        raise wrong("contains line ends or characters outside ASCII")
+    return value
 
 
 def _number(value: object) -> object:
@@ -231,6 +247,8 @@ KeepAlive = Annotated[str | int, BeforeValidator(_number), AfterValidator(_keep_
 Name = Annotated[str, AfterValidator(_name)]
 KeyName = Annotated[str, AfterValidator(_key_name)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
+HeaderName = Annotated[str, AfterValidator(_header_name)]
+HeaderValue = Annotated[SecretStr, AfterValidator(_header_value)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 HostPattern = Annotated[str, AfterValidator(_host_pattern)]
 Origin = Annotated[str, AfterValidator(_origin)]

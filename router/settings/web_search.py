@@ -6,11 +6,13 @@ import re
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from router.settings.section import Section
 from router.settings.values import (
     Count,
+    HeaderName,
+    HeaderValue,
     Positive,
     Seconds,
     SecondsOrZero,
@@ -35,7 +37,6 @@ PLACEHOLDERS: Final = (
 """What a mapping may have in braces, in its URL, its headers and the texts of its body."""
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]*)\}")
-_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _PATH: Final = re.compile(r"[^.\s]{1,128}(\.[^.\s]{1,128}){0,9}")
 
 
@@ -65,24 +66,9 @@ def _field_path(value: str) -> str:
     return value
 
 
-def _header_name(value: str) -> str:
-    if not _HEADER.fullmatch(value):
-        raise wrong("must be the name of an HTTP header")
-    return value
-
-
-def _header_value(value: SecretStr) -> SecretStr:
-    text = value.get_secret_value()
-    if not (text.isascii() and text.isprintable()):
-        raise wrong("contains line ends or characters outside ASCII")
-    return value
-
-
 Usd = SecondsOrZero  # a number from 0, whatever its unit
 SearchUrl = Annotated[str, AfterValidator(_search_url)]
 FieldPath = Annotated[str, AfterValidator(_field_path)]
-HeaderName = Annotated[str, AfterValidator(_header_name)]
-HeaderValue = Annotated[SecretStr, AfterValidator(_header_value)]
 
 
 class SearchMappingSettings(Section):
