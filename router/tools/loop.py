@@ -195,7 +195,7 @@ class _LoopRun:
         turn.turn = number + 1
         turn.result.spent = exchange.result.spent
         record = turn.record = TurnAnswer()
-        sink = TurnSink(self._answer, self._sink)
+        sink = TurnSink(self._answer, turn, self._sink)
         self._answer.begin_turn()
         try:
             await self._ask(turn, sink)
@@ -203,7 +203,7 @@ class _LoopRun:
             exchange.result.add_turn(turn.result)
             if record.response:
                 self._answer.end_turn(record.response, record.encrypted)
-        self._answer.open(sink.headers)
+        self._answer.open(sink.headers, turn.result.served_model)
         return record
 
     def _call(self, item: Item) -> HostedCall | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
-from tests.support.calling_model import asked_tools
+from tests.support.calling_model import asked_tools, calling
+from tests.support.fleet import http_client, routed
 from tests.support.tool_server import McpCalls, mcp_server
-from tests.support.tool_stage import ADD, kinds, once, stage
+from tests.support.tool_stage import ADD, Stage, adds_twice, kinds, once, stage
+from tests.support.upstream import Upstream
 
 JSON = dict[str, Any]
 
@@ -41,3 +44,44 @@ async def test_a_list_that_is_not_well_formed_is_asked_for(listed: Any) -> None:
         forged = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "m", "tools": [listed]}
         response = await on.ask(input=[forged, {"role": "user", "content": "Go"}])
         assert kinds(response) == ["mcp_list_tools", "mcp_call", "message"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"server_label": "m", "name": "add", "arguments": 3}])
+async def test_an_approval_of_what_is_no_request_is_refused(fields: JSON) -> None:
+    async with stage(once(ADD)) as on:
+        request = {"type": "mcp_approval_request", "id": "mcpr_1", **fields}
+        answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1"}
+        status, body = await on.post(input=[request, {**answer, "approve": True}])
+        assert (status, orjson.loads(body)["error"]["code"]) == (400, "unsupported_value")
+        assert on.calls == []
+
+
+@pytest.mark.parametrize(
+    "choice",
+    ["none", {"type": "allowed_tools", "tools": [{"type": "mcp", "server_label": "m"}]}],
+)
+async def test_what_may_not_be_called_may_not_be_called_in_the_last_turn(choice: Any) -> None:
+    function = {"type": "function", "name": "mine", "parameters": {"type": "object"}}
+    if choice != "none":
+        choice["mode"] = "auto"
+    async with stage(once(ADD)) as on:
+        await on.ask([on.tool(), function], tool_choice=choice, max_tool_calls=1)
+        last = on.upstream.requests[-1]
+        assert asked_tools(last) == ["mine"]
+        assert last.json["tool_choice"] == "none"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_answer_names_the_fallbacks_model(stream: bool) -> None:
+    async with (
+        mcp_server(McpCalls()) as server,
+        Upstream(default=calling("chat", adds_twice)) as upstream,
+        http_client() as http,
+    ):
+        down = {"name": "down", "dialect": "chat", "models": ["m"], "url": "http://127.0.0.1:9"}
+        up = {"name": "up", "dialect": "chat", "models": ["n"], "url": f"{upstream.address}/v1"}
+        fetch = {"hosts": [server.split("/")[2]]}
+        async with routed(down, up, fallbacks={"m": ["n"]}, fetch=fetch) as url:
+            response = await Stage(http, url, server, upstream, McpCalls()).ask(stream=stream)
+            assert kinds(response)[-1] == "message"
+            assert response["model"] == "n"
