@@ -112,6 +112,7 @@ class _LoopRun:
             function["name"]: tool for tool in tools for function in tool.functions()
         }
         builder = exchange.builder or new_builder(exchange.body, muted=not exchange.stream)
+        self._builder = exchange.builder = builder
         self._answer = LoopAnswer(
             exchange, sink, builder, self._by_function.__contains__, self._first_output
         )
@@ -194,6 +195,9 @@ class _LoopRun:
         turn = exchange.derive(body, exchange.context.plugin_set)
         turn.turn = number + 1
         turn.result.spent = exchange.result.spent
+        # The ledger knows all turns, and their tools, by the id of the one response.
+        created = (self._builder.id, self._builder.created_at)
+        turn.builder = new_builder(body, muted=not turn.stream, created=created)
         record = turn.record = TurnAnswer()
         sink = TurnSink(self._answer, turn, self._sink)
         self._answer.begin_turn()

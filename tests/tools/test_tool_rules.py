@@ -7,11 +7,14 @@ from typing import Any
 import orjson
 import pytest
 
+from router.core.usage_record import Kind
 from tests.support.calling_model import asked_tools, calling
 from tests.support.fleet import http_client, routed
+from tests.support.router import endpoint, routing
 from tests.support.tool_server import McpCalls, mcp_server
 from tests.support.tool_stage import ADD, Stage, adds_twice, kinds, once, stage
 from tests.support.upstream import Upstream
+from tests.support.waiting import until
 
 JSON = dict[str, Any]
 
@@ -85,3 +88,47 @@ async def test_the_answer_names_the_fallbacks_model(stream: bool) -> None:
             response = await Stage(http, url, server, upstream, McpCalls()).ask(stream=stream)
             assert kinds(response)[-1] == "message"
             assert response["model"] == "n"
+
+
+async def test_runs_with_credentials_have_no_room_of_their_own() -> None:
+    state = {"url": "sqlite:///:memory:", "max_runs": 2}
+    async with stage(once(("m__slow", {})), state=state) as on:
+        asked = [await on.post([on.tool(authorization="x")], background=True) for _ in range(3)]
+        assert [status for status, _ in asked] == [200, 200, 503]
+        await until(lambda: on.calls.begun == 2)
+        on.calls.gate.set()
+
+        async def accepted() -> bool:
+            return (await on.post([on.tool(authorization="x")], background=True))[0] == 200
+
+        await until(accepted)
+
+
+async def test_credentials_are_not_explained() -> None:
+    async with stage(
+        once(ADD), "responses", admin={"key": "sk-admin"}, tools={"run": {"mcp": "endpoint"}}
+    ) as on:
+        tool = on.tool(authorization="a-secret", headers={"X-Key": "a-secret"})
+        body = {"model": "m", "input": "Go", "tools": [tool]}
+        headers = {"Authorization": "Bearer sk-admin"}
+        async with on.http.post(f"{on.url}/admin/explain", json=body, headers=headers) as answer:
+            text = await answer.text()
+        assert "a-secret" not in text
+        shown = orjson.loads(text)
+        assert shown["request"]["body"]["tools"] == [on.tool()]
+        assert any("Credentials" in note for note in shown["notes"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_all_rows_of_a_response_have_its_id(stream: bool) -> None:
+    async with (
+        mcp_server(McpCalls()) as server,
+        Upstream(default=calling("chat", adds_twice)) as upstream,
+        routing(endpoint(upstream, "chat"), fetch={"hosts": [server.split("/")[2]]}) as router,
+    ):
+        tool = {"type": "mcp", "server_label": "m", "server_url": server}
+        reply = await router.ask(stream=stream, tools=[tool])
+        answer = reply.events[-1].response if stream else reply.json
+        kinds_of = [row.kind for row in router.rows]
+        assert kinds_of == [Kind.FIRST, Kind.TOOL, Kind.TOOL, Kind.TURN]
+        assert {row.response for row in router.rows} == {answer["id"]}
