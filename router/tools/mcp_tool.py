@@ -285,16 +285,21 @@ def _approvals(given: Any, default: Approval, where: str) -> tuple[_Filter, _Fil
 
 
 def _listed(history: Any, label: str) -> list[Item] | None:
-    """The tools of the server as the history has them last; None for a list of no good form."""
-    for item in reversed(history) if isinstance(history, list) else ():
-        if (
-            item.get("type") == "mcp_list_tools"
-            and item.get("server_label") == label
-            and not item.get("error")
-            and isinstance(item.get("tools"), list)
-        ):
-            return list(item["tools"]) if all(map(_is_listed, item["tools"])) else None
-    return None
+    """The tools of the server as the history has them, in all of its lists: two tools of a request
+    may name one server. None without a list, and where one is not well formed.
+    """
+    lists = [
+        item["tools"]
+        for item in (history if isinstance(history, list) else ())
+        if item.get("type") == "mcp_list_tools"
+        and item.get("server_label") == label
+        and not item.get("error")
+        and isinstance(item.get("tools"), list)
+    ]
+    tools = [tool for listed in lists for tool in listed]
+    if not lists or not all(map(_is_listed, tools)):
+        return None
+    return list({tool["name"]: tool for tool in tools}.values())
 
 
 def _is_listed(tool: Any) -> bool:

@@ -41,6 +41,15 @@ async def test_a_list_in_the_input_is_narrowed_to_the_allowed_tools() -> None:
         assert asked_tools(on.upstream.requests[-1]) == ["m__add"]
 
 
+async def test_two_tools_of_one_server_go_on_in_a_chain() -> None:
+    async with stage(lambda _: ["Hi"]) as on:
+        tools = [on.tool(allowed_tools=["add"]), on.tool(allowed_tools=["fail"])]
+        first = await on.ask(tools)
+        second = await on.ask(tools, previous_response_id=first["id"])
+        assert kinds(second) == ["message"]
+        assert asked_tools(on.upstream.requests[-1]) == ["m__add", "m__fail"]
+
+
 @pytest.mark.parametrize("listed", ["add", {}, {"name": 3}, {"name": "x", "input_schema": 4}])
 async def test_a_list_that_is_not_well_formed_is_asked_for(listed: Any) -> None:
     async with stage(once(ADD)) as on:
