@@ -7,11 +7,14 @@ from typing import Any
 import orjson
 import pytest
 
+from router.core.exchange import Exchange
 from router.core.usage_record import Kind
+from router.errors import StateUnavailable
+from router.sessions.resolve import HistoryResolver
 from tests.support.calling_model import asked_tools, calling
 from tests.support.fleet import http_client, routed
 from tests.support.router import endpoint, routing
-from tests.support.tool_server import McpCalls, mcp_server
+from tests.support.tool_server import TOKEN, McpCalls, mcp_server
 from tests.support.tool_stage import ADD, Stage, adds_twice, kinds, once, stage
 from tests.support.upstream import Upstream
 from tests.support.waiting import until
@@ -111,6 +114,29 @@ async def test_runs_with_credentials_have_no_room_of_their_own() -> None:
             return (await on.post([on.tool(authorization="x")], background=True))[0] == 200
 
         await until(accepted)
+
+
+async def test_a_run_that_is_queued_again_has_its_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history, failures = HistoryResolver.history, [StateUnavailable("It is away.")]
+
+    async def away_once(self: HistoryResolver, exchange: Exchange) -> Any:
+        if failures:
+            raise failures.pop()
+        return await history(self, exchange)
+
+    async with stage(once(ADD), token=True) as on:
+        monkeypatch.setattr(HistoryResolver, "history", away_once)
+        queued = await on.ask([on.tool(authorization=TOKEN)], background=True)
+
+        async def over() -> JSON | None:
+            async with on.http.get(f"{on.url}/v1/responses/{queued['id']}") as answer:
+                response: JSON = await answer.json()
+            return response if response["status"] not in ("queued", "in_progress") else None
+
+        assert (await until(over))["status"] == "completed"
+        assert failures == []
 
 
 async def test_credentials_are_not_explained() -> None:
