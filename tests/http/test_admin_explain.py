@@ -58,8 +58,11 @@ async def test_the_very_body_that_is_sent(dialect: Dialect, body: str) -> None:
     async with fleet(settings, dialect=dialect) as (router, [upstream]):
         request = {"model": "alias", **BODIES[body]}
         told = await explained(router, request)
+        native = dialect == "responses"
+        runner = "left to the endpoint" if native else "run by nobody: it is dropped"
         assert told["notes"] == [
-            "Plugins are not asked: they may refuse a request, answer or change it."
+            "Plugins are not asked: they may refuse a request, answer or change it.",
+            *([f"'tools[0]' (web_search) is {runner}."] if body == "hosted" else []),
         ]
         assert not upstream.requests
         reply = await fetch(router.http, "POST", f"{router.url}/v1/responses", json=request)
