@@ -12,6 +12,7 @@ from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Opera
 from router.dialects.dropped import refuse_dropped
 from router.dialects.images import remote_images
 from router.dialects.parameters import missing
+from router.dialects.responses.echo import without_credentials
 from router.dialects.responses.input_items import item_type
 from router.dialects.responses.schema import parse_object
 from router.endpoints.explain_routing import Explainer
@@ -30,7 +31,7 @@ __all__ = ["ExplainApi"]
 
 _FETCHED = "(base64 of the image)"
 _RUN_BY: Final[Mapping[Runner, str]] = {
-    "router": "is run by the router: the model is offered functions, which 'sent' does not show.",
+    "router": "is run by the router: the model is offered functions that 'request' does not show.",
     "endpoint": "is left to the endpoint.",
     "nobody": "is run by nobody: it is dropped.",
 }
@@ -70,6 +71,7 @@ class ExplainApi:
             check_durable(body)
             notes += _unresolved(body)
             body = {**body, "input": _own_input(body)}
+            body |= _shown_tools(body, notes)
         settings = self._settings()
         strict = settings.server.unsupported == "strict"
         body, dropped = without_misspelt(body)
@@ -106,6 +108,16 @@ def _unresolved(body: Mapping[str, Any]) -> Iterator[str]:
     items = body.get("input")
     if isinstance(items, list) and any(item_type(i) == "item_reference" for i in items):
         yield "What an 'item_reference' refers to is not looked up: it is left out."
+
+
+def _shown_tools(body: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The field ``tools`` without credentials, which are noted; nothing where there are none."""
+    tools = body.get("tools")
+    shown = without_credentials(tools)
+    if shown == tools:
+        return {}
+    notes.append("Credentials of tools are not shown: 'request' leaves them out.")
+    return {"tools": shown}
 
 
 def _own_input(body: Mapping[str, Any]) -> str | list[dict[str, Any]]:

@@ -116,8 +116,12 @@ class Executor:
             if exchange.builder is not None and exchange.body.get("enable_response_messages"):
                 show_messages(exchange.builder, exchange.body)
             await proceed(exchange, log)
-        except (ClientGone, StateUnavailable):
-            raise  # without its history nothing has begun: it is recovered, and queued again
+        except StateUnavailable:
+            # Without its history nothing has begun: it is recovered, and queued again.
+            self._credentials.keep(log.id, exchange.body)
+            raise
+        except ClientGone:
+            raise
         except RouterError as error:
             await _fail(exchange, error, log)
             return Outcome.FAILED

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
+from router.errors import Overloaded
 from router.sessions.event_log import RunLog
 from router.telemetry.log import get_logger
 
-__all__ = ["AtOnce", "Claimed", "Execute", "Live"]
+__all__ = ["AtOnce", "Claimed", "Execute", "Live", "check_queue", "check_room"]
 
 _log = get_logger("router.runs")
+
+_LATER: Final = {"Retry-After": "5"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +55,24 @@ class Live:
         _log.info("run stopped", run=self.log.id, why=why)
         if self.task is not None:
             self.task.cancel()
+
+
+def check_queue(queued: int, most: int) -> None:
+    """Raise Overloaded where no more may be queued."""
+    if queued >= most:
+        raise Overloaded(
+            "Too many background responses are queued; try again later.", headers=_LATER
+        )
+
+
+def check_room(running: Iterable[Live], owner: str, most: int, of_owner: int | None) -> None:
+    """Raise Overloaded where another run that cannot be queued has no room: ``most`` may run at
+    once in this process, and ``of_owner`` of this owner.
+    """
+    owners = [live.owner for live in running if live.counts]
+    if len(owners) >= most or (of_owner is not None and owners.count(owner) >= max(of_owner, 1)):
+        raise Overloaded(
+            "Too many background responses are running; one whose tools have credentials cannot "
+            "be queued. Try again later.",
+            headers=_LATER,
+        )

@@ -13,7 +13,6 @@ from router.core.exchange import ClientGone, Sink
 from router.errors import (
     InternalError,
     NotFound,
-    Overloaded,
     RouterError,
     ShuttingDown,
     StateUnavailable,
@@ -21,7 +20,7 @@ from router.errors import (
 from router.response.frame import Frame
 from router.sessions.endings import Counted, Endings
 from router.sessions.event_log import RunLog
-from router.sessions.live_run import AtOnce, Claimed, Execute, Live
+from router.sessions.live_run import AtOnce, Claimed, Execute, Live, check_queue, check_room
 from router.sessions.tail import Tail
 from router.settings.schema import StateSettings
 from router.state.database import Database
@@ -149,29 +148,29 @@ class Runs:
         steps: Sequence[StatementStep],
         *,
         at_once: bool,
+        counts: bool = False,
     ) -> bool:
-        """Queue a run, or start it here ``at_once``, in one transaction with ``steps``.
+        """Queue a run, or start it here ``at_once`` (in the room of others if it ``counts``), in
+        one transaction with ``steps``.
 
-        ``steps`` insert the response ``id`` and come first; False when a guard of theirs did not
-        hold. ``opening`` are its first events, numbered from 0. Raises Overloaded,
-        StateUnavailable, ShuttingDown.
+        These insert the response ``id`` and come first; False when a guard of theirs did not hold.
+        ``opening`` are its first events, from number 0. Raises Overloaded, StateUnavailable,
+        ShuttingDown.
         """
         if self._draining:
             raise ShuttingDown("The router is shutting down.")
-        if not at_once and self._queued >= self._max_queued:
-            raise Overloaded(
-                "Too many background responses are queued; try again later.",
-                headers={"Retry-After": "5"},
-            )
+        if not at_once:
+            check_queue(self._queued, self._max_queued)
+        elif counts:
+            most = await self._at_once(owner) if self._at_once is not None else None
+            check_room(self._live.values(), owner, self._max_runs, most)
         if at_once and not self._heartbeat.alive:
             raise StateUnavailable("The router has lost touch with its database; try again.")
         holder = self._heartbeat.id if at_once else None
-        data = b"".join([frame.encode() for frame in opening])
-        added = self._store.added(
-            id, owner, conversation, request, data, len(opening), holder=holder
-        )
+        data, count = b"".join([frame.encode() for frame in opening]), len(opening)
+        added = self._store.added(id, owner, conversation, request, data, count, holder=holder)
         if at_once:
-            live = self._enter(id, owner, 0, len(opening) - 1, counts=False)
+            live = self._enter(id, owner, 0, count - 1, counts=counts)
             return await self._begin(live, self._db.submit(*steps, *added), request)
         if not await self._db.write(*steps, *added):
             return False

@@ -172,6 +172,7 @@ class Turns:
                 opening,
                 self._responses.added(stored),
                 at_once=secret or not background,
+                counts=background,
             )
         except BaseException:
             self._credentials.forget(builder.id)

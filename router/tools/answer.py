@@ -77,11 +77,13 @@ class LoopAnswer:
         """Whether the client has had the head of a stream."""
         return self._sink.opened
 
-    def open(self, headers: Mapping[str, str]) -> None:
+    def open(self, headers: Mapping[str, str], model: str | None = None) -> None:
         """Begin the client's stream, with these headers of the first turn's answer, or keep the
-        headers for an answer in one piece.
+        headers for an answer in one piece. ``model`` is that of a fallback, which answers.
         """
         self._headers = {**self._headers, **headers}
+        if model is not None:
+            self._builder.served_by(model)
         if not self.stream:
             return
         if not self._sink.opened:

@@ -112,6 +112,7 @@ class _LoopRun:
             function["name"]: tool for tool in tools for function in tool.functions()
         }
         builder = exchange.builder or new_builder(exchange.body, muted=not exchange.stream)
+        self._builder = exchange.builder = builder
         self._answer = LoopAnswer(
             exchange, sink, builder, self._by_function.__contains__, self._first_output
         )
@@ -194,8 +195,11 @@ class _LoopRun:
         turn = exchange.derive(body, exchange.context.plugin_set)
         turn.turn = number + 1
         turn.result.spent = exchange.result.spent
+        # The ledger knows all turns, and their tools, by the id of the one response.
+        created = (self._builder.id, self._builder.created_at)
+        turn.builder = new_builder(body, muted=not turn.stream, created=created)
         record = turn.record = TurnAnswer()
-        sink = TurnSink(self._answer, self._sink)
+        sink = TurnSink(self._answer, turn, self._sink)
         self._answer.begin_turn()
         try:
             await self._ask(turn, sink)
@@ -203,7 +207,7 @@ class _LoopRun:
             exchange.result.add_turn(turn.result)
             if record.response:
                 self._answer.end_turn(record.response, record.encrypted)
-        self._answer.open(sink.headers)
+        self._answer.open(sink.headers, turn.result.served_model)
         return record
 
     def _call(self, item: Item) -> HostedCall | None:

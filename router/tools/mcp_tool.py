@@ -30,6 +30,11 @@ Item = dict[str, Any]
 Approval = Literal["always", "never"]
 
 _NO_PARAMETERS: Final = {"type": "object", "properties": {}}
+_LISTED: Final = {
+    "description": str | None,
+    "input_schema": dict | None,
+    "annotations": dict | None,
+}
 _CODES: Final[Mapping[type[McpError], str]] = {
     McpNotInstalled: "not_installed",
     McpProtocolError: "protocol_error",
@@ -97,6 +102,8 @@ class McpToolset:
                     refused=isinstance(error, McpUnauthorized),
                 ) from error
         for tool in self._listed:
+            if not self._may_be_called(tool):  # the history's list is the client's to write
+                continue
             name = hosted_function_name(self._label, tool["name"])
             self._by_function[name] = tool
             self._functions.append(
@@ -111,7 +118,7 @@ class McpToolset:
 
     async def _list(self) -> list[Item]:
         found = await self._clients.list_tools(self._server)
-        return [
+        listed: list[Item] = [
             {
                 "name": tool.name,
                 "description": tool.description,
@@ -119,9 +126,14 @@ class McpToolset:
                 "annotations": tool.annotations or None,
             }
             for tool in found
-            if self._allowed.passes(tool.name, tool.annotations)
-            and (self._configured is None or tool.name in self._configured)
         ]
+        return [tool for tool in listed if self._may_be_called(tool)]
+
+    def _may_be_called(self, tool: Item) -> bool:
+        """Whether both the request and the configuration allow a tool."""
+        name, annotations = tool["name"], tool.get("annotations")
+        configured = self._configured is None or name in self._configured
+        return configured and self._allowed.passes(name, annotations)
 
     def listed(self) -> Sequence[Item]:
         """See ``HostedTool.listed``: the server's tools, unless the client knows them."""
@@ -273,13 +285,27 @@ def _approvals(given: Any, default: Approval, where: str) -> tuple[_Filter, _Fil
 
 
 def _listed(history: Any, label: str) -> list[Item] | None:
-    """The tools of the server as the history has them last."""
-    for item in reversed(history) if isinstance(history, list) else ():
-        if (
-            item.get("type") == "mcp_list_tools"
-            and item.get("server_label") == label
-            and not item.get("error")
-            and isinstance(item.get("tools"), list)
-        ):
-            return list(item["tools"])
-    return None
+    """The tools of the server as the history has them, in all of its lists: two tools of a request
+    may name one server. None without a list, and where one is not well formed.
+    """
+    lists = [
+        item["tools"]
+        for item in (history if isinstance(history, list) else ())
+        if item.get("type") == "mcp_list_tools"
+        and item.get("server_label") == label
+        and not item.get("error")
+        and isinstance(item.get("tools"), list)
+    ]
+    tools = [tool for listed in lists for tool in listed]
+    if not lists or not all(map(_is_listed, tools)):
+        return None
+    return list({tool["name"]: tool for tool in tools}.values())
+
+
+def _is_listed(tool: Any) -> bool:
+    """Whether a list may have this as one of its tools."""
+    return (
+        isinstance(tool, dict)
+        and isinstance(tool.get("name"), str)
+        and all(isinstance(tool.get(name), kind) for name, kind in _LISTED.items())
+    )

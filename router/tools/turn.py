@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from router.core.exchange import Sink
+from router.core.exchange import Exchange, Sink
 from router.dialects.hosted_items import (
     approved_requests,
     hosted_call_id,
@@ -32,12 +32,16 @@ Item = dict[str, Any]
 _NOT_SENT: Final = frozenset({"enable_response_messages", "max_tool_calls"})
 """What is for the one response to heed."""
 
+_OF_A_REQUEST: Final = ("server_label", "name", "arguments")
+"""What an ``mcp_approval_request`` says of its call."""
+
 
 class TurnSink:
     """Implements ``Sink`` for a turn. ``headers`` are those of its answer."""
 
-    def __init__(self, answer: LoopAnswer, client: Sink) -> None:
+    def __init__(self, answer: LoopAnswer, turn: Exchange, client: Sink) -> None:
         self._answer = answer
+        self._turn = turn
         self._client = client
         self.opened = False
         self.headers: Mapping[str, str] = {}
@@ -55,7 +59,7 @@ class TurnSink:
         """See ``Sink.open``."""
         self.opened = True
         self.headers = headers
-        self._answer.open(headers)
+        self._answer.open(headers, self._turn.result.served_model)
 
     def feed(self, batch: Sequence[Frame]) -> None:
         """See ``Sink.feed``."""
@@ -100,7 +104,9 @@ class TurnAnswer:
 
 
 def approved_calls(items: Sequence[Item]) -> list[HostedCall]:
-    """The calls that the client has approved of and that are to be run now."""
+    """The calls that the client has approved of and that are to be run now. A request that is not
+    well formed is none that was made here.
+    """
     return [
         HostedCall(
             hosted_call_id(request["id"]),
@@ -109,6 +115,7 @@ def approved_calls(items: Sequence[Item]) -> list[HostedCall]:
             request["id"],
         )
         for request in approved_requests(items)
+        if all(isinstance(request.get(name), str) for name in _OF_A_REQUEST)
     ]
 
 
@@ -159,7 +166,7 @@ def turn_body(
     others = [tool for index, tool in enumerate(body["tools"]) if index not in here]
     functions = [function for tool in tools for function in tool.functions()] if offered else []
     asked["tools"] = [*functions, *others]
-    choice = _choice(body.get("tool_choice"), tools, first=first) if offered else None
+    choice = _choice(body.get("tool_choice"), tools, first=first, offered=offered)
     if choice is None or not asked["tools"]:
         asked.pop("tool_choice", None)
     else:
@@ -170,30 +177,43 @@ def turn_body(
     return asked
 
 
-def _choice(given: Any, tools: Sequence[HostedTool], *, first: bool) -> Any:
-    """``tool_choice`` with functions in the place of hosted tools; None for the model's own."""
+def _choice(given: Any, tools: Sequence[HostedTool], *, first: bool, offered: bool) -> Any:
+    """``tool_choice`` with functions in the place of hosted tools; None for the model's own. What
+    may not be called may not be called in any turn.
+    """
+    must = first and offered
     if not isinstance(given, dict):
-        return given if first or given == "none" else None
+        return given if must or given == "none" else None
     if given.get("type") == "allowed_tools":
-        named = [name for one in given["tools"] for name in _named(one, tools)]
-        return {**given, "mode": given["mode"] if first else "auto", "tools": named}
-    if not first:
+        allowed = [name for one in given["tools"] for name in _named(one, tools, offered=offered)]
+        mode = given["mode"] if must else "auto"
+        if not allowed and mode == "auto":
+            return "none"
+        return {**given, "mode": mode, "tools": _not_empty(allowed)}
+    if not must:
         return None
-    names = _named(given, tools)
+    names = _not_empty(_named(given, tools, offered=True))
+    if len(names) == 1:
+        return names[0]
+    return {"type": "allowed_tools", "mode": "required", "tools": names}
+
+
+def _not_empty(names: list[Item]) -> list[Item]:
+    """The functions of which one has to be called; raises InvalidRequest for none."""
     if not names:
         raise InvalidRequest(
             "Invalid 'tool_choice': it names a tool that has nothing to be called.",
             code="invalid_value",
             param="tool_choice",
         )
-    if len(names) == 1:
-        return names[0]
-    return {"type": "allowed_tools", "mode": "required", "tools": names}
+    return names
 
 
-def _named(choice: Mapping[str, Any], tools: Sequence[HostedTool]) -> list[Item]:
-    """The functions that stand for what is chosen; what is no tool of these as it is."""
+def _named(choice: Mapping[str, Any], tools: Sequence[HostedTool], *, offered: bool) -> list[Item]:
+    """The functions that stand for what is chosen, none where they are not ``offered``; what is no
+    tool of these as it is.
+    """
     chosen = [names for tool in tools if (names := tool.chosen(choice)) is not None]
     if not chosen:
         return [dict(choice)]
-    return [{"type": "function", "name": name} for names in chosen for name in names]
+    return [{"type": "function", "name": name} for names in chosen for name in names if offered]

@@ -160,7 +160,8 @@ class UsageRecorder:
         outcome = "ok" if error is None else "failed"
         record = UsageRecord(
             ident, at, *_whose(exchange), Kind.TOOL, exchange.model or "", name, "", NO_TOKENS,
-            cost, took, None, outcome, error, Provenance.REPORTED, None, exchange.stream,
+            cost, took, None, outcome, error, Provenance.REPORTED,
+            exchange.builder.id if exchange.builder is not None else None, exchange.stream,
         )  # fmt: skip
         if exchange.result.spent is not None:
             exchange.result.spent.add(record)

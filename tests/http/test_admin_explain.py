@@ -58,15 +58,12 @@ async def test_the_very_body_that_is_sent(dialect: Dialect, body: str) -> None:
     async with fleet(settings, dialect=dialect) as (router, [upstream]):
         request = {"model": "alias", **BODIES[body]}
         told = await explained(router, request)
-        notes = ["Plugins are not asked: they may refuse a request, answer or change it."]
-        if body == "hosted":
-            left = (
-                "left to the endpoint."
-                if dialect == "responses"
-                else "run by nobody: it is dropped."
-            )
-            notes.append(f"'tools[0]' (web_search) is {left}")
-        assert told["notes"] == notes
+        native = dialect == "responses"
+        runner = "left to the endpoint" if native else "run by nobody: it is dropped"
+        assert told["notes"] == [
+            "Plugins are not asked: they may refuse a request, answer or change it.",
+            *([f"'tools[0]' (web_search) is {runner}."] if body == "hosted" else []),
+        ]
         assert not upstream.requests
         reply = await fetch(router.http, "POST", f"{router.url}/v1/responses", json=request)
         [sent] = upstream.requests
