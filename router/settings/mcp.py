@@ -26,9 +26,12 @@ from router.settings.values import (
     wrong,
 )
 
-__all__ = ["Approval", "McpServerSettings", "McpSettings"]
+__all__ = ["CLIENT", "Approval", "McpServerSettings", "McpSettings"]
 
 Approval = Literal["never", "always"]
+
+CLIENT: Final = "client"
+"""Whose a server is that a client names, in metrics and in the rules of keys."""
 
 _BY_URL: Final = ("headers", "authorization", "transport")
 _BY_COMMAND: Final = ("args", "env", "cwd")
@@ -150,5 +153,9 @@ class McpSettings(Section):
     def _labels_differ(cls, value: tuple[McpServerSettings, ...]) -> tuple[McpServerSettings, ...]:
         labels = ({"label": server.label} for server in value)
         unique = {"label": "is already the label of another MCP server"}
-        fail_at("Mcp", repetitions(labels, unique))
+        faults = repetitions(labels, unique)
+        for index, server in enumerate(value):
+            if server.label == CLIENT:
+                faults.append(((index, "label"), "is what servers that clients name are called"))
+        fail_at("Mcp", faults)
         return value

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from router.core.exchange import AnswerKind, Exchange
 from router.dialects.parameters import missing, object_, string
 from router.endpoints.registry import Registry
 from router.errors import Forbidden, InvalidRequest, RouterError
 from router.fetch.guard import FetchGuard
+from router.settings.mcp import CLIENT
 from router.settings.tools import ToolsSettings
 from router.telemetry.log import get_logger
+from router.telemetry.tasks import Tasks
 from router.tools.hosted import HostedTool
 from router.tools.mcp import McpClients, McpInvalid, McpServer
 from router.tools.mcp_tool import McpToolset
@@ -25,12 +27,9 @@ from router.tools.search_tool import SearchTool
 from router.tools.web_search.options import is_web_search, read_options
 from router.tools.web_search.tool import WebSearch
 
-__all__ = ["CLIENT", "Runner", "ToolOffers"]
+__all__ = ["Runner", "ToolOffers"]
 
 _log = get_logger("router.tools.offers")
-
-CLIENT: Final = "client"
-"""Whose a server is that a client names, in metrics and in the rules of keys."""
 
 Runner = Literal["router", "endpoint", "nobody"]
 
@@ -44,13 +43,15 @@ class ToolOffers:
         self.search = _search(settings, guard)
         self._guard = guard
         self._registry = registry
-        self._replaced: list[WebSearch] = []
+        self._tasks = Tasks()
 
     def configure(self, settings: ToolsSettings) -> None:
         """Go on with these settings. What searches under the former ones may end."""
         if settings.web_search != self.settings.web_search:
             if self.search is not None:
-                self._replaced.append(self.search)
+                # Responses that are under way may search until their time is over.
+                former = _closed_after(self.settings.timeout, self.search)
+                self._tasks.spawn(former, "close a former web search")
             self.search = _search(settings, self._guard)
         self.settings = settings
         self.mcp.settings = settings.mcp
@@ -58,8 +59,9 @@ class ToolOffers:
     async def close(self) -> None:
         """End every connection."""
         await self.mcp.close()
-        for search in (*self._replaced, *([self.search] if self.search else [])):
-            await search.close()
+        await self._tasks.close()
+        if self.search is not None:
+            await self.search.close()
 
     async def tools(self, exchange: Exchange) -> Sequence[HostedTool]:
         """The tools of the exchange that are run here, ready to be called; none is the rule.
@@ -103,7 +105,8 @@ class ToolOffers:
         settings = self.settings
         if tool["type"] == "mcp":
             named = tool.get("server_url") is not None
-            if not named and settings.mcp.labelled(tool.get("server_label")) is not None:
+            elsewhere = named or tool.get("connector_id") is not None
+            if not elsewhere and settings.mcp.labelled(tool.get("server_label")) is not None:
                 return "router"
             # A connector, say, is something that only its vendor has.
             where, able = settings.run.mcp, named
@@ -167,6 +170,13 @@ def _search(settings: ToolsSettings, guard: FetchGuard) -> WebSearch | None:
     if search.problem is not None:
         _log.warning("models are offered searches, but no pages", reason=search.problem)
     return search
+
+
+async def _closed_after(seconds: float, search: WebSearch) -> None:
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        await search.close()
 
 
 def _is_known(tool: Mapping[str, Any]) -> bool:

@@ -79,3 +79,8 @@ def test_labels_differ() -> None:
     assert faults(servers=[one, one]) == {
         "servers.1.label": "is already the label of another MCP server"
     }
+
+
+def test_no_server_has_the_name_of_those_that_clients_name() -> None:
+    with pytest.raises(ValidationError, match="servers that clients name"):
+        McpSettings.model_validate({"servers": [{"label": "client", "url": "http://127.0.0.1"}]})

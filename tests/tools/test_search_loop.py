@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import anthropic
 import orjson
 import pytest
 
+from router.endpoints.registry import Registry
+from router.fetch.guard import FetchGuard
+from router.settings.fetch import FetchSettings
 from router.settings.schema import Dialect
+from router.settings.tools import ToolsSettings
+from router.tools.offers import ToolOffers
 from tests.support.calling_model import Said, asked_tools, calling, outputs_of
 from tests.support.fleet import DIALECTS, http_client, routed
 from tests.support.order import check_order, parse_sse
@@ -134,3 +140,22 @@ async def test_anthropics_search_is_served_by_the_same(stream: bool) -> None:
         assert message.usage.server_tool_use is not None
         assert message.usage.server_tool_use.web_search_requests == 1
         assert len(model.requests) == 2
+
+
+async def test_a_reload_closes_the_former_search_once_its_time_is_over() -> None:
+    found = {"provider": "searxng", "url": "http://127.0.0.1:1", "open_pages": False}
+    before = ToolsSettings.model_validate({"web_search": found, "timeout": 0.01})
+    after = ToolsSettings.model_validate({"web_search": {**found, "max_results": 3}})
+    offers = ToolOffers(before, cast("Registry", None), FetchGuard(FetchSettings()))
+    former = offers.search
+    assert former is not None
+    closed = asyncio.Event()
+    former.close = lambda: _set(closed)  # type: ignore[method-assign]
+    offers.configure(after)
+    assert offers.search is not former
+    await asyncio.wait_for(closed.wait(), 30)
+    await offers.close()
+
+
+async def _set(event: asyncio.Event) -> None:
+    event.set()
