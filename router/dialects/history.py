@@ -114,8 +114,10 @@ def consistent(history: list[Item], new_items: Sequence[Item]) -> list[Item]:
 
 
 def is_models_own(item: Item, kind: str) -> bool:
-    """Whether an item of this type is the model's, not the client's."""
-    return item["role"] == "assistant" if kind == "message" else kind not in _OUTPUTS
+    """Whether an item of this type is the model's, not the client's. Of a chat that nobody has
+    checked it may be a message without a role.
+    """
+    return item.get("role") == "assistant" if kind == "message" else kind not in _OUTPUTS
 
 
 def _answered(item: Item, kind: str) -> str | None:

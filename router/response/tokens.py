@@ -245,7 +245,8 @@ def is_text(body: dict[str, Any]) -> bool:
         for name in ("content", "output"):
             parts = item.get(name)
             for part in map(_object, parts if isinstance(parts, list) else ()):
-                if part.get("type") in _NO_TEXT_PARTS:
+                kind = part.get("type")  # anything: of a chat that passes, nobody has checked it
+                if kind is not None and (type(kind) is not str or kind in _NO_TEXT_PARTS):
                     return False
     return True
 

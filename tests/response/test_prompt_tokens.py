@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from router.response.tokens import answers, longest_prompt_chars, prompt_chars, prompts
+from router.response.tokens import answers, is_text, longest_prompt_chars, prompt_chars, prompts
 
 EMBED = {"model": "m"}
 
@@ -50,3 +50,18 @@ def test_length(body: dict[str, Any], chars: int, longest: int, count: int) -> N
 )
 def test_answers(body: dict[str, Any], count: int) -> None:
     assert answers(body) == count
+
+
+@pytest.mark.parametrize(
+    ("part", "known"),
+    [
+        ({"type": "text", "text": "a"}, True),
+        ({"text": "a"}, True),
+        ({"type": "image_url", "image_url": {"url": "data:,"}}, False),
+        ({"type": ["text"], "text": "a"}, False),
+        ({"type": {}}, False),
+        ({"type": 7}, False),
+    ],
+)
+def test_text(part: dict[str, Any], known: bool) -> None:
+    assert is_text({"messages": [{"role": "user", "content": [part]}]}) is known

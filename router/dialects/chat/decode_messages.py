@@ -135,8 +135,9 @@ class MessageDecoder:
     def _call(self, call: Any, index: int, number: int) -> None:
         item, is_all = _decode_call(call)
         self._put(item, (index, number))
-        if item["type"] == "custom_tool_call" and type(item["call_id"]) is str:
-            self._custom.add(item["call_id"])
+        ident = item.get("call_id")  # what is of no kind known here need not have one
+        if item["type"] == "custom_tool_call" and type(ident) is str:
+            self._custom.add(ident)
         if not is_all:
             self.kept[f"messages[{index}].tool_calls[{number}]"] = call
 

@@ -25,6 +25,10 @@ from tests.dialects.chat.test_decode_request import CONVERSATION, USER, WEATHER,
             {"messages[0]": {"content": ""}, "messages[0].tool_calls[1]": {}},
         ),
         (
+            {"messages": [{"role": "assistant", "tool_calls": [{"type": "custom_tool_call"}]}]},
+            {"messages[0].tool_calls[0]": {"type": "custom_tool_call"}},
+        ),
+        (
             {"messages": [{"role": "assistant", "tool_calls": [call(name)]} for name in "ab"]},
             {"input[1]": True},
         ),
@@ -58,6 +62,15 @@ def test_which_message_has_the_call_of_an_output() -> None:
         {"role": "assistant", "content": "!", "tool_calls": []},
     ]
     assert decode_chat({"model": "m", "messages": messages}).calls() == {2: 1, 4: 1, 7: 6}
+
+
+@pytest.mark.parametrize("kind", ["message", "custom_tool_call", "function_call_output"])
+def test_a_call_that_looks_like_another_item_is_no_call_of_an_output(kind: str) -> None:
+    messages = [
+        {"role": "assistant", "tool_calls": [call("a"), {"type": kind}]},
+        {"role": "tool", "tool_call_id": "a", "content": "!"},
+    ]
+    assert decode_chat({"model": "m", "messages": messages}).calls() == {1: 0}
 
 
 def test_it_is_known_what_was_decoded() -> None:
