@@ -4,7 +4,7 @@ An exchange ends on the chain that it began on: its guards, interceptors and obs
 the configuration under which it came in. A reload puts a chain that has been started in the place
 of the current one, whose plugins are stopped once nobody uses them any more.
 
-    Generations
+    PluginSets
     ├── current            what new exchanges, and runs that begin, enter
     └── retired            left by the last that uses it, then stopped
 """
@@ -22,7 +22,7 @@ from router.telemetry.tasks import Tasks
 
 __all__ = ["PluginSets", "proceed"]
 
-_log = get_logger("router.core.plugin_set")
+_log = get_logger("router.core.plugin_sets")
 
 _PATIENCE_SECONDS: Final = 3600.0
 """So long the plugins of a former configuration are kept for exchanges that do not end."""
