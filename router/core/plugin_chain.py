@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Final, TypeVar
 
 from router.core.exchange import ClientGone, Exchange, Outcome, PassingSink, Sink
 from router.core.key import Key
-from router.core.plugin_hooks import Gate, Guard, Interceptor, Leave, Observer, Plugin, Proceed
+from router.core.plugin_hooks import Gate, Guard, Interceptor, Observer, Plugin, Proceed
 from router.errors import InternalError, RouterError
 from router.response.frame import Frame
 from router.telemetry.log import get_logger
@@ -210,9 +211,10 @@ class PluginSet:
 
 
 async def _entered(gates: Iterable[Gate], within: Proceed, exchange: Exchange, sink: Sink) -> None:
-    """Pass the exchange through these gates to ``within``."""
-    leaves: list[Leave] = []
-    try:
+    """Pass the exchange through these gates to ``within``. What each has taken is given back,
+    whatever ends it: also where the exchange is cancelled while another gives back its own.
+    """
+    async with AsyncExitStack() as leaves:
         for gate in gates:
             try:
                 leave = await gate.enter(exchange)
@@ -221,11 +223,8 @@ async def _entered(gates: Iterable[Gate], within: Proceed, exchange: Exchange, s
             except Exception as exc:
                 raise _unchecked("gate", gate, exchange) from exc
             if leave is not None:
-                leaves.append(leave)
+                leaves.push_async_callback(leave)
         await within(exchange, sink)
-    finally:
-        for leave in leaves:
-            await leave()
 
 
 def _observer_broke(observer: Observer, exchange: Exchange) -> None:

@@ -5,6 +5,7 @@ The plugins here are written as anybody's are: with ``router.plugin`` alone.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -422,3 +423,35 @@ def test_every_hook_has_a_test() -> None:
     }
     assert hooks == set(HOOKS)
     assert all(test in globals() for test in HOOKS.values())
+
+
+class Holder(Gate):
+    """Gives back what it has taken once it may."""
+
+    def __init__(self, may_leave: asyncio.Event) -> None:
+        self.may_leave = may_leave
+        self.left = False
+
+    async def enter(self, exchange: Exchange) -> Leave | None:
+        async def leave() -> None:
+            try:
+                await self.may_leave.wait()
+            finally:
+                self.left = True
+
+        return leave
+
+
+async def test_every_gate_gives_back_what_it_has_taken_when_it_is_cancelled() -> None:
+    at_once = asyncio.Event()
+    at_once.set()
+    gates = [Holder(at_once), Holder(asyncio.Event()), Holder(at_once)]
+
+    async def core(exchange: Exchange, sink: Sink) -> None: ...
+
+    passing = asyncio.ensure_future(PluginChain(gates).through(core)(an_exchange(), Page()))
+    await until(lambda: gates[2].left)
+    passing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await passing
+    assert [gate.left for gate in gates] == [True, True, True]
