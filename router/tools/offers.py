@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from router.core.exchange import AnswerKind, Exchange
 from router.dialects.parameters import missing, object_, string
+from router.dialects.responses.tools import is_web_search
 from router.endpoints.registry import Registry
 from router.errors import Forbidden, InvalidRequest, RouterError
 from router.fetch.guard import FetchGuard
@@ -24,7 +25,7 @@ from router.tools.hosted import HostedTool
 from router.tools.mcp import McpClients, McpInvalid, McpServer
 from router.tools.mcp_tool import McpToolset
 from router.tools.search_tool import SearchTool
-from router.tools.web_search.options import is_web_search, read_options
+from router.tools.web_search.options import read_options
 from router.tools.web_search.tool import WebSearch
 
 __all__ = ["Runner", "ToolOffers"]

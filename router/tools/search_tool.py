@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from router.dialects.responses.tools import is_web_search
 from router.tools.hosted import HostedCall, ToolResult
-from router.tools.web_search.options import SearchOptions, is_web_search
+from router.tools.web_search.options import SearchOptions
 from router.tools.web_search.outcome import WebSearchAction
 from router.tools.web_search.tool import WebSearch
 

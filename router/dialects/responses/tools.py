@@ -42,10 +42,8 @@ _TOOL_TYPES: Final = (
 
 _KNOWN_TOOLS: Final = frozenset(_TOOL_TYPES)
 
-_DATED: Final = re.compile(r"web_search(_preview)?_\d{4}_\d\d_\d\d", re.ASCII)
+_WEB_SEARCH: Final = re.compile(r"web_search(_preview)?(_\d{4}_\d\d_\d\d)?", re.ASCII)
 """Web search has dated versions. The type may end in a header, so nothing looser will do."""
-
-_WEB_SEARCH: Final = frozenset({"web_search", "web_search_preview"})
 
 _NAMED: Final = frozenset({"function", "custom"})
 
@@ -58,9 +56,9 @@ _OPTIONAL: Final[Mapping[str, Check]] = {
 }
 
 
-def is_web_search(kind: Any) -> bool:
-    """Whether it is one of the names of web search."""
-    return type(kind) is str and (kind in _WEB_SEARCH or _DATED.fullmatch(kind) is not None)
+def is_web_search(kind: object) -> bool:
+    """Whether this is the type of a web search tool, dated or not."""
+    return isinstance(kind, str) and _WEB_SEARCH.fullmatch(kind) is not None
 
 
 def check_tools(value: Any, param: str) -> None:
@@ -102,7 +100,7 @@ def _check_type(tool: Mapping[str, Any], where: str) -> str:
         raise missing(f"{where}.type")
     if type(kind) is not str:
         raise wrong_type(f"{where}.type", "a string", kind)
-    if kind not in _KNOWN_TOOLS and not _DATED.fullmatch(kind):
+    if kind not in _KNOWN_TOOLS and not is_web_search(kind):
         raise bad_value(f"{where}.type", kind, _TOOL_TYPES)
     return kind
 

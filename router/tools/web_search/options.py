@@ -18,22 +18,15 @@ __all__ = [
     "DomainFilter",
     "SearchOptions",
     "UserLocation",
-    "is_web_search",
     "read_options",
 ]
 
-_TYPE: Final = re.compile(r"web_search(_preview)?(_\d{4}_\d\d_\d\d)?", re.ASCII)
 _MOST_DOMAINS: Final = 100
 _LONGEST: Final = 253
 """Characters of a name in the DNS; more than any city or time zone needs."""
 
 ContextSize = Literal["low", "medium", "high"]
 _SIZES: Final[tuple[ContextSize, ...]] = ("low", "medium", "high")
-
-
-def is_web_search(kind: object) -> bool:
-    """Whether this is the type of a web search tool, dated or not."""
-    return isinstance(kind, str) and _TYPE.fullmatch(kind) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from router.dialects.responses.tools import is_web_search
 from router.errors import InvalidRequest
 from router.tools.web_search.options import (
     SearchOptions,
     UserLocation,
-    is_web_search,
     read_options,
 )
 
