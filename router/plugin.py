@@ -118,11 +118,11 @@ from router.plugin_context import (
     UsageAccounts,
 )
 from router.response.builder import ResponseBuilder, StreamState, output_text
-from router.response.frame import Frame
+from router.response.frame import TERMINAL, Frame
 from router.response.partial import DELTAS, PartialOutput
 from router.response.replay import frame_tokens
 from router.response.replay import replay as replay_response
-from router.response.subscriber import TERMINAL, ChatFollower, ResponseFollower
+from router.response.subscriber import ChatFollower, ResponseFollower
 from router.response.tokens import answers as answer_count
 from router.response.tokens import estimate_tokens, longest_prompt_chars, prompt_chars
 from router.response.tokens import prompts as prompt_count

@@ -20,6 +20,8 @@ __all__ = [
     "COMMENT",
     "MAX_DEPTH",
     "MAX_EVENT_BYTES",
+    "OPENING",
+    "TERMINAL",
     "Comment",
     "EventTooLarge",
     "Frame",
@@ -35,6 +37,12 @@ MAX_DEPTH: Final = 200
 """How deeply an endpoint's JSON may be nested: what is read must also be written (orjson: 254)."""
 
 COMMENT: Final = b": keep-alive\n\n"
+
+OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+"""The events that a Responses stream begins with."""
+
+TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+"""The events that one of them ends a Responses stream."""
 
 _CR: Final = ord("\r")  # a byte is looked for faster by its number
 _LF: Final = ord("\n")

@@ -15,15 +15,11 @@ import orjson
 
 from router.errors import RouterError
 from router.response.builder import CONSTANT, ResponseBuilder, StreamState
-from router.response.frame import Frame
+from router.response.frame import OPENING, TERMINAL, Frame
 from router.response.partial import DELTAS, PartialOutput
 from router.response.replay import OUTCOME, retold
 
-__all__ = ["TERMINAL", "ChatFollower", "ResponseFollower"]
-
-_OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
-TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
-"""The events that end a stream."""
+__all__ = ["ChatFollower", "ResponseFollower"]
 
 _NEVER_NAMED: Final = frozenset(
     {*DELTAS, "response.reasoning_summary_text.delta", "response.reasoning_text.delta"}
@@ -58,7 +54,7 @@ class ResponseFollower:
         mine: list[Frame] = []
         for frame in batch:
             kind = frame.type
-            if kind in _OPENING:
+            if kind in OPENING:
                 self._begin(frame, mine)
             elif kind in TERMINAL:
                 mine.append(builder.end(self._end(frame.json()["response"])))

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from router.errors import RouterError
-from router.response.frame import Frame
+from router.response.frame import OPENING, Frame
 from router.response.partial import DELTAS, PartialOutput
 from router.state.database import Database
 from router.state.responses import ResponseStore
@@ -19,7 +19,6 @@ __all__ = ["Counted", "Endings"]
 
 _log = get_logger("router.runs")
 
-_OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 _MAX_FENCE: Final = 10
 """A run that has changed hands so often is not begun again: it may be what ends its routers."""
 
@@ -106,9 +105,9 @@ class Endings:
 
     async def _has_output(self, run: RunRow) -> bool:
         """Whether the log has more than the events that every run begins with."""
-        if run.last_event >= len(_OPENING):
+        if run.last_event >= len(OPENING):
             return True
-        return any([frame.type not in _OPENING async for frame in self._frames(run.id)])
+        return any([frame.type not in OPENING async for frame in self._frames(run.id)])
 
     async def _output(self, id: str) -> list[dict[str, Any]]:
         """What there is of the output; an item that is not done is marked as broken off."""

@@ -11,15 +11,13 @@ from typing import Final
 
 from router.core.exchange import ClientGone
 from router.errors import Conflict, RouterError, StateUnavailable
-from router.response.frame import Frame
+from router.response.frame import TERMINAL, Frame
 from router.state.database import Database
 from router.state.runs import LogRow, RunStore
 from router.state.statement import StatementStep
 from router.telemetry.tasks import Tasks
 
-__all__ = ["TERMINAL", "RunLog", "RunLost"]
-
-TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+__all__ = ["RunLog", "RunLost"]
 
 _MAX_WAITING: Final = 256 * 1024
 """So many bytes may wait to be logged before the endpoint is made to wait."""

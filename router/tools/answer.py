@@ -17,16 +17,14 @@ from router.core.exchange import ClientGone, Exchange, Sink
 from router.core.response_lifecycle import client_headers, persist, persist_whole
 from router.errors import RouterError
 from router.response.builder import ResponseBuilder, StreamState
-from router.response.frame import Frame
+from router.response.frame import OPENING, TERMINAL, Frame
 from router.response.tokens import response_usage
 from router.tools.citing import Citing, cited
 from router.tools.hosted import EVENTS
 from router.tools.web_search.outcome import WebSource
 
-__all__ = ["OPENING", "TERMINAL", "LoopAnswer", "added_usage"]
+__all__ = ["LoopAnswer", "added_usage"]
 
-OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
-TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _NO_STATUS: Final = frozenset({"mcp_list_tools", "mcp_approval_request"})
 
 Item = dict[str, Any]

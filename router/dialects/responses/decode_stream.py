@@ -24,7 +24,7 @@ from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamR
 from router.response import tokens
 from router.response.builder import ResponseBuilder, StreamState, output_text
 from router.response.decoder import not_a_stream, reported_failure, upstream_message
-from router.response.frame import EventTooLarge, Frame, SSEDecoder, load_object
+from router.response.frame import OPENING, EventTooLarge, Frame, SSEDecoder, load_object
 from router.response.partial import DELTAS, PartialOutput
 
 __all__ = [
@@ -43,7 +43,6 @@ ACCOUNT_MARK: Final = "pm1."
 
 _SEALED: Final = ("compaction", "reasoning")
 _ECHOED: Final = ("background", "metadata", "previous_response_id", "store")
-_OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 _TERMINAL: Final = {
     "response.completed": "completed",
     "response.incomplete": "incomplete",
@@ -209,7 +208,7 @@ class ResponsesDecoder:
             if kind == "keepalive":
                 return
             kind = _kind_of(event)
-            if kind in _OPENING:
+            if kind in OPENING:
                 self._open(event["response"], frames)
                 return
         builder = self.builder
@@ -384,6 +383,6 @@ def _kind_of(event: dict[str, Any]) -> str:
         raise reported_failure(event)
     if not isinstance(kind, str) or not kind or not kind.isprintable():
         raise UpstreamFailure("The endpoint sent a stream event without a type.")
-    if (kind in _OPENING or kind in _TERMINAL) and not isinstance(event.get("response"), dict):
+    if (kind in OPENING or kind in _TERMINAL) and not isinstance(event.get("response"), dict):
         raise UpstreamFailure(f"The endpoint sent '{kind}' without a response.")
     return kind
