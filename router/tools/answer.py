@@ -33,8 +33,8 @@ Event = tuple[str, Mapping[str, Any]]
 
 
 class LoopAnswer:
-    """Tells the client of the turns. ``is_hosted`` says whether a function stands for a tool that
-    is run here; ``first_output`` is called when the first output is about to leave.
+    """Sends the client what comes of the turns. ``is_hosted`` says whether a function stands for a
+    tool that is run here; ``first_output`` is called when the first output is about to leave.
 
     ``output`` are the items that are done, ``encrypted`` their encrypted reasoning, which is kept
     and not shown, by item id. ``usage`` is that of all turns. ``sources`` are the pages that the
@@ -67,7 +67,7 @@ class LoopAnswer:
 
     @property
     def stream(self) -> bool:
-        """Whether the client is told of events."""
+        """Whether the client is sent events."""
         return not self._builder.muted
 
     @property
@@ -95,21 +95,21 @@ class LoopAnswer:
         return [*self._builder.open(), *(self._builder.event(*event) for event in held)]
 
     def begin_turn(self) -> None:
-        """What is retold from here on are the events of another turn."""
+        """What is relayed from here on are the events of another turn."""
         self._places = {}
         self._citing = Citing(tuple(self.sources)) if self.sources else None
 
-    def retell(self, batch: Sequence[Frame]) -> None:
+    def relay(self, batch: Sequence[Frame]) -> None:
         """Pass a turn's events on, but for what the client is not to see of them."""
-        told: list[Event] = []
+        events: list[Event] = []
         for frame in batch:
-            if (event := self._retold(frame)) is None:
+            if (event := self._relayed(frame)) is None:
                 continue
-            told += [event] if self._citing is None else self._citing.event(*event)
-        if told:
-            self._tell(told)
+            events += [event] if self._citing is None else self._citing.event(*event)
+        if events:
+            self._send(events)
 
-    def _retold(self, given: Frame) -> tuple[str, dict[str, Any]] | None:
+    def _relayed(self, given: Frame) -> tuple[str, dict[str, Any]] | None:
         if given.type in OPENING or given.type in TERMINAL:
             return None
         event = given.json()
@@ -142,21 +142,21 @@ class LoopAnswer:
         """Announce an item of the router's own, which is worked on from now on."""
         self._open_item = item
         place, kind = len(self.output), item["type"]
-        events = EVENTS.get(kind)
+        names = EVENTS.get(kind)
         announced = dict(item)
-        arguments = events.arguments if events is not None else None
+        arguments = names.arguments if names is not None else None
         if arguments is not None:
             announced["arguments"] = ""
         about = {"item_id": item["id"], "output_index": place}
-        told: list[Event] = [
+        events: list[Event] = [
             ("response.output_item.added", {"output_index": place, "item": announced}),
-            *((name, about) for name in (events.begin if events else ())),
+            *((name, about) for name in (names.begin if names else ())),
         ]
         if arguments is not None:
             text = item["arguments"]
-            told.append((f"{arguments}.delta", {**about, "delta": text}))
-            told.append((f"{arguments}.done", {**about, "arguments": text}))
-        self._tell(told)
+            events.append((f"{arguments}.delta", {**about, "delta": text}))
+            events.append((f"{arguments}.done", {**about, "arguments": text}))
+        self._send(events)
 
     def end(self, fields: Mapping[str, Any], *, failed: bool = False) -> None:
         """The announced item is done; ``fields`` are those that differ now."""
@@ -164,34 +164,34 @@ class LoopAnswer:
         item = {**self._open_item, **fields}
         if item["type"] not in _NO_STATUS:
             item["status"] = fields.get("status") or ("failed" if failed else "completed")
-        place, events = len(self.output), EVENTS.get(item["type"])
-        told: list[Event] = []
-        if events is not None:
-            name = events.failed if failed else events.completed
-            told.append((name, {"item_id": item["id"], "output_index": place}))
-        told.append(("response.output_item.done", {"output_index": place, "item": item}))
+        place, names = len(self.output), EVENTS.get(item["type"])
+        events: list[Event] = []
+        if names is not None:
+            name = names.failed if failed else names.completed
+            events.append((name, {"item_id": item["id"], "output_index": place}))
+        events.append(("response.output_item.done", {"output_index": place, "item": item}))
         self._open_item = None
         self.output.append(item)
         self._next = len(self.output)
-        self._tell(told)
+        self._send(events)
 
     def show(self, item: Item) -> None:
         """An item that is done as soon as it begins."""
         self.begin(item)
         self.end({})
 
-    def _tell(self, told: list[Event]) -> None:
+    def _send(self, events: list[Event]) -> None:
         if not self.stream:
             return
         if self._builder.state is StreamState.NEW:
             # Nothing has been asked yet: what goes wrong there is still an HTTP error.
-            self._held.extend(told)
+            self._held.extend(events)
             return
         self._first_output()
-        self._sink.feed([self._builder.event(*event) for event in told])
+        self._sink.feed([self._builder.event(*event) for event in events])
 
     async def flushed(self) -> None:
-        """Wait until what was told is where it is to survive; raises ClientGone."""
+        """Wait until what was sent is where it is to survive; raises ClientGone."""
         await self._sink.resumed()
 
     async def complete(self, turn: Mapping[str, Any]) -> None:

@@ -41,16 +41,16 @@ class Citing:
         if kind == "response.content_part.added":
             self._finder, self._count = CitationFinder(self._sources), 0
         elif kind == "response.output_text.delta":
-            return [(kind, fields), *self._told(fields, self._finder.feed(fields["delta"]))]
+            return [(kind, fields), *self._annotated(fields, self._finder.feed(fields["delta"]))]
         elif kind == "response.output_text.done":
-            return [*self._told(fields, self._finder.finish()), (kind, fields)]
+            return [*self._annotated(fields, self._finder.finish()), (kind, fields)]
         elif kind == "response.content_part.done":
             fields["part"] = _cited_part(fields["part"], self._sources)
         elif kind == "response.output_item.done":
             fields["item"] = cited(fields["item"], self._sources)
         return [(kind, fields)]
 
-    def _told(self, fields: Mapping[str, Any], found: Sequence[Any]) -> Iterable[Event]:
+    def _annotated(self, fields: Mapping[str, Any], found: Sequence[Any]) -> Iterable[Event]:
         about = {name: fields[name] for name in ("item_id", "output_index", "content_index")}
         for annotation in found:
             yield (

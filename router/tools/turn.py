@@ -63,7 +63,7 @@ class TurnSink:
 
     def feed(self, batch: Sequence[Frame]) -> None:
         """See ``Sink.feed``."""
-        self._answer.retell(batch)
+        self._answer.relay(batch)
 
     def finish(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """See ``Sink.finish``: the record has the body."""
