@@ -11,7 +11,7 @@ the items of its conversation. ``RunRecord`` is for a run, whose row is there fr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -21,6 +21,7 @@ from router.core.exchange import Exchange, Sink
 from router.core.response_lifecycle import new_builder, new_id
 from router.dialects.responses.schema import ids_of, refers, stored_items
 from router.errors import Conflict, InternalError, RouterError, StateUnavailable
+from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.sessions.event_log import RunLog, RunLost
 from router.sessions.resolve import (
@@ -153,6 +154,23 @@ class Turns:
             background=background,
             resumable=True,
         )
+        await self._submit(exchange, builder, body, request_items, opening, stored)
+        if exchange.stream:
+            await self.follow(exchange, builder.id, -1, sink)
+        else:
+            sink.finish(200, orjson.dumps(response), exchange.result.headers)
+
+    async def _submit(
+        self,
+        exchange: Exchange,
+        builder: ResponseBuilder,
+        body: dict[str, Any],
+        request_items: RequestItems,
+        opening: Sequence[Frame],
+        stored: StoredResponse,
+    ) -> None:
+        """Store the run as it begins, without the credentials of its tools."""
+        background = bool(body.get("background"))
         body = self._credentials.keep(builder.id, body)
         secret = builder.id in self._credentials
         request = {
@@ -177,10 +195,6 @@ class Turns:
         except BaseException:
             self._credentials.forget(builder.id)
             raise
-        if exchange.stream:
-            await self.follow(exchange, builder.id, -1, sink)
-        else:
-            sink.finish(200, orjson.dumps(response), exchange.result.headers)
 
     async def follow(self, exchange: Exchange, ident: str, after: int, sink: Sink) -> None:
         """Send a run's events past ``after``, those to come included."""
