@@ -80,7 +80,7 @@ class ExplainApi:
         pretended = _pretended(exchange, operation, body, settings)
         pretended.dropped = dropped
         if operation is Operation.RESPONSES:
-            async for index, tool, runner in self._tools.runners(pretended):
+            async for index, tool, runner in self._tools.offers.runners(pretended):
                 notes.append(f"'tools[{index}]' ({tool['type']}) {_RUN_BY[runner]}")
         if settings.fetch.images and (remote := remote_images(body)):
             notes.append("Images are not fetched; an endpoint that takes no URLs may be left out.")

@@ -69,8 +69,8 @@ class Pipeline:
         """Answer the exchange, and run its tools; raises RouterError as long as nothing has been
         sent.
         """
-        given = exchange.body.get("tools") and not exchange.turn
-        if given and (tools := await self._tools.offered(exchange)):
+        has_tools = exchange.body.get("tools") and not exchange.turn
+        if has_tools and (tools := await self._tools.offers.tools(exchange)):
             await self._tools.answer(exchange, sink, tools, self.answer)
             return
         kind = exchange.request.operation.kind

@@ -59,25 +59,25 @@ _TOO_SLOW: Final = "The tool did not answer in time."
 
 
 class ToolLoop:
-    """Answers exchanges whose tools are run here. ``recorded`` hears of each call."""
+    """Answers exchanges whose tools are run here, as ``offers`` says. ``recorded`` hears of each
+    call.
+    """
 
     def __init__(self, settings: Settings, registry: Registry, recorded: Recorded) -> None:
         self.settings = settings.tools
         self._recorded = recorded
         self._guard = FetchGuard(settings.fetch)
-        self._offers = ToolOffers(settings.tools, registry, self._guard)
-        self.offered = self._offers.tools
-        self.runners = self._offers.runners
+        self.offers = ToolOffers(settings.tools, registry, self._guard)
 
     def configure(self, settings: Settings) -> None:
         """Go on with these settings."""
         self.settings = settings.tools
         self._guard.settings = settings.fetch
-        self._offers.configure(settings.tools)
+        self.offers.configure(settings.tools)
 
     async def close(self) -> None:
         """End every session with a server, and every search."""
-        await self._offers.close()
+        await self.offers.close()
         self._guard.close()
 
     async def answer(
