@@ -32,7 +32,7 @@ async def _servers(settings: Settings) -> list[tuple[bool, str]]:
     from router.tools.mcp import McpClients, McpError, McpServer
 
     guard = FetchGuard(settings.fetch)
-    clients = McpClients(settings.tools.mcp, guard)
+    clients = McpClients(settings.tools, guard)
 
     async def asked(server: McpServer) -> tuple[bool, str]:
         try:

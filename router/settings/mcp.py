@@ -131,8 +131,6 @@ class McpSettings(Section):
     """
     connect_timeout: Seconds = 15.0
     """The longest that it may take to open a session: connection and handshake."""
-    call_timeout: Seconds = 60.0
-    """The longest that a call may take."""
     max_result_kb: Count = 256
     """The longest result of a call, in KiB of text; what is longer is cut."""
     max_message_mb: Positive = 4.0

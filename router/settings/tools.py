@@ -41,7 +41,9 @@ class ToolsSettings(Section):
     max_parallel: Count = 8
     """The calls of one response that run at once; more wait."""
     call_timeout: Seconds = 60.0
-    """The longest that one call may take; the model is told of one that takes longer."""
+    """The longest that one call may take, or the listing of a server's tools; the model gets an
+    error for a call that takes longer.
+    """
     timeout: Seconds = 300.0
     """After this time no more tools are called for a response."""
     prices: dict[Text, Usd] = Field(default_factory=dict)

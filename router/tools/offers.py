@@ -40,7 +40,7 @@ class ToolOffers:
 
     def __init__(self, settings: ToolsSettings, registry: Registry, guard: FetchGuard) -> None:
         self.settings = settings
-        self.mcp = McpClients(settings.mcp, guard)
+        self.mcp = McpClients(settings, guard)
         self.search = _search(settings, guard)
         self._guard = guard
         self._registry = registry
@@ -55,7 +55,7 @@ class ToolOffers:
                 self._tasks.spawn(former, "close a former web search")
             self.search = _search(settings, self._guard)
         self.settings = settings
-        self.mcp.settings = settings.mcp
+        self.mcp.settings = settings
 
     async def close(self) -> None:
         """End every connection."""

@@ -12,6 +12,7 @@ from router.fetch.guard import FetchGuard
 from router.fetch.hosts import Address, HostCheck, Resolve
 from router.settings.fetch import FetchSettings
 from router.settings.mcp import McpSettings
+from router.settings.tools import ToolsSettings
 from router.tools.mcp import McpClients, McpServer
 
 __all__ = ["mcp_clients", "trusted"]
@@ -24,14 +25,16 @@ async def mcp_clients(
     public: Callable[[Address], bool] = is_public,
     listed: Sequence[str] | None = None,
     tls: SSLContext | None = None,
+    call_timeout: float = 60.0,
     **settings: Any,
 ) -> AsyncIterator[McpClients]:
-    """The clients of a router with these settings of ``tools.mcp``."""
+    """The clients of a router with these settings of ``tools.mcp``, and ``tools.call_timeout``."""
     guard = FetchGuard(
         FetchSettings(hosts=None if listed is None else tuple(listed)),
         hosts=HostCheck(resolve=resolve, public=public),
     )
-    clients = McpClients(McpSettings(**settings), guard, tls=tls)
+    tools = ToolsSettings(call_timeout=call_timeout, mcp=McpSettings(**settings))
+    clients = McpClients(tools, guard, tls=tls)
     try:
         yield clients
     finally:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from router.fetch.guard import FetchGuard
-from router.settings.mcp import McpSettings
+from router.settings.tools import ToolsSettings
 from router.settings.words import install_extra
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
@@ -47,7 +47,7 @@ class McpClients:
     """
 
     def __init__(
-        self, settings: McpSettings, guard: FetchGuard, *, tls: ssl.SSLContext | None = None
+        self, settings: ToolsSettings, guard: FetchGuard, *, tls: ssl.SSLContext | None = None
     ) -> None:
         self.settings = settings
         self._guard = guard
@@ -128,7 +128,7 @@ class McpClients:
     async def _session(self, server: McpServer, deadline: float | None) -> tuple[McpSession, bool]:
         """A session that is open, and whether it is new."""
         await self._prepare()
-        longest = asyncio.get_running_loop().time() + self.settings.connect_timeout
+        longest = asyncio.get_running_loop().time() + self.settings.mcp.connect_timeout
         until = longest if deadline is None else min(deadline, longest)
         key = server.fingerprint(self._key)
         session = self._sessions.get(key)
@@ -154,10 +154,10 @@ class McpClients:
         if self._closed or self._tls is None:
             raise McpUnreachable("The router is shutting down.", sent=False)
         self._make_room()
-        listed = self.settings.hosts or self._guard.settings.hosts
+        listed = self.settings.mcp.hosts or self._guard.settings.hosts
         session = McpSession(
             server,
-            self.settings,
+            self.settings.mcp,
             spoken=self._spoken.get(key, server.transport),
             hosts=None if server.trusted else (self._guard.hosts, listed),
             tls=self._tls,
@@ -169,7 +169,7 @@ class McpClients:
         return session
 
     def _make_room(self) -> None:
-        most = self.settings.max_sessions
+        most = self.settings.mcp.max_sessions
         if len(self._living) < most:
             return
         idle = next((one for one in self._sessions.values() if one.idle), None)

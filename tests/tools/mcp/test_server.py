@@ -11,7 +11,8 @@ import pytest
 
 from router.fetch.guard import FetchGuard
 from router.settings.fetch import FetchSettings
-from router.settings.mcp import McpServerSettings, McpSettings
+from router.settings.mcp import McpServerSettings
+from router.settings.tools import ToolsSettings
 from router.tools.mcp import McpClients, McpInvalid, McpNotInstalled, McpServer
 from router.tools.mcp.content import as_result, cut
 
@@ -107,7 +108,7 @@ async def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp", None)
     guard = FetchGuard(FetchSettings())
-    clients = McpClients(McpSettings(), guard)
+    clients = McpClients(ToolsSettings(), guard)
     with pytest.raises(McpNotInstalled, match=r"pip install '\.\[tools\]'"):
         await clients.list_tools(McpServer("it", url=URL))
     await clients.close()
