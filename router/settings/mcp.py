@@ -20,6 +20,7 @@ from router.settings.values import (
     Seconds,
     Secret,
     Text,
+    Usd,
     fail_at,
     not_empty,
     repetitions,
@@ -93,6 +94,8 @@ class McpServerSettings(Section):
     """The only tools that are offered; without it, all that it has."""
     require_approval: Approval = "never"
     """Whether its calls wait for the client's approval, where the client does not say."""
+    price_per_call: Usd = 0.0
+    """What a call that it answers costs in US dollars; it counts in budgets."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from router.settings.mcp import McpSettings
 from router.settings.section import Section
-from router.settings.values import Count, Seconds, Text
+from router.settings.values import Count, Seconds
 from router.settings.web_search import WebSearchSettings
 
 __all__ = ["RunWhere", "ToolRunSettings", "ToolsSettings"]
 
 RunWhere = Literal["auto", "router", "endpoint"]
-
-Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ToolRunSettings(Section):
@@ -46,8 +42,6 @@ class ToolsSettings(Section):
     """
     timeout: Seconds = 300.0
     """After this time no more tools are called for a response."""
-    prices: dict[Text, Usd] = Field(default_factory=dict)
-    """What a call costs in US dollars, by `mcp:LABEL` or `mcp`; it counts in budgets."""
     mcp: McpSettings = McpSettings()
     web_search: WebSearchSettings | None = None
     """The service that is asked for web searches; without it, only endpoints can search."""

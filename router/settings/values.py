@@ -40,6 +40,7 @@ __all__ = [
     "Share",
     "StateUrl",
     "Text",
+    "Usd",
     "fail_at",
     "not_empty",
     "plugin_name",
@@ -238,6 +239,7 @@ def not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
 Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
 Seconds = Positive
 SecondsOrZero = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
+Usd = SecondsOrZero
 Count = Annotated[int, BeforeValidator(_number), Field(ge=1)]
 CountOrZero = Annotated[int, BeforeValidator(_number), Field(ge=0)]
 Port = Annotated[int, BeforeValidator(_number), Field(ge=0, le=65535)]

@@ -15,8 +15,8 @@ from router.settings.values import (
     HeaderValue,
     Positive,
     Seconds,
-    SecondsOrZero,
     Secret,
+    Usd,
     fail_at,
     wrong,
 )
@@ -66,7 +66,6 @@ def _field_path(value: str) -> str:
     return value
 
 
-Usd = SecondsOrZero  # a number from 0, whatever its unit
 SearchUrl = Annotated[str, AfterValidator(_search_url)]
 FieldPath = Annotated[str, AfterValidator(_field_path)]
 
@@ -131,7 +130,7 @@ class WebSearchSettings(Section):
     page_characters: Annotated[Count, Field(ge=500)] = 24_000
     """The most characters of a page that are shown at once."""
     price_per_call: Usd = 0.0
-    """What a search costs, in US dollars."""
+    """What a search costs in US dollars; it counts in budgets."""
 
     @model_validator(mode="after")
     def _has_what_its_provider_needs(self) -> WebSearchSettings:

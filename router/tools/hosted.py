@@ -43,7 +43,7 @@ class ToolResult:
     sources: Sequence[WebSource] = ()
     """Pages that the text quotes: the answer may cite them."""
     cost: float = 0.0
-    """What the call cost in US dollars, as far as the tool knows."""
+    """What the call cost, in US dollars."""
 
 
 class HostedTool(Protocol):

@@ -78,6 +78,7 @@ class McpToolset:
         self._allowed = _Filter.of(given.get("allowed_tools"), f"{where}.allowed_tools")
         known = settings.mcp.labelled(server.label) if name == server.label else None
         self._configured = known.allowed_tools if known is not None else None
+        self._price = known.price_per_call if known is not None else 0.0
         self._always, self._never, self._default = _approvals(
             given.get("require_approval"),
             (known.require_approval if known is not None else None)
@@ -202,13 +203,13 @@ class McpToolset:
             return self.failed(call, error.message, _CODES.get(type(error), "mcp_error"))
         if result.is_error:
             return self._error(result.text)
-        return ToolResult(result.text, {"output": result.text, "error": None})
+        return ToolResult(result.text, {"output": result.text, "error": None}, cost=self._price)
 
     def _error(self, text: str) -> ToolResult:
         """The tool itself says that it failed: the model may call it in another way."""
         content = [{"type": "text", "text": text}]
         error = {"type": "mcp_tool_execution_error", "content": content}
-        return ToolResult(f"Error: {text}", {"error": error}, "tool_error")
+        return ToolResult(f"Error: {text}", {"error": error}, "tool_error", cost=self._price)
 
     def failed(self, call: HostedCall, message: str, error: str) -> ToolResult:
         """See ``HostedTool.failed``."""

@@ -78,7 +78,6 @@ class Accounting:
         self._registry = registry
         self._metrics = metrics.accounts
         self._tool_metrics = metrics.tools
-        self._tool_prices = settings.tools.prices
         self.prices = Prices(settings.accounts)
         self.recorder = UsageRecorder(self.prices.cost, metrics.accounts)
         self.saved = self.recorder.cached
@@ -132,7 +131,6 @@ class Accounting:
     def configure(self, settings: Settings) -> None:
         """Go on with these settings."""
         self.prices.configure(settings.accounts)
-        self._tool_prices = settings.tools.prices
         self._metrics.price_expected = _sellers(settings).__contains__
         self.rate_limiter.tags = tag_budgets(settings.accounts.tags)
         self._key_resolver = self.key_resolver(settings)
@@ -230,15 +228,13 @@ class Accounting:
         cost: float,
     ) -> None:
         """The router has run a tool for an exchange (see ``tools.loop.Recorded``): have it counted,
-        traced, and recorded at its price.
+        traced, and recorded with its cost.
         """
         seconds = time.monotonic() - began
         self._tool_metrics.called(kind, server, error, seconds)
         if exchange.context.trace is not None:
             exchange.context.trace.tool(name, kind, server, seconds, error)
-        served = f"{kind}:{server}"
-        price = self._tool_prices.get(served, self._tool_prices.get(kind, cost))
-        self.recorder.tool(exchange, served, began, error, round(price * NANO))
+        self.recorder.tool(exchange, f"{kind}:{server}", began, error, round(cost * NANO))
 
     async def charge(self, exchange: Exchange) -> None:
         """Count in the budgets what an exchange came to that was not held for: the router's own."""

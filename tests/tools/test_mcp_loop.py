@@ -20,6 +20,13 @@ from tests.support.waiting import until
 
 JSON = dict[str, Any]
 
+SERVER: JSON = {
+    "label": "m",
+    "command": sys.executable,
+    "args": ["-m", "tests.support.tool_server"],
+    "env": {"PYTHONPATH": str(Path(__file__).parents[2])},
+}
+
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("transport", ["http", "sse"])
@@ -202,9 +209,7 @@ async def test_a_choice_of_a_hosted_tool_holds_for_the_first_turn() -> None:
 
 
 async def test_a_configured_server_is_used_by_its_label() -> None:
-    command = {"command": sys.executable, "args": ["-m", "tests.support.tool_server"]}
-    env = {"SECRET_OF_TOOL": "for the tool", "PYTHONPATH": str(Path(__file__).parents[2])}
-    server = {"label": "m", **command, "env": env}
+    server = {**SERVER, "env": {**SERVER["env"], "SECRET_OF_TOOL": "for the tool"}}
     read = ("m__environment", {"name": "SECRET_OF_TOOL"})
     async with stage(once(read), mcp={"servers": [server]}) as on:
         response = await on.ask([{"type": "mcp", "server_label": "m"}])
@@ -267,16 +272,14 @@ async def test_a_client_that_leaves_cancels_the_call() -> None:
 
 
 async def test_every_turn_and_call_is_accounted_for() -> None:
-    prices = {"run": {"mcp": "router"}, "prices": {"mcp": 0.25}}
-    async with stage(adds_twice, tools=prices, metrics={"key": None}) as on:
-        await on.ask()
+    server = {**SERVER, "price_per_call": 0.25}
+    async with stage(adds_twice, mcp={"servers": [server]}, metrics={"key": None}) as on:
+        await on.ask([{"type": "mcp", "server_label": "m"}])
         metrics = await (await on.http.get(f"{on.url}/metrics")).text()
-        assert 'pointsman_tool_calls_total{outcome="ok",server="client",tool="mcp"} 2.0' in metrics
+        assert 'pointsman_tool_calls_total{outcome="ok",server="m",tool="mcp"} 2.0' in metrics
         assert 'pointsman_attempts_total{endpoint="one",kind="first",outcome="ok"} 1.0' in metrics
         assert 'pointsman_attempts_total{endpoint="one",kind="turn",outcome="ok"} 1.0' in metrics
-        assert (
-            'pointsman_cost_usd_total{endpoint="",key="default",model="mcp:client"} 0.5' in metrics
-        )
+        assert 'pointsman_cost_usd_total{endpoint="",key="default",model="mcp:m"} 0.5' in metrics
 
 
 async def test_who_runs_a_tool_is_explained() -> None:
