@@ -112,18 +112,20 @@ def _text_or_parts(value: Any, param: str) -> None:
 
 
 def _old(where: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"Unsupported value: '{where}' is of the old form of tool calls. Send 'tool_calls', and "
-        "their results in messages with the role 'tool'.",
-        code="unsupported_value",
-        param=where,
+    return _unsupported(
+        where,
+        "of the old form of tool calls. Send 'tool_calls', and their results in messages with the "
+        "role 'tool'.",
     )
 
 
 def _no_audio(where: str) -> InvalidRequest:
+    return _unsupported(
+        where, "audio, which this model's endpoint does not take. Send text or images."
+    )
+
+
+def _unsupported(where: str, what: str) -> InvalidRequest:
     return InvalidRequest(
-        f"Unsupported value: '{where}' is audio, which this model's endpoint does not take. Send "
-        "text or images.",
-        code="unsupported_value",
-        param=where,
+        f"Unsupported value: '{where}' is {what}", code="unsupported_value", param=where
     )
