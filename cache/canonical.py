@@ -20,13 +20,14 @@ it equals nothing but the same words in the same API, for a chat says where it h
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
 
 import orjson
 
 __all__ = [
+    "HOSTED_TOOLS",
     "Bypass",
     "CacheRequest",
     "FieldRules",
@@ -47,6 +48,9 @@ JSON = dict[str, Any]
 _TEXTUAL: Final = frozenset({"text", "refusal"})
 _SHOWN: Final = frozenset({"image_generation_call", "computer_call_output"})
 """Items of a history that are pictures."""
+
+HOSTED_TOOLS: Final = "hosted_tools"
+"""Why only the very same question will do where its tools work on the server."""
 
 _LOGPROBS: Final = frozenset({"logprobs", "top_logprobs"})
 _NUMBERS: Final = (int, float)
@@ -71,11 +75,16 @@ class FieldRules:
     ``ignored`` are the fields of a request that do not change what is answered, and the model,
     which has a place of its own in the key. ``defaults`` is what a field that is left out stands
     for. ``own`` are the fields of an answer that belong to one response or its request.
+
+    ``tools`` are the hosted tools with which answers are kept, by what ``tool_name`` calls them; it
+    is None for a tool that has no such name.
     """
 
     ignored: frozenset[str]
     defaults: Mapping[str, Any]
     own: frozenset[str]
+    tool_name: Callable[[Mapping[str, Any]], str | None]
+    tools: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,7 @@ class Bypass:
     ==================  ======================================================================
     state               it depends on what is stored: a chain, a conversation, items by id
     background          it is a run: ``background``, ``stream_options.durable``
-    server_tools        its tools work on the server, and find something else every time
+    server_tools        its tools work on the server, and may find something else every time
     several_choices     ``n`` is not 1
     audio               its answer is not, or not only, text
     legacy_functions    ``functions`` and ``function_call``, in the request or its history
@@ -106,6 +115,7 @@ class CacheRequest:
     will do, the first that holds:
 
     ==================  ======================================================================
+    hosted_tools        its tools work on the server, and ``FieldRules.tools`` has all of them
     images              there are images, files, audio or parts of an unknown kind in it
     no_user_text        it does not end with a message of the user
     logprobs            it asks for log probabilities
@@ -126,11 +136,13 @@ class CacheRequest:
     asked: bytes = field(repr=False)
 
 
-def finished(model: Any, canonical: JSON, *, temperature: Any) -> CacheRequest:
+def finished(
+    model: Any, canonical: JSON, *, temperature: Any, hosted: bool = False
+) -> CacheRequest:
     """The request with this canonical form; raises NotCacheable for what cannot be written as JSON.
 
     ``temperature`` is the explicit one of the request: above 0 several answers are asked for, in a
-    way.
+    way. ``hosted``: there are hosted tools among its tools.
     """
     messages = canonical["messages"]
     last = messages[-1] if messages else {}
@@ -146,7 +158,9 @@ def finished(model: Any, canonical: JSON, *, temperature: Any) -> CacheRequest:
         raise NotCacheable("unsupported") from None
     others = (*canonical.get("settings", ()), *canonical.get("chat", ()))
     exact_only = None
-    if _has_pictures(messages):
+    if hosted:
+        exact_only = HOSTED_TOOLS
+    elif _has_pictures(messages):
         exact_only = "images"
     elif not texts:
         exact_only = "no_user_text"

@@ -96,7 +96,11 @@ def canonical_responses(
     elif given is not None:
         _items(given, messages)
     canonical["messages"] = messages
+    hosted = False
     if tools := get("tools"):
+        hosted = not all(map(_is_callable, tools))
+        if hosted:
+            _refuse_hosted(tools, rules, kept)
         canonical["tools"] = [_tool(tool) for tool in tools]
     if (choice := get("tool_choice")) not in (None, "auto"):
         canonical["tool_choice"] = _tool_choice(choice)
@@ -112,7 +116,7 @@ def canonical_responses(
         canonical[_SURFACE] = own
     if kept:
         canonical["chat"] = ordered(kept)
-    return finished(get("model"), canonical, temperature=get("temperature"))
+    return finished(get("model"), canonical, temperature=get("temperature"), hosted=hosted)
 
 
 def _refuse_chat(body: Mapping[str, Any], kept: JSON) -> None:
@@ -187,10 +191,20 @@ def _shown(include: Any, top: Any, canonical: JSON) -> None:
         canonical["top_logprobs"] = top
 
 
+def _refuse_hosted(tools: list[JSON], rules: FieldRules, kept: JSON | None) -> None:
+    """Raise NotCacheable for hosted tools, but for those with which answers are kept."""
+    for tool in tools:
+        # Nobody has checked those of a chat, nor does its answer show what they did.
+        if not _is_callable(tool) and (
+            kept is not None or rules.tool_name(tool) not in rules.tools
+        ):
+            raise NotCacheable("server_tools")
+
+
 def _tool(tool: JSON) -> JSON:
     kind = tool.get("type")
     if kind not in _CALLABLE:
-        raise NotCacheable("server_tools")
+        return {_SURFACE: ordered(tool)}
     if kind == "function":
         if not named_only(tool, "type", "name", "description", "parameters", "strict"):
             return {_SURFACE: ordered(tool)}

@@ -21,12 +21,13 @@ from typing import Any, Final
 
 import orjson
 
-from cache.canonical import Bypass, CacheRequest, FieldRules, NotCacheable
+from cache.canonical import HOSTED_TOOLS, Bypass, CacheRequest, FieldRules, NotCacheable
 from cache.canonical_completions import canonical_completions
 from cache.canonical_embeddings import canonical_embeddings
 from cache.canonical_responses import canonical_responses
 
 __all__ = [
+    "HOSTED_TOOLS",
     "Bypass",
     "CacheKeys",
     "CacheRequest",
@@ -134,6 +135,13 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "function_call": ("call_id", "name", "arguments"),
     "custom_tool_call": ("call_id", "name", "input"),
 }
+_HOSTED: Final[Mapping[str, Mapping[str, type]]] = {
+    "mcp_call": {"server_label": str, "name": str, "arguments": str},
+    "mcp_list_tools": {"server_label": str, "tools": list},
+    "web_search_call": {"action": dict},
+}
+"""Items of tools that somebody else than the client has run, and what each has."""
+
 _SAID: Final[Mapping[str, str]] = {"output_text": "text", "refusal": "refusal"}
 
 
@@ -159,11 +167,14 @@ class CachedAnswer:
         response: Mapping[str, Any],
         encrypted_reasoning: Mapping[str, str],
         rules: FieldRules,
+        *,
+        hosted: bool = False,
     ) -> CachedAnswer | None:
         """The answer in a final Response object.
 
         None for one that must not be kept: it is not complete, it is empty, tools on the server
-        had a part in it, or there are items of an unknown kind.
+        had a part in it, or there are items of an unknown kind. ``hosted``: they may have had a
+        part in it, if none of them failed.
         """
         get = response.get
         model: Any = get("model")
@@ -171,7 +182,9 @@ class CachedAnswer:
         output: Any = get("output")
         if get("status") != "completed" or get("error") is not None:
             return None
-        if get("incomplete_details") is not None or not _is_answer(model, usage, output):
+        if get("incomplete_details") is not None:
+            return None
+        if not _is_answer(model, usage, output, hosted=hosted):
             return None
         fields = dict(response)
         for name in (*_OWN, *rules.own):
@@ -229,7 +242,7 @@ class CachedAnswer:
             raise ValueError("A stored answer is of another version.")
         encrypted_reasoning = said["hidden"]
         if (
-            not _is_answer(said["model"], said["usage"], said["output"])
+            not _is_answer(said["model"], said["usage"], said["output"], hosted=True)
             or type(said["fields"]) is not dict
             or type(encrypted_reasoning) is not dict
             or not {str}.issuperset(map(type, encrypted_reasoning.values()))
@@ -243,13 +256,12 @@ class CachedAnswer:
 _MEMBERS: Final = {"v", "model", "output", "usage", "fields", "hidden"}
 
 
-def _is_answer(model: Any, usage: Any, output: Any) -> bool:
+def _is_answer(model: Any, usage: Any, output: Any, *, hosted: bool) -> bool:
     """Whether ``output`` is whole items of known kinds, with something said or called in them, and
-    the rest what belongs to it.
+    the rest what belongs to it. ``hosted``: the items of hosted tools are among the known kinds.
     """
-    if type(model) is not str or not (usage is None or type(usage) is dict):
-        return False
-    if type(output) is not list:
+    known = type(model) is str and (usage is None or type(usage) is dict)
+    if not known or type(output) is not list:
         return False
     says = False
     for item in output:
@@ -257,23 +269,32 @@ def _is_answer(model: Any, usage: Any, output: Any) -> bool:
             return False
         kind = item.get("type")
         if kind == "message":
-            said = _said(item)
+            said = _said(item, hosted=hosted)
             if said is None:
                 return False
             says = says or said
         elif kind == "reasoning":
             if not (_is_thought(item.get("summary")) and _is_thought(item.get("content"))):
                 return False
-        else:
-            if type(kind) is not str or kind not in _REQUIRED:
+        elif hosted and type(kind) is str and kind in _HOSTED:
+            if not _has_worked(item, _HOSTED[kind]):
                 return False
-            if not all(type(item.get(name)) is str for name in _REQUIRED[kind]):
+        else:
+            required = _REQUIRED.get(kind) if type(kind) is str else None
+            if required is None or not all(type(item.get(name)) is str for name in required):
                 return False
             says = True
     return says
 
 
-def _said(message: JSON) -> bool | None:
+def _has_worked(item: JSON, required: Mapping[str, type]) -> bool:
+    """Whether a hosted tool's item has what it must have, and tells of no error."""
+    if item.get("error") is not None:
+        return False
+    return all(type(item.get(name)) is kind for name, kind in required.items())
+
+
+def _said(message: JSON, *, hosted: bool) -> bool | None:
     """Whether a message says something; None for one that is malformed or must not be kept."""
     content = message.get("content")
     if message.get("role") != "assistant" or type(content) is not list:
@@ -284,7 +305,7 @@ def _said(message: JSON) -> bool | None:
         if type(kind) is not str or kind not in _SAID or type(part.get(_SAID[kind])) is not str:
             return None
         # What it cites was searched for when it was asked, whether or not the search is shown.
-        if part.get("annotations"):
+        if part.get("annotations") and not hosted:
             return None
         says = says or part[_SAID[kind]] != ""
     return says

@@ -45,7 +45,7 @@ Answers of one's own
     Those that answer in an API's own form need ``ResponseBuilder``, ``StreamState`` and
     ``new_builder``, ``replay_response``, ``ResponseFollower`` and ``ChatFollower``, ``TERMINAL``,
     ``DELTAS``, ``PartialOutput``, ``output_text``, ``frame_tokens``, ``answer_of_chat``,
-    ``CACHE_RULES`` (what the cache has to know of the fields of a request),
+    ``CACHE_RULES`` (what the cache has to know of the fields of a request), ``hosted_tool_name``,
     ``chat_chunks``, ``chat_completion``, ``completion_chunks`` and ``finished_completion``.
     ``persist`` and ``persist_whole`` store the answer, ``client_headers`` are what goes out with
     it (``REASONING_DROPPED``: what was left out of its request). The ``PluginChain`` of an exchange
@@ -85,6 +85,7 @@ from router.dialects.chat.replay import chunks as chat_chunks
 from router.dialects.chat.replay import completion as chat_completion
 from router.dialects.completions.replay import completion_chunks, finished_completion
 from router.dialects.responses.fields import CACHE_RULES
+from router.dialects.responses.tools import hosted_tool_name
 from router.errors import (
     AuthenticationFailed,
     Conflict,
@@ -247,6 +248,7 @@ __all__ = [
     "finished_completion",
     "frame_tokens",
     "get_logger",
+    "hosted_tool_name",
     "install_extra",
     "internal_error",
     "is_limited",

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from cache.controls import CachePolicy, Controls, ControlsError, read_controls
 from cache.core import Lookup, ResponseCache
-from cache.request import Bypass, CacheKeys, CacheRequest, keys
+from cache.request import HOSTED_TOOLS, Bypass, CacheKeys, CacheRequest, keys
 from plugins.response_cache.shadow import Charge, Shadow, unpaid
 from plugins.response_cache.shared_call import SharedCall
 from plugins.response_cache.subscriber import Subscriber, TryAgain
@@ -43,6 +43,7 @@ from router.plugin import (
     Tasks,
     client_headers,
     get_logger,
+    hosted_tool_name,
     internal_error,
     usage_tokens,
 )
@@ -75,7 +76,8 @@ class _CacheableRequest:
 
 class ResponseCachePlugin(Interceptor):
     """Answers from the cache, and keeps answers. ``open_after`` is that of ``server``, in seconds.
-    ``charge`` is told what its self-check uses.
+    ``charge`` is told what its self-check uses; ``searches`` is the service that web searches go
+    to.
     """
 
     name = "response_cache"
@@ -88,6 +90,7 @@ class ResponseCachePlugin(Interceptor):
         open_after: float,
         saved: Saved,
         charge: Charge = unpaid,
+        searches: str = "",
     ) -> None:
         assert settings.mode != "off"
         self._saved = saved
@@ -104,6 +107,8 @@ class ResponseCachePlugin(Interceptor):
             sampled=settings.semantic.sampled,
         )
         self._unasked = read_controls(self._policy, None, None, None)
+        self._rules = replace(CACHE_RULES, tools=frozenset(settings.tools))
+        self._searches = searches
         self._check = settings.semantic.self_check
         self._shadow = Shadow(cache, self._check.share, metrics, charge=charge)
         self._silent = PluginSet(PluginChain(()), _nobody)
@@ -114,6 +119,7 @@ class ResponseCachePlugin(Interceptor):
     def from_context(cls, context: PluginContext) -> ResponseCachePlugin:
         """The plugin for the cache of an application."""
         settings, services = context.settings, context.services
+        search = settings.tools.web_search
         return cls(
             services.cache,
             settings.cache,
@@ -121,6 +127,7 @@ class ResponseCachePlugin(Interceptor):
             settings.server.open_after,
             services.accounts.saved,
             services.accounts.charge,
+            "" if search is None else search.provider,
         )
 
     async def start(self) -> None:
@@ -194,9 +201,15 @@ class ResponseCachePlugin(Interceptor):
             controls = replace(controls, store=False)
         if surface.decoded:
             chat = exchange.decoded
-            request = surface.request(chat.body, CACHE_RULES, chat.kept)
+            request = surface.request(chat.body, self._rules, chat.kept)
         else:
-            request = surface.request(body, CACHE_RULES)
+            request = surface.request(body, self._rules)
+        if (
+            isinstance(request, CacheRequest)
+            and request.exact_only == HOSTED_TOOLS
+            and not self._may_run_tools(exchange)
+        ):
+            request = Bypass("server_tools")
         if isinstance(request, Bypass):
             if controls.only_if_cached:
                 raise _not_cached(f"Requests like this one are never cached ({request.reason}).")
@@ -211,6 +224,17 @@ class ResponseCachePlugin(Interceptor):
             # Another model may answer a call: only keys with the same models share one.
             place = f"{place} {sorted(key.models)}"
         return _CacheableRequest(surface, controls, request, keyed, proceed, scope, place)
+
+    def _may_run_tools(self, exchange: Exchange) -> bool:
+        """Whether the key may use the hosted tools of its request. Where it may not, it is for the
+        pipeline to say so.
+        """
+        key = exchange.context.key
+        if key is None or key.tools is None:
+            return True
+        names = filter(None, map(hosted_tool_name, exchange.body["tools"]))
+        servers = ((kind, server) for kind, _, server in (name.partition(":") for name in names))
+        return all(key.may_run(kind, server or self._searches) for kind, server in servers)
 
     def _controls(self, header: str | None, body: dict[str, Any]) -> Controls:
         try:
@@ -305,7 +329,12 @@ class ResponseCachePlugin(Interceptor):
             exchange.result.cache = "bypass"
             response_headers["X-Cache"], response_headers["X-Cache-Reason"] = "BYPASS", "store"
         call = SharedCall(
-            exchange, asked.surface, self._silent, promoted=promoted, epoch=lookup.epoch
+            exchange,
+            asked.surface,
+            self._silent,
+            promoted=promoted,
+            epoch=lookup.epoch,
+            hosted=asked.request.exact_only == HOSTED_TOOLS,
         )
         if asked.controls.lookup:
             self._shared_calls[asked.place] = call

@@ -67,6 +67,7 @@ class SharedCall:
 
     ``promoted``: the call before it failed, and those who waited for that wait for this one.
     ``epoch`` is the store's of before it. ``captured`` is what the pipeline had to store.
+    ``hosted``: an answer that hosted tools had a part in is kept.
     ``task`` is there once it runs.
     """
 
@@ -78,6 +79,7 @@ class SharedCall:
         *,
         promoted: bool = False,
         epoch: int | None = None,
+        hosted: bool = False,
     ) -> None:
         """For what ``exchange`` asks; ``plugin_set`` is its carrier's."""
         body = exchange.body
@@ -91,6 +93,7 @@ class SharedCall:
             self.carrier.record = self.captured
         self.promoted = promoted
         self.epoch = epoch
+        self.hosted = hosted
         self.headers: dict[str, str] = {}
         self.body = b""
         self.frames: list[Frame] = []

@@ -289,7 +289,9 @@ def _answer_of_response(call: SharedCall) -> CachedAnswer | None:
         response = call.whole[-1].json().get("response")
     if not isinstance(response, dict):
         return None
-    return CachedAnswer.of_response(response, captured.encrypted_reasoning, CACHE_RULES)
+    return CachedAnswer.of_response(
+        response, captured.encrypted_reasoning, CACHE_RULES, hosted=call.hosted
+    )
 
 
 def _answer_of_chat(call: SharedCall) -> CachedAnswer | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final, get_args
 
 import orjson
@@ -168,10 +168,10 @@ class CacheAdmin:
         read = _READ.get(operation)
         if read is None:
             return {"cacheable": False, "reason": "api"}
-        asked = read(given, CACHE_RULES)
+        settings = self._settings().cache
+        asked = read(given, replace(CACHE_RULES, tools=frozenset(settings.tools)))
         if isinstance(asked, Bypass):
             return {"cacheable": False, "reason": asked.reason}
-        settings = self._settings().cache
         scope = "shared" if settings.scope == "shared" else f"key:{caller}"
         keyed = keys(asked, scope=scope)
         explained = await self._asked(

@@ -16,6 +16,7 @@ import orjson
 
 from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
+from router.response.hosted_events import HOSTED_EVENTS, begin_events, end_events
 from router.response.items import (
     ArgumentsText,
     InputText,
@@ -176,6 +177,13 @@ def _prefix(known: Any) -> str:
 def _tell(builder: ResponseBuilder, index: int, item: Item, out: list[Frame]) -> None:
     """The events of one item. What is of no kind known here just comes and is done."""
     kind = item.get("type")
+    if kind in HOSTED_EVENTS:
+        # What it came to is told at its end.
+        fresh = {"status": "in_progress", "output": None}
+        begun = {**item, **{name: fresh[name] for name in fresh if name in item}}
+        events = [*begin_events(begun, index), *end_events(item, index)]
+        out.extend(builder.event(*event) for event in events)
+        return
     lists = _LISTS.get(kind, ())
     field, make = _CALLS.get(kind, _NO_CALL)
     # A live stream announces it in progress, with nothing in it.

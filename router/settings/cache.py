@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, SecretStr, field_validator
+from pydantic import AfterValidator, BeforeValidator, SecretStr, field_validator
 
 from router.settings.section import Section
 from router.settings.values import CacheUrl, Count, Seconds, SecondsOrZero, Share, Text, wrong
@@ -59,6 +59,16 @@ def _off(value: Any) -> Any:
     return "off" if value is False else value
 
 
+def _cached_tool(value: str) -> str:
+    kind, _, label = value.partition(":")
+    if value != "web_search" and not (kind == "mcp" and label):
+        raise wrong('must be "web_search", or "mcp:" and the label of a server')
+    return value
+
+
+CachedTool = Annotated[str, AfterValidator(_cached_tool)]
+
+
 class CacheSettings(Section):
     """Answers given again instead of asked for again."""
 
@@ -74,4 +84,8 @@ class CacheSettings(Section):
     """Whose answers a key is given: its own (`key`), or everybody's (`shared`)."""
     replay_rate: SecondsOrZero = 0.0
     """How fast a hit is streamed, in tokens per second; 0 is at once."""
+    tools: tuple[CachedTool, ...] = ()
+    """Hosted tools with which answers are kept, for questions in the same words: `web_search`, or
+    `mcp:LABEL` for a server of `tools.mcp.servers` whose tools change nothing.
+    """
     semantic: SemanticSettings = SemanticSettings()

@@ -288,6 +288,17 @@ class Settings(Section):
         fail_at("Settings", faults)
         return self
 
+    @model_validator(mode="after")
+    def _cached_tools_are_known(self) -> Self:
+        known = {"web_search", *(f"mcp:{server.label}" for server in self.tools.mcp.servers)}
+        faults = [
+            (("cache", "tools", index), "names no server of tools.mcp.servers")
+            for index, name in enumerate(self.cache.tools)
+            if name not in known
+        ]
+        fail_at("Settings", faults)
+        return self
+
     @field_validator("auth", mode="after")
     @classmethod
     def _open_to_known_hosts_only(cls, value: AuthSettings, info: ValidationInfo) -> AuthSettings:

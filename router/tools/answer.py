@@ -18,9 +18,9 @@ from router.core.response_lifecycle import client_headers, persist, persist_whol
 from router.errors import RouterError
 from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import OPENING, TERMINAL, Frame
+from router.response.hosted_events import Event, begin_events, end_events
 from router.response.tokens import response_usage
 from router.tools.citing import Citing, cited
-from router.tools.hosted import EVENTS
 from router.tools.web_search.outcome import WebSource
 
 __all__ = ["LoopAnswer", "added_usage"]
@@ -28,8 +28,6 @@ __all__ = ["LoopAnswer", "added_usage"]
 _NO_STATUS: Final = frozenset({"mcp_list_tools", "mcp_approval_request"})
 
 Item = dict[str, Any]
-Event = tuple[str, Mapping[str, Any]]
-"""An event that has no number yet: its type and its other fields."""
 
 
 class LoopAnswer:
@@ -141,22 +139,7 @@ class LoopAnswer:
     def begin(self, item: Item) -> None:
         """Announce an item of the router's own, which is worked on from now on."""
         self._open_item = item
-        place, kind = len(self.output), item["type"]
-        names = EVENTS.get(kind)
-        announced = dict(item)
-        arguments = names.arguments if names is not None else None
-        if arguments is not None:
-            announced["arguments"] = ""
-        about = {"item_id": item["id"], "output_index": place}
-        events: list[Event] = [
-            ("response.output_item.added", {"output_index": place, "item": announced}),
-            *((name, about) for name in (names.begin if names else ())),
-        ]
-        if arguments is not None:
-            text = item["arguments"]
-            events.append((f"{arguments}.delta", {**about, "delta": text}))
-            events.append((f"{arguments}.done", {**about, "arguments": text}))
-        self._send(events)
+        self._send(begin_events(item, len(self.output)))
 
     def end(self, fields: Mapping[str, Any], *, failed: bool = False) -> None:
         """The announced item is done; ``fields`` are those that differ now."""
@@ -164,12 +147,7 @@ class LoopAnswer:
         item = {**self._open_item, **fields}
         if item["type"] not in _NO_STATUS:
             item["status"] = fields.get("status") or ("failed" if failed else "completed")
-        place, names = len(self.output), EVENTS.get(item["type"])
-        events: list[Event] = []
-        if names is not None:
-            name = names.failed if failed else names.completed
-            events.append((name, {"item_id": item["id"], "output_index": place}))
-        events.append(("response.output_item.done", {"output_index": place, "item": item}))
+        events = end_events(item, len(self.output), failed=failed)
         self._open_item = None
         self.output.append(item)
         self._next = len(self.output)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from router.response.hosted_events import Event
 from router.tools.web_search.citations import CitationFinder, url_citations
 from router.tools.web_search.outcome import WebSource
 
 __all__ = ["Citing", "cited"]
 
 Item = dict[str, Any]
-Event = tuple[str, Mapping[str, Any]]
 
 
 def cited(item: Item, sources: Sequence[WebSource]) -> Item:

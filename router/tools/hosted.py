@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from router.tools.web_search.outcome import WebSource
 
-__all__ = ["EVENTS", "HostedCall", "HostedTool", "ItemEvents", "ToolResult"]
+__all__ = ["HostedCall", "HostedTool", "ToolResult"]
 
 Item = dict[str, Any]
 
@@ -93,39 +93,3 @@ class HostedTool(Protocol):
     def failed(self, call: HostedCall, message: str, error: str) -> ToolResult:
         """The result of a call that was not run to its end, for a reason of the loop's."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class ItemEvents:
-    """The events between the two that announce and end an item: those that it begins with, the
-    prefix of those that bring its arguments (None: it has none), and the one that it ends with.
-    """
-
-    begin: tuple[str, ...]
-    arguments: str | None
-    completed: str
-    failed: str
-
-
-EVENTS: Final[Mapping[str, ItemEvents]] = {
-    "mcp_call": ItemEvents(
-        ("response.mcp_call.in_progress",),
-        "response.mcp_call_arguments",
-        "response.mcp_call.completed",
-        "response.mcp_call.failed",
-    ),
-    "mcp_list_tools": ItemEvents(
-        ("response.mcp_list_tools.in_progress",),
-        None,
-        "response.mcp_list_tools.completed",
-        "response.mcp_list_tools.failed",
-    ),
-    # There is no event for a search that failed: its item says so.
-    "web_search_call": ItemEvents(
-        ("response.web_search_call.in_progress", "response.web_search_call.searching"),
-        None,
-        "response.web_search_call.completed",
-        "response.web_search_call.completed",
-    ),
-}
-"""By the item's type; those that are not here have none between."""

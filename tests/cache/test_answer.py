@@ -147,6 +147,51 @@ def test_what_is_not_kept(body: JSON) -> None:
     assert of_response(body, {}) is None
 
 
+SEARCHED: JSON = {"type": "web_search_call", "status": "completed", "action": {"query": "q"}}
+CALLED: JSON = {
+    "type": "mcp_call",
+    "status": "completed",
+    "server_label": "s",
+    "name": "f",
+    "arguments": "{}",
+    "error": None,
+}
+LISTED: JSON = {"type": "mcp_list_tools", "server_label": "s", "tools": [], "error": None}
+CITING: JSON = {
+    **MESSAGE,
+    "content": [{**MESSAGE["content"][0], "annotations": [{"type": "url_citation", "url": "u"}]}],
+}
+
+
+def test_what_hosted_tools_did_is_kept_where_it_may_be() -> None:
+    body = response(LISTED, CALLED, SEARCHED, CITING)
+    answer = made(of_response(body, {}, hosted=True))
+    assert CachedAnswer.decode(answer.encode()) == answer
+    assert of_response(body, {}) is None
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {**SEARCHED, "status": "failed"},
+        {**SEARCHED, "action": None},
+        {**CALLED, "error": {"type": "tool_execution_error"}},
+        {**CALLED, "arguments": None},
+        {**LISTED, "error": "no answer"},
+        {**LISTED, "tools": None},
+        {"type": "mcp_approval_request", "server_label": "s", "name": "f", "arguments": "{}"},
+        {"type": "file_search_call", "status": "completed", "queries": []},
+    ],
+    ids=range(8),
+)
+def test_what_hosted_tools_failed_to_do_is_not_kept(item: JSON) -> None:
+    assert of_response(response(item, MESSAGE), {}, hosted=True) is None
+
+
+def test_an_answer_needs_more_than_the_items_of_tools() -> None:
+    assert of_response(response(LISTED, CALLED), {}, hosted=True) is None
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -50,6 +50,18 @@ ITEMS = st.one_of(
     st.builds(call, TEXTS.filter(str.strip)),
     st.builds(custom, TEXTS),
     st.just({"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {}}),
+    st.just({"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "s", "tools": []}),
+    st.builds(
+        lambda arguments: {
+            "id": "mcp_1",
+            "type": "mcp_call",
+            "status": "completed",
+            "server_label": "s",
+            "name": "f",
+            "arguments": arguments,
+        },
+        TEXTS,
+    ),
 )
 
 

@@ -339,6 +339,9 @@ def test_the_threshold_is_the_one_that_the_guard_was_measured_at() -> None:
         ({"scope": "all"}, "cache.scope"),
         ({"semantic": {"threshold": 1.5}}, "cache.semantic.threshold"),
         ({"semantic": {"self_check": {"share": 2}}}, "cache.semantic.self_check.share"),
+        ({"tools": ["file_search"]}, "cache.tools.0"),
+        ({"tools": ["web_search", "mcp:"]}, "cache.tools.1"),
+        ({"tools": ["web_search", "mcp:nobody"]}, "cache.tools.1"),
         ({"semantic": {"embedder": "lokal"}}, "cache.semantic.embedder"),
         ({"semantic": {"embedder": {"endpoint": "box"}}}, "cache.semantic.embedder"),
         (

@@ -16,7 +16,9 @@ _TEXTS = {
     "reasoning_summary_text": "text",
     "function_call_arguments": "arguments",
     "custom_tool_call_input": "input",
+    "mcp_call_arguments": "arguments",
 }
+_HOSTED = {"web_search_call", "mcp_call", "mcp_list_tools"}
 _LISTS = {
     "content_part": ("content", "content_index"),
     "reasoning_summary_part": ("summary", "summary_index"),
@@ -66,6 +68,9 @@ class _Client:
             self._part(what, event, *_LISTS[name])
         elif name in _TEXTS:
             self._text(what, event, _TEXTS[name])
+        elif name in _HOSTED:
+            assert self.item["type"] == name
+            assert what in ("in_progress", "searching", "completed")
         else:
             assert name == "output_text.annotation"
             assert self.part is not None
@@ -80,7 +85,8 @@ class _Client:
             return
         assert self.item is not None
         assert self.part is None
-        late: dict[str, Any] = {k: item[k] for k in ("status", "encrypted_content") if k in item}
+        names = ("status", "encrypted_content", "output")
+        late: dict[str, Any] = {k: item[k] for k in names if k in item}
         assert {**self.item, **late} == item
         self.output.append(item)
         self.item = None

@@ -25,6 +25,7 @@ from router.dialects.responses.echo import (
 )
 from router.dialects.responses.field_types import RequestField
 from router.dialects.responses.response_messages import INPUT_MESSAGES, OUTPUT_MESSAGES
+from router.dialects.responses.tools import hosted_tool_name
 
 __all__ = [
     "ALWAYS_ECHOED",
@@ -362,6 +363,7 @@ CACHE_RULES: Final = FieldRules(
     ignored=_named(lambda field: not field.cached),
     defaults={field.name: field.default for field in FIELDS if field.default is not None},
     own=OWN_FIELDS,
+    tool_name=hosted_tool_name,
 )
 """What the response cache has to know of the fields."""
 

@@ -18,7 +18,7 @@ from router.dialects.parameters import (
 )
 from router.errors import InvalidRequest
 
-__all__ = ["check_tool_choice", "check_tools", "is_web_search"]
+__all__ = ["check_tool_choice", "check_tools", "hosted_tool_name", "is_web_search"]
 
 _TOOL_TYPES: Final = (
     "function",
@@ -47,6 +47,9 @@ _WEB_SEARCH: Final = re.compile(r"web_search(_preview)?(_\d{4}_\d\d_\d\d)?", re.
 
 _NAMED: Final = frozenset({"function", "custom"})
 
+_CLIENTS_OWN: Final = ("server_url", "connector_id", "headers", "authorization")
+"""Where one of these is given, an MCP server, or what it is shown of, is the client's."""
+
 _MODES: Final = ("none", "auto", "required")
 
 _OPTIONAL: Final[Mapping[str, Check]] = {
@@ -59,6 +62,18 @@ _OPTIONAL: Final[Mapping[str, Check]] = {
 def is_web_search(kind: object) -> bool:
     """Whether this is the type of a web search tool, dated or not."""
     return isinstance(kind, str) and _WEB_SEARCH.fullmatch(kind) is not None
+
+
+def hosted_tool_name(tool: Mapping[str, Any]) -> str | None:
+    """What settings call a hosted tool that is the operator's choice: ``web_search``, or
+    ``mcp:LABEL`` for a server that is known by its label alone.
+    """
+    if is_web_search(tool.get("type")):
+        return "web_search"
+    if tool.get("type") != "mcp" or any(tool.get(name) is not None for name in _CLIENTS_OWN):
+        return None
+    label = tool.get("server_label")
+    return f"mcp:{label}" if isinstance(label, str) else None
 
 
 def check_tools(value: Any, param: str) -> None:
