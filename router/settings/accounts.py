@@ -20,6 +20,7 @@ from router.settings.values import (
     Positive,
     Secret,
     Text,
+    Usd,
     fail_at,
     not_empty,
     wrong,
@@ -59,14 +60,7 @@ def _moment(value: object) -> object:
     return value
 
 
-def _price(value: object) -> object:
-    if isinstance(value, bool):
-        raise wrong("must be a number")
-    return value
-
-
 Moment = Annotated[datetime, BeforeValidator(_moment)]
-UsdPerMillion = Annotated[float, BeforeValidator(_price), Field(ge=0, allow_inf_nan=False)]
 
 
 class BudgetSettings(Section):
@@ -197,15 +191,15 @@ class PriceSettings(Section):
     others: a further token costs nothing there.
     """
 
-    input: UsdPerMillion | None = None
+    input: Usd | None = None
     """Input tokens."""
-    cached: UsdPerMillion | None = None
+    cached: Usd | None = None
     """Input tokens from a prompt cache."""
-    output: UsdPerMillion | None = None
+    output: Usd | None = None
     """Output tokens."""
-    reasoning: UsdPerMillion | None = None
+    reasoning: Usd | None = None
     """Reasoning tokens."""
-    gpu_hour: UsdPerMillion | None = None
+    gpu_hour: Usd | None = None
     """An hour of one's own machine, instead of prices of tokens; a further token costs nothing."""
 
     @model_validator(mode="after")

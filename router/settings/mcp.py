@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
@@ -22,6 +21,7 @@ from router.settings.values import (
     Text,
     Usd,
     fail_at,
+    http_url,
     not_empty,
     repetitions,
     wrong,
@@ -39,18 +39,8 @@ _BY_COMMAND: Final = ("args", "env", "cwd")
 
 
 def _url(value: SecretStr) -> SecretStr:
-    text = value.get_secret_value()
-    if not (text.isascii() and text.isprintable()) or " " in text:
-        raise wrong("contains blanks, line ends or characters outside ASCII")
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise wrong('must be a URL like "https://host:port/mcp"')
-    if "@" in parts.netloc:
-        raise wrong("must not contain a user or password; a token belongs in authorization")
+    secret = "a token belongs in authorization"
+    http_url(value.get_secret_value(), "https://host:port/mcp", secret)
     return value
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_network
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -42,6 +42,7 @@ __all__ = [
     "Text",
     "Usd",
     "fail_at",
+    "http_url",
     "not_empty",
     "plugin_name",
     "repetitions",
@@ -156,8 +157,11 @@ def _keep_alive(value: str | int) -> str | int:
     return value
 
 
-def _base_url(value: str) -> str:
-    """An http(s) URL that paths can be appended to, without its trailing slash."""
+def http_url(value: str, like: str, secret: str) -> SplitResult:
+    """The parts of an http(s) URL without user and password; raises ValueError for anything else.
+
+    ``like`` is a URL to show there, ``secret`` where a password belongs.
+    """
     if not (value.isascii() and value.isprintable()) or " " in value:
         raise wrong("contains blanks, line ends or characters outside ASCII")
     try:
@@ -166,9 +170,15 @@ def _base_url(value: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise wrong('must be a URL like "https://host:port/v1"')
+        raise wrong(f'must be a URL like "{like}"')
     if "@" in parts.netloc:
-        raise wrong("must not contain a user or password; a key belongs in api_key")
+        raise wrong(f"must not contain a user or password; {secret}")
+    return parts
+
+
+def _base_url(value: str) -> str:
+    """An http(s) URL that paths can be appended to, without its trailing slash."""
+    http_url(value, "https://host:port/v1", "a key belongs in api_key")
     if "?" in value or "#" in value:
         raise wrong("must not contain a query or fragment")
     base = value.rstrip("/")

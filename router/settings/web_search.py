@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -18,6 +17,7 @@ from router.settings.values import (
     Secret,
     Usd,
     fail_at,
+    http_url,
     wrong,
 )
 
@@ -44,17 +44,9 @@ def _search_url(value: str) -> str:
     """An http(s) URL without user and password; what is in braces may stand anywhere behind the
     host.
     """
-    if not (value.isascii() and value.isprintable()) or " " in value:
-        raise wrong("contains blanks, line ends or characters outside ASCII")
-    try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise wrong('must be a URL like "https://host:port/path"')
-    if "@" in parts.netloc or "{" in parts.netloc:
-        raise wrong("must have a fixed host, and no user or password; a key belongs in api_key")
+    parts = http_url(value, "https://host:port/path", "a key belongs in api_key")
+    if "{" in parts.netloc:
+        raise wrong("must have a fixed host")
     if "#" in value:
         raise wrong("must not contain a fragment")
     return value.rstrip("/")

@@ -46,7 +46,7 @@ def test_what_is_valid(fields: dict[str, Any]) -> None:
         ({"provider": "http", "url": "https://s.test?{query}"}, "mapping", "is required"),
         ({**SEARXNG, "mapping": {}}, "mapping", "is for provider: http only"),
         ({**SEARXNG, "url": "http://s.test/?q=1"}, "url", "must not contain a query"),
-        ({**SEARXNG, "url": "http://u:p@s.test"}, "url", "no user or password"),
+        ({**SEARXNG, "url": "http://u:p@s.test"}, "url", "user or password"),
         ({**SEARXNG, "url": "http://s.test#a"}, "url", "fragment"),
         ({**SEARXNG, "url": "s.test"}, "url", "must be a URL"),
         ({**SEARXNG, "url": "http://[::1"}, "url", "must be a URL"),
