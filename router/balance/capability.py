@@ -31,7 +31,10 @@ __all__ = [
 _SHOWN: Final = 200
 """Characters of a client's value that a message repeats."""
 
-_CALLABLE: Final = ("function", "custom")
+_CALLED: Final = ("function", "custom", "namespace", "tool_search")
+"""Types of tools that are functions to a model, or bring some."""
+
+_BRING_TOOLS: Final = ("additional_tools", "tool_search_output")
 _IMAGES: Final = ("input_image", "computer_screenshot")
 
 
@@ -156,7 +159,14 @@ def _listed(names: list[str]) -> str:
 
 
 def _offers_tools(body: Mapping[str, Any]) -> bool:
-    return any(tool.get("type") in _CALLABLE for tool in _dicts(body.get("tools")))
+    if any(tool.get("type") in _CALLED for tool in _dicts(body.get("tools"))):
+        return True
+    return any(
+        tool.get("type") in _CALLED
+        for item in _dicts(body.get("input"))
+        if item.get("type") in _BRING_TOOLS
+        for tool in _dicts(item.get("tools"))
+    )
 
 
 def _forces_a_call(body: Mapping[str, Any]) -> bool:
@@ -166,7 +176,7 @@ def _forces_a_call(body: Mapping[str, Any]) -> bool:
     if not isinstance(choice, dict):
         return choice == "required"
     kind = choice.get("type")
-    return choice.get("mode") == "required" if kind == "allowed_tools" else kind in _CALLABLE
+    return choice.get("mode") == "required" if kind == "allowed_tools" else kind in _CALLED
 
 
 def _has_a_schema(body: Mapping[str, Any]) -> bool:
