@@ -30,7 +30,7 @@ OF_TOOLS = {"namespace", "tool_search", "custom", "web_search", "image_generatio
 OPENAI = "Invalid value: 'namespace'. Supported values are: 'function', 'custom', and 'web_search'."
 VLLM = (
     '[{"type":"literal_error","loc":["body","tools",1,"function","type"],"msg":"Input should be '
-    "'function'\",\"input\":\"namespace\",\"ctx\":{\"expected\":\"'function'\"}}]"
+    '\'function\'","input":"namespace","ctx":{"expected":"\'function\'"}}]'
 )
 TAGS = (
     "1 validation error for ResponsesRequest\ntools.1\n  Input tag 'namespace' found using 'type' "
