@@ -190,7 +190,9 @@ def _shown(include: Any, top: Any, canonical: JSON) -> None:
 def _tool(tool: JSON) -> JSON:
     kind = tool.get("type")
     if kind not in _CALLABLE:
-        raise NotCacheable("server_tools")
+        if not _is_clients(tool):
+            raise NotCacheable("server_tools")
+        return {_SURFACE: ordered(tool)}
     if kind == "function":
         if not named_only(tool, "type", "name", "description", "parameters", "strict"):
             return {_SURFACE: ordered(tool)}
@@ -288,7 +290,7 @@ def _other(item: JSON, kind: str) -> JSON:
     if kind == "reasoning":
         said = extras(item, _REASONING)
         return {"item": {k: v for k, v in said.items() if v != []}}
-    if kind in _BRINGS_TOOLS and not all(map(_is_callable, item.get("tools") or ())):
+    if kind in _BRINGS_TOOLS and not all(map(_is_clients, item.get("tools") or ())):
         raise NotCacheable("server_tools")
     keep_id = kind in _NAMES_ITSELF and "call_id" not in item
     said = extras(item, frozenset() if keep_id else frozenset({"id"}))
@@ -297,8 +299,15 @@ def _other(item: JSON, kind: str) -> JSON:
     return {"item": said}
 
 
-def _is_callable(tool: Any) -> bool:
-    return type(tool) is dict and tool.get("type") in _CALLABLE
+def _is_clients(tool: Any) -> bool:
+    """Whether the client runs the tool, or all tools of the namespace."""
+    if type(tool) is not dict:
+        return False
+    kind = tool.get("type")
+    if kind == "namespace":
+        members = tool.get("tools")
+        return type(members) is list and all(map(_is_clients, members))
+    return kind in _CALLABLE or (kind == "tool_search" and tool.get("execution") == "client")
 
 
 def _content(content: Any) -> Any:

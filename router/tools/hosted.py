@@ -13,9 +13,31 @@ from typing import Any, Final, Protocol
 
 from router.tools.web_search.outcome import WebSource
 
-__all__ = ["EVENTS", "HostedCall", "HostedTool", "ItemEvents", "ToolResult"]
+__all__ = [
+    "EVENTS",
+    "TOOL_SEARCH",
+    "HostedCall",
+    "HostedTool",
+    "ItemEvents",
+    "ToolResult",
+    "called_function",
+]
 
 Item = dict[str, Any]
+
+TOOL_SEARCH: Final = "tool_search"
+"""The function that a search for tools is a call of."""
+
+
+def called_function(item: Mapping[str, Any]) -> str | None:
+    """The function that an output item calls; None for any other item, and for a call of a tool in
+    a namespace, which is the client's.
+    """
+    if item.get("type") == "function_call" and item.get("namespace") is None:
+        return item.get("name")
+    if item.get("type") == "tool_search_call" and item.get("execution") == "client":
+        return TOOL_SEARCH
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +66,8 @@ class ToolResult:
     """Pages that the text quotes: the answer may cite them."""
     cost: float = 0.0
     """What the call cost, in US dollars."""
+    tools: Sequence[Item] | None = None
+    """What a search for tools has found. It is on offer from then on, and shown."""
 
 
 class HostedTool(Protocol):

@@ -27,7 +27,14 @@ import orjson
 from router.dialects.flat_names import flat_names, marked
 from router.response.call_items import ToolName
 
-__all__ = ["GROUPED_ITEMS", "GROUPED_TOOLS", "FlatRequest", "flatten", "offered_tools"]
+__all__ = [
+    "GROUPED_ITEMS",
+    "GROUPED_TOOLS",
+    "FlatRequest",
+    "deferred_tools",
+    "flatten",
+    "without_deferred",
+]
 
 Item = dict[str, Any]
 Key = tuple[str | None, str]
@@ -91,7 +98,7 @@ def flatten(body: Mapping[str, Any]) -> FlatRequest:
     return FlatRequest(flat, tools.stand_for())
 
 
-def offered_tools(tools: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str | None, Item, bool]]:
+def _offered_tools(tools: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str | None, Item, bool]]:
     """Each tool with the namespace that it is in, and whether it is loaded on demand. What is no
     function or custom tool is as it came, in no namespace.
     """
@@ -107,6 +114,29 @@ def offered_tools(tools: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str | No
                 member["description"] = "\n\n".join(text for text in texts if text)
                 about = None
             yield namespace, member, bool(member.get("defer_loading"))
+
+
+def deferred_tools(tools: Iterable[Item]) -> Iterator[tuple[str | None, Item]]:
+    """The tools that are loaded on demand, each with the namespace that it is in."""
+    for tool in tools:
+        members = tool["tools"] if tool["type"] == "namespace" else (tool,)
+        namespace = tool["name"] if tool["type"] == "namespace" else None
+        for member in members:
+            if member["type"] in _CALLABLE and member.get("defer_loading"):
+                yield namespace, member
+
+
+def without_deferred(tools: Iterable[Item]) -> list[Item]:
+    """The tools but for those that are loaded on demand."""
+    kept = []
+    for tool in tools:
+        if tool["type"] == "namespace":
+            members = [member for member in tool["tools"] if not member.get("defer_loading")]
+            if members:
+                kept.append({**tool, "tools": members})
+        elif not tool.get("defer_loading"):
+            kept.append(tool)
+    return kept
 
 
 def _about(namespace: Mapping[str, Any]) -> str | None:
@@ -130,7 +160,7 @@ class _Group:
 
     def add(self, tools: Iterable[Mapping[str, Any]], *, loaded: bool = False) -> None:
         """Later definitions of a tool take the place of earlier ones."""
-        for namespace, tool, waits in offered_tools(tools):
+        for namespace, tool, waits in _offered_tools(tools):
             if tool["type"] not in _CALLABLE:
                 self.hosted.append((len(self.known), tool))
                 continue
@@ -292,7 +322,7 @@ def _search_output(item: Item, call_id: str, tools: _Tools) -> Item:
     """What the model is told was found."""
     lines = [
         f"- {tools.flat(namespace, tool['name'])}{_described(tool)}"
-        for namespace, tool, _ in offered_tools(item.get("tools") or ())
+        for namespace, tool, _ in _offered_tools(item.get("tools") or ())
         if tool["type"] in _CALLABLE
     ]
     output = "\n".join([_FOUND, *lines]) if lines else _NOTHING_FOUND
