@@ -147,7 +147,12 @@ class DeferredTools:
                 continue
             if namespace not in groups:
                 about = self._about.get(namespace) or ""
-                group: Item = {"type": "namespace", "name": namespace, "description": about, "tools": []}
+                group: Item = {
+                    "type": "namespace",
+                    "name": namespace,
+                    "description": about,
+                    "tools": [],
+                }
                 groups[namespace] = group
                 tools.append(groups[namespace])
             groups[namespace]["tools"].append(tool)

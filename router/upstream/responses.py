@@ -226,9 +226,9 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
 
     def compact(self, exchange: Exchange, model: str, builder: ResponseBuilder) -> UpstreamCall:
         """See ``Adapter.compact``."""
-        body, dropped_reasoning = encode_compact_request(
-            exchange.body, model=model, account=self._account
-        )
+        plain = self._suitable(exchange.body, model)
+        given = exchange.body if plain is None else plain.body
+        body, dropped_reasoning = encode_compact_request(given, model=model, account=self._account)
         request = UpstreamRequest("/responses/compact", orjson.dumps(body), False)
         decoder = CompactionDecoder(builder, self._account, self._redact)
         return UpstreamCall(request, decoder, _dropped_note(dropped_reasoning))

@@ -149,7 +149,7 @@ def _about(namespace: Mapping[str, Any]) -> str | None:
 
 
 @dataclass(slots=True)
-class _Group:
+class _Offered:
     """The tools of a request as they are offered: functions and custom tools by their key, others
     by their place.
     """
@@ -180,7 +180,7 @@ class _Tools:
         self, tools: Sequence[Mapping[str, Any]], items: Sequence[Item], choice: Any
     ) -> None:
         search = next((tool for tool in tools if tool["type"] == _SEARCH), None)
-        self._group = group = _Group()
+        self._group = group = _Offered()
         group.add(tool for tool in tools if tool is not search and tool["type"] != _SEARCH)
         called: list[Key] = []
         for item in items:

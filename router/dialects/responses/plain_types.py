@@ -162,7 +162,7 @@ class PlainTypesDecoder(ResponsesDecoder):
     ) -> None:
         super().__init__(builder, account, redact, hide=hide, taken=taken)
         self._names = names
-        self._calls: dict[Any, _Call] = {}
+        self._calls: dict[Any, _StreamedCall] = {}
 
     def whole(self, body: bytes) -> bytes:
         """See ``StreamDecoder.whole``."""
@@ -194,7 +194,7 @@ class PlainTypesDecoder(ResponsesDecoder):
     def _added(self, event: Event, item: Item) -> Iterator[Event]:
         tool = self._tool(item)
         if tool is not None:
-            self._calls[_place(event)] = _Call(tool)
+            self._calls[_place(event)] = _StreamedCall(tool)
         yield {**event, "item": self._item(item, begun=True)}
 
     def _done(self, event: Event, item: Item) -> Iterator[Event]:
@@ -262,7 +262,7 @@ def _place(event: Event) -> Any:
     return ident if isinstance(ident, str) else None
 
 
-class _Call:
+class _StreamedCall:
     """A call of a function that stands for ``tool``, while it is streamed."""
 
     def __init__(self, tool: ToolName) -> None:
