@@ -30,6 +30,9 @@ _LIMIT: Final = 32
 _MOST_NAMED: Final = 4000
 """Characters of the names of tools that the model is told."""
 
+_MOST_WORDS: Final = 64
+"""Words of a query that are looked for."""
+
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _K: Final = 1.2
 _B: Final = 0.75
@@ -73,6 +76,7 @@ class DeferredTools:
             tool["name"]: tool.get("description") for tool in tools if tool["type"] == "namespace"
         }
         self._words = [Counter(_words(_texts(*tool))) for tool in self._tools]
+        self._having = Counter(word for words in self._words for word in words)
 
     async def prepare(self) -> None:
         """See ``HostedTool.prepare``: there is nothing to ask for."""
@@ -124,14 +128,17 @@ class DeferredTools:
         """The tools that fit best, the best first: by BM25 over their names and descriptions."""
         words, count = self._words, len(self._words)
         mean = sum(map(Counter.total, words)) / max(count, 1)
+        rarities = {
+            word: math.log(1 + (count - having + 0.5) / (having + 0.5))
+            for word in query[:_MOST_WORDS]
+            if (having := self._having[word])
+        }
         scores = []
         for place, known in enumerate(words):
             score = 0.0
             length = _K * (1 - _B + _B * known.total() / mean) if mean else _K
-            for word in set(query):
+            for word, rarity in rarities.items():
                 if times := known[word]:
-                    having = sum(1 for other in words if word in other)
-                    rarity = math.log(1 + (count - having + 0.5) / (having + 0.5))
                     score += rarity * times * (_K + 1) / (times + length)
             if score > 0:
                 scores.append((-score, place))

@@ -74,9 +74,10 @@ class HostedTool(Protocol):
     """One hosted tool of one request."""
 
     kind: str
-    """What it is, in metrics and in the ledger: ``mcp``, ``web_search``."""
+    """What it is, in metrics and in the ledger: ``mcp``, ``web_search``, ``tool_search``."""
     server: str
-    """Whose it is: the label of a configured server, the provider's name, or ``client``."""
+    """Whose it is: the label of a configured server, the provider's name, ``client``, or
+    ``router``."""
     type: str
     """The type of the items that its calls are shown as."""
     index: int
