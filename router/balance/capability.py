@@ -24,6 +24,7 @@ __all__ = [
     "length_param",
     "missing_features",
     "needs",
+    "openai_tools",
     "stream_usage",
     "too_long",
 ]
@@ -96,6 +97,12 @@ def configured(capabilities: Mapping[str, CapabilitySettings], model: str) -> Ab
 def stream_usage(capabilities: Mapping[str, CapabilitySettings], model: str) -> bool | None:
     """Whether streams are configured to have token counts; None where nothing is said of it."""
     said: bool | None = _stated(capabilities, model, "stream_usage") if capabilities else None
+    return said
+
+
+def openai_tools(capabilities: Mapping[str, CapabilitySettings], model: str) -> bool | None:
+    """Whether OpenAI's kinds of tools are configured to be known; None where nothing is said."""
+    said: bool | None = _stated(capabilities, model, "openai_tools") if capabilities else None
     return said
 
 

@@ -22,8 +22,8 @@ class ToolMetrics:
         self._calls = Series(
             Counter(
                 "pointsman_tool_calls",
-                "Calls of tools that the router ran itself, by tool (mcp, web_search, tool_search), "
-                "server and how they ended (ok, or the code of an error).",
+                "Calls of tools that the router ran itself, by tool (mcp, web_search, "
+                "tool_search), server and how they ended (ok, or the code of an error).",
                 ("tool", "server", "outcome"),
                 registry=registry,
             ),

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.balance.capability import openai_tools
 from router.balance.refused_types import late_types, refused_types
 from router.core.exchange import Exchange
 from router.core.upstream import (
@@ -61,6 +62,7 @@ _OPENAI: Final = re.compile(
 """Where OpenAI's own API is served."""
 
 _NONE: Final[frozenset[str]] = frozenset()
+_OPENAI_TOOLS: Final = groups_of_types({"namespace", "custom"})
 
 _RESPONSES_ONLY: Final = re.compile(r"only (?:supported )?(?:in|with|by) [\w ]*v1/responses")
 """OpenAI of some of its models."""
@@ -78,6 +80,7 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         self._chat = endpoint.chat_completions
         self._has_chat = True
         self._without_chat = ModelSet()  # models that have Responses only
+        self._capabilities = endpoint.capabilities
         self._without_types: dict[str, ModelSet] = {}  # models that refuse a type
         self._is_openai = _OPENAI.search(endpoint.url) is not None
 
@@ -114,15 +117,21 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         are those that it had not. Another request may have learned the same meanwhile.
         """
         types = groups_of_types(refused_types(error.param, error.message, given)) - known
+        if self._capabilities and openai_tools(self._capabilities, model):
+            types -= _OPENAI_TOOLS
         for kind in types:
             self._without_types.setdefault(kind, ModelSet()).add(model)
         return bool(types)
 
     def _refused(self, model: str) -> frozenset[str]:
-        """The types that the endpoint has refused of this model."""
+        """The types that the endpoint does not know: it has refused them of this model, or the
+        configuration says so.
+        """
+        stated = openai_tools(self._capabilities, model) if self._capabilities else None
         if not self._without_types:
-            return _NONE
-        return frozenset(kind for kind, models in self._without_types.items() if model in models)
+            return _OPENAI_TOOLS if stated is False else _NONE
+        refused = {kind for kind, models in self._without_types.items() if model in models}
+        return frozenset(refused | _OPENAI_TOOLS if stated is False else refused)
 
     def _suitable(self, given: dict[str, Any], model: str) -> PlainRequest | None:
         """The request without types that the endpoint does not know; None where it knows all."""

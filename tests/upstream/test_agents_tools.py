@@ -348,3 +348,22 @@ async def test_a_chain_goes_on_after_a_search() -> None:
             items = (await listed.json())["data"]
         assert [one["type"] for one in items] == ["tool_search_output"]
         assert items[0]["tools"] == [FOUND]
+
+
+async def test_what_the_configuration_says_is_not_tried() -> None:
+    good = streamed(answer(*native_items()))
+    stated = {"*": {"openai_tools": False}}
+    async with single(good, dialect="responses", capabilities=stated) as (router, upstream):
+        final = check_responses_stream((await asked(router, second_turn())).events)
+        assert shown(final["output"]) == client_items()
+        [sent] = upstream.requests
+        assert {tool["type"] for tool in sent.json["tools"]} == {"function", "web_search"}
+
+
+async def test_what_is_configured_to_be_there_stays() -> None:
+    stated = {"*": {"openai_tools": True}}
+    async with single(REFUSAL, dialect="responses", capabilities=stated) as (router, upstream):
+        body = second_turn()
+        reply = await asked(router, {**body, "tools": body["tools"][:-1]})
+        assert reply.status == 400
+        assert len(upstream.requests) == 1
