@@ -116,7 +116,8 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         """Whether the endpoint refuses types that the request had, and can do without; ``known``
         are those that it had not. Another request may have learned the same meanwhile.
         """
-        types = groups_of_types(refused_types(error.param, error.message, given)) - known
+        sent = without_types(given, known).body if known else given
+        types = groups_of_types(refused_types(error.param, error.message, sent)) - known
         if self._capabilities and openai_tools(self._capabilities, model):
             types -= _OPENAI_TOOLS
         for kind in types:
