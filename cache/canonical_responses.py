@@ -98,7 +98,7 @@ def canonical_responses(
     canonical["messages"] = messages
     hosted = False
     if tools := get("tools"):
-        hosted = not all(map(_is_callable, tools))
+        hosted = not all(map(_is_clients, tools))
         if hosted:
             _refuse_hosted(tools, rules, kept)
         canonical["tools"] = [_tool(tool) for tool in tools]
@@ -195,9 +195,7 @@ def _refuse_hosted(tools: list[JSON], rules: FieldRules, kept: JSON | None) -> N
     """Raise NotCacheable for hosted tools, but for those with which answers are kept."""
     for tool in tools:
         # Nobody has checked those of a chat, nor does its answer show what they did.
-        if not _is_callable(tool) and (
-            kept is not None or rules.tool_name(tool) not in rules.tools
-        ):
+        if not _is_clients(tool) and (kept is not None or rules.tool_name(tool) not in rules.tools):
             raise NotCacheable("server_tools")
 
 
@@ -302,7 +300,7 @@ def _other(item: JSON, kind: str) -> JSON:
     if kind == "reasoning":
         said = extras(item, _REASONING)
         return {"item": {k: v for k, v in said.items() if v != []}}
-    if kind in _BRINGS_TOOLS and not all(map(_is_callable, item.get("tools") or ())):
+    if kind in _BRINGS_TOOLS and not all(map(_is_clients, item.get("tools") or ())):
         raise NotCacheable("server_tools")
     keep_id = kind in _NAMES_ITSELF and "call_id" not in item
     said = extras(item, frozenset() if keep_id else frozenset({"id"}))
@@ -311,8 +309,15 @@ def _other(item: JSON, kind: str) -> JSON:
     return {"item": said}
 
 
-def _is_callable(tool: Any) -> bool:
-    return type(tool) is dict and tool.get("type") in _CALLABLE
+def _is_clients(tool: Any) -> bool:
+    """Whether the client runs the tool, or all tools of the namespace."""
+    if type(tool) is not dict:
+        return False
+    kind = tool.get("type")
+    if kind == "namespace":
+        members = tool.get("tools")
+        return type(members) is list and all(map(_is_clients, members))
+    return kind in _CALLABLE or (kind == "tool_search" and tool.get("execution") == "client")
 
 
 def _content(content: Any) -> Any:

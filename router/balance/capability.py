@@ -24,6 +24,7 @@ __all__ = [
     "length_param",
     "missing_features",
     "needs",
+    "openai_tools",
     "stream_usage",
     "too_long",
 ]
@@ -31,7 +32,10 @@ __all__ = [
 _SHOWN: Final = 200
 """Characters of a client's value that a message repeats."""
 
-_CALLABLE: Final = ("function", "custom")
+_CALLED: Final = ("function", "custom", "namespace", "tool_search")
+"""Types of tools that are functions to a model, or bring some."""
+
+_BRING_TOOLS: Final = ("additional_tools", "tool_search_output")
 _IMAGES: Final = ("input_image", "computer_screenshot")
 
 
@@ -96,6 +100,12 @@ def stream_usage(capabilities: Mapping[str, CapabilitySettings], model: str) -> 
     return said
 
 
+def openai_tools(capabilities: Mapping[str, CapabilitySettings], model: str) -> bool | None:
+    """Whether OpenAI's kinds of tools are configured to be known; None where nothing is said."""
+    said: bool | None = _stated(capabilities, model, "openai_tools") if capabilities else None
+    return said
+
+
 def needs(body: Mapping[str, Any], of: Feature) -> Feature:
     """Which of the features ``of`` this request needs.
 
@@ -156,7 +166,14 @@ def _listed(names: list[str]) -> str:
 
 
 def _offers_tools(body: Mapping[str, Any]) -> bool:
-    return any(tool.get("type") in _CALLABLE for tool in _dicts(body.get("tools")))
+    if any(tool.get("type") in _CALLED for tool in _dicts(body.get("tools"))):
+        return True
+    return any(
+        tool.get("type") in _CALLED
+        for item in _dicts(body.get("input"))
+        if item.get("type") in _BRING_TOOLS
+        for tool in _dicts(item.get("tools"))
+    )
 
 
 def _forces_a_call(body: Mapping[str, Any]) -> bool:
@@ -166,7 +183,7 @@ def _forces_a_call(body: Mapping[str, Any]) -> bool:
     if not isinstance(choice, dict):
         return choice == "required"
     kind = choice.get("type")
-    return choice.get("mode") == "required" if kind == "allowed_tools" else kind in _CALLABLE
+    return choice.get("mode") == "required" if kind == "allowed_tools" else kind in _CALLED
 
 
 def _has_a_schema(body: Mapping[str, Any]) -> bool:

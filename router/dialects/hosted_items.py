@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.dialects.flat_names import is_fit, marked
 from router.dialects.history import is_models_own
 from router.dialects.responses.input_items import item_type
 
@@ -48,10 +49,6 @@ WEB_SEARCH: Final = "web_search"
 
 _CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 
-_MOST_IN_NAME: Final = 64
-"""Characters of a function's name, or a call's id, at OpenAI and at most engines."""
-
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,59}")
 
 _SEARCHED: Final = ("type", "query", "queries", "url", "pattern")
@@ -71,12 +68,10 @@ def hosted_function_name(server_label: str, tool_name: str) -> str:
     A name that had to be changed for that, or that another label and tool have as well, ends in a
     hash of the two: different tools have different functions.
     """
-    plain = f"{server_label}__{tool_name}"
-    name = _NOT_IN_NAMES.sub("_", plain)
-    if name == plain and len(name) <= _MOST_IN_NAME and plain.index("__") == len(server_label):
+    name = f"{server_label}__{tool_name}"
+    if is_fit(name) and name.index("__") == len(server_label):
         return name
-    mark = _hash(f"{server_label}\0{tool_name}")[:10]
-    return f"{name[: _MOST_IN_NAME - len(mark) - 1]}_{mark}"
+    return marked(server_label, tool_name)
 
 
 def hosted_call_id(ident: str) -> str:

@@ -44,7 +44,7 @@ may have to be packed, would hold up everybody else.
 _MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
 """A streamed answer, which is kept until its end, may be as large as one in one piece."""
 
-_LESSONS: Final = 2
+_LESSONS: Final = 6
 """So often an adapter may learn from a refusal, and ask in another way."""
 
 

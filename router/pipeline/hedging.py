@@ -36,7 +36,7 @@ __all__ = ["Fleet", "Hedging", "PendingAttempt"]
 
 _log = get_logger("router.pipeline.hedging")
 
-_RUN_BY_THE_CLIENT: Final = frozenset({"function", "custom"})
+_RUN_BY_THE_CLIENT: Final = frozenset({"function", "custom", "namespace", "tool_search"})
 
 
 class PendingAttempt:

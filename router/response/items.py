@@ -1,15 +1,14 @@
 """Output items as they are written: what each kind opens with, streams, and closes with.
 
 A message or a piece of reasoning has its texts in parts, of which there may be several; a tool
-call has just one, without a part around it. The order of events is the wire contract's (section
-6). A writer appends frames to the list it was given; ``close`` returns the finished item, equal to
-the one in ``response.output_item.done``.
+call (``router.response.call_items``) has just one, without a part around it. The order of events is
+the wire contract's (section 6). A writer appends frames to the list it was given; ``close`` returns
+the finished item, equal to the one in ``response.output_item.done``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import orjson
 
@@ -17,14 +16,11 @@ from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 
 __all__ = [
-    "ArgumentsText", "CallItem", "CustomCallItem", "InputText", "ItemWriter", "OutputText",
-    "PartWriter", "RawReasoningText", "ReasoningItem", "RefusalItem", "RefusalText", "SummaryText",
-    "TextItem", "TextWriter",
+    "ArgumentsText", "InputText", "ItemWriter", "OutputText", "PartWriter", "RawReasoningText",
+    "ReasoningItem", "RefusalItem", "RefusalText", "SummaryText", "TextItem", "TextWriter",
 ]  # fmt: skip
 
 Item = dict[str, Any]
-
-_LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
 
 
 class TextWriter:
@@ -265,117 +261,3 @@ class ReasoningItem(_PartItem, SummaryText):
     def finished(self, status: str) -> Item:
         summary = [{"type": "summary_text", "text": "".join(self.pieces)}]
         return {"id": self.id, "type": "reasoning", "summary": summary}
-
-
-class CallItem(ItemWriter, ArgumentsText):
-    """A function call; its arguments are streamed as the JSON text they are."""
-
-    id_prefix = "fc_"
-
-    __slots__ = ("call_id", "name")
-
-    def __init__(
-        self, builder: ResponseBuilder, index: int, out: list[Frame], call_id: str, name: str
-    ) -> None:
-        super().__init__(builder, index, out)
-        self.call_id = call_id
-        self.name = name
-
-    @property
-    def received(self) -> list[str]:
-        """The fragments of the arguments so far."""
-        return self.pieces
-
-    def open(self) -> None:
-        added = {"output_index": self.index, "item": self._call("in_progress", "")}
-        self._out.append(self.builder.event("response.output_item.added", added))
-
-    def finished(self, status: str) -> Item:
-        return self._call(status, "".join(self.pieces))
-
-    def close(self, status: str) -> Item:
-        if not any(piece.strip() for piece in self.pieces):
-            # No arguments at all mean an empty object; a done event needs a delta before it.
-            self.delta("{}")
-        return self._end(self.finished(status))
-
-    def _end(self, item: Item) -> Item:
-        self.close_text(item)
-        done = {"output_index": self.index, "item": item}
-        self._out.append(self.builder.event("response.output_item.done", done))
-        return item
-
-    def _call(self, status: str, arguments: str) -> Item:
-        return {
-            "id": self.id,
-            "type": "function_call",
-            "status": status,
-            "arguments": arguments,
-            "call_id": self.call_id,
-            "name": self.name,
-        }
-
-
-class CustomCallItem(CallItem, InputText):
-    """A custom tool's call. Upstream it is a function with one string, ``input``, so that the
-    input is known only once the arguments are complete: it is written as one delta at the end.
-    """
-
-    id_prefix = "ctc_"
-
-    __slots__ = ("_arguments",)
-
-    def __init__(
-        self, builder: ResponseBuilder, index: int, out: list[Frame], call_id: str, name: str
-    ) -> None:
-        super().__init__(builder, index, out, call_id, name)
-        self._arguments: list[str] = []
-
-    @property
-    def received(self) -> list[str]:
-        return self._arguments
-
-    def delta(self, text: str) -> None:
-        self._arguments.append(text)
-
-    def close(self, status: str) -> Item:
-        ItemWriter.delta(self, self._input())
-        return self._end(self.finished(status))
-
-    def finished(self, status: str) -> Item:
-        return self._call(status, "".join(self.pieces) or self._input())
-
-    def _input(self) -> str:
-        arguments = "".join(self._arguments)
-        for text in _completions(arguments):
-            value = _json(text)
-            if isinstance(value, dict) and isinstance(value.get("input"), str):
-                return str(value["input"])
-        return arguments
-
-    def _call(self, status: str, arguments: str) -> Item:
-        return {
-            "id": self.id,
-            "type": "custom_tool_call",
-            "status": status,
-            "call_id": self.call_id,
-            "name": self.name,
-            "input": arguments,
-        }
-
-
-def _completions(text: str) -> Iterator[str]:
-    """``text``, and what it may have been going to be: where a limit cut it off within a string,
-    what there is of the string counts, less half an escape.
-    """
-    yield text
-    yield text + "}"
-    for cut in range(_LONGEST_ESCAPE):
-        yield text[: len(text) - cut] + '"}'
-
-
-def _json(text: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None

@@ -13,7 +13,7 @@ text gives the same two parts however it was cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ import orjson
 from router.errors import RouterError, UpstreamError, UpstreamFailure
 from router.response import tokens
 from router.response.builder import ResponseBuilder, StreamState
+from router.response.call_items import ToolName
 from router.response.decoder import arguments_text
 from router.response.frame import Frame, load_object
 from router.response.output import OutputBuilder
@@ -125,12 +126,14 @@ def _unknown() -> int:
 class MachineOptions:
     """What of the request decides how its answer is read.
 
-    ``custom_tools``: names whose calls become ``custom_tool_call`` items. ``forced_call``: the
-    text is a tool call as JSON (``{"name", "arguments"}``), forced through a structured output.
-    ``prompt_tokens`` estimates the prompt's tokens, where the endpoint does not count.
+    ``custom_tools``: names whose calls become ``custom_tool_call`` items. ``tool_names``: functions
+    that stand for tools of other names, or types. ``forced_call``: the text is a tool call as JSON
+    (``{"name", "arguments"}``), forced through a structured output. ``prompt_tokens`` estimates the
+    prompt's tokens, where the endpoint does not count.
     """
 
     custom_tools: frozenset[str] = field(default_factory=frozenset)
+    tool_names: Mapping[str, ToolName] = field(default_factory=dict)
     forced_call: bool = False
     logprobs: bool = False
     prompt_tokens: Callable[[], int] = _unknown
@@ -155,7 +158,7 @@ class ResponseMachine:
         self.finish_reason: str | None = None
         self.wants_logprobs = options.logprobs
         self._options = options
-        self._output = OutputBuilder(builder, options.custom_tools)
+        self._output = OutputBuilder(builder, options.custom_tools, options.tool_names)
         self._think: ThinkSplitter | None = None  # once a text may begin with a tag
         self._settled = False  # only text can follow: no tag can come any more
         self._held_logprobs: list[dict[str, Any]] = []

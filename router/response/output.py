@@ -9,21 +9,16 @@ another item waits, else at the end.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 
 from router.errors import UpstreamFailure
 from router.response.builder import ResponseBuilder, StreamState
+from router.response.call_items import CallItem, CustomCallItem, SearchCallItem, ToolName
 from router.response.frame import Frame
-from router.response.items import (
-    CallItem,
-    CustomCallItem,
-    ItemWriter,
-    ReasoningItem,
-    RefusalItem,
-    TextItem,
-)
+from router.response.items import ItemWriter, ReasoningItem, RefusalItem, TextItem
 
 __all__ = ["MAX_WAITING_CHARS", "OutputBuilder"]
 
@@ -32,6 +27,15 @@ MAX_WAITING_CHARS: Final = 16 * 1024 * 1024
 
 _WAITING_COST: Final = 4096
 """What a waiting item counts beside its text, so that empty ones are bounded, too."""
+
+_CALLS: Final[Mapping[str, type[CallItem]]] = {
+    "function": CallItem,
+    "custom": CustomCallItem,
+    "tool_search": SearchCallItem,
+}
+"""What writes the calls, by the type of the tool."""
+
+_NO_NAMES: Final[Mapping[str, ToolName]] = {}
 
 _MESSAGES: Final = {"reasoning": ReasoningItem, "text": TextItem, "refusal": RefusalItem}
 
@@ -63,17 +67,22 @@ class _Waiting:
 class OutputBuilder:
     """Feed it ``say`` and ``call``; it appends frames to ``out`` and items to ``items``.
 
-    ``custom_tools`` names the tools whose calls are written as ``custom_tool_call`` items.
-    ``started`` is whether any item was begun: one that waits for its name can still be taken back.
+    ``custom_tools`` names the tools whose calls are written as ``custom_tool_call`` items,
+    ``tool_names`` the functions that stand for tools of other names, or types. ``started`` is
+    whether any item was begun: one that waits for its name can still be taken back.
     """
 
     def __init__(
-        self, builder: ResponseBuilder, custom_tools: frozenset[str] = frozenset()
+        self,
+        builder: ResponseBuilder,
+        custom_tools: frozenset[str] = frozenset(),
+        tool_names: Mapping[str, ToolName] = _NO_NAMES,
     ) -> None:
         self.builder = builder
         self.out: list[Frame] = []
         self.items: list[dict[str, Any]] = []
         self._custom_tools = custom_tools
+        self._tool_names = tool_names
         self._open: ItemWriter | None = None
         self._open_kind = ""
         self._open_key = -1
@@ -174,15 +183,21 @@ class OutputBuilder:
         else:
             if not waiting.name:
                 raise UpstreamFailure("The endpoint sent a tool call without a name.")
-            make = CustomCallItem if waiting.name in self._custom_tools else CallItem
-            call_id = waiting.call_id or self.builder.new_id("call_")
-            item = make(self.builder, len(self.items), self.out, call_id, waiting.name)
+            item = self._call_item(waiting.name, waiting.call_id)
         self._begin(waiting.kind, item, waiting.key)
         text = "".join(waiting.fragments)
         if waiting.logprobs and isinstance(item, TextItem):
             item.delta_with_logprobs(text, waiting.logprobs)
         elif text:
             item.delta(text)
+
+    def _call_item(self, name: str, call_id: str | None) -> CallItem:
+        tool = self._tool_names.get(name)
+        if tool is None:
+            tool = ToolName("custom" if name in self._custom_tools else "function", name)
+        call_id = call_id or self.builder.new_id("call_")
+        place = len(self.items)
+        return _CALLS[tool.kind](self.builder, place, self.out, call_id, tool.name, tool.namespace)
 
     def _finish_open(self, status: str) -> None:
         if self._open is not None:

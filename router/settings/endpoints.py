@@ -75,7 +75,8 @@ class CapabilitySettings(Section):
     ``context_length`` is in tokens, input and output. ``tools`` are function tools,
     ``tool_choice`` is ``required`` or a named tool, ``json_schema`` a schema for the answer,
     ``vision`` images in the input, ``reasoning`` an effort that is asked for, ``stream_usage``
-    token counts in a stream of Chat Completions.
+    token counts in a stream of Chat Completions, ``openai_tools`` what OpenAI's Responses API has
+    beside functions: groups of tools, tools that are loaded on demand, and custom tools.
     """
 
     context_length: Count | None = None
@@ -92,6 +93,10 @@ class CapabilitySettings(Section):
     """Whether it can be told how much to reason."""
     stream_usage: bool | None = None
     """Whether its streams can end with token counts."""
+    openai_tools: bool | None = None
+    """Whether a Responses endpoint knows namespaces, tool search and custom tools; where not, they
+    are functions to it.
+    """
 
 
 class EndpointSettings(Section):

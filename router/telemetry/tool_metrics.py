@@ -15,15 +15,15 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 
 class ToolMetrics:
     """The metrics of tool calls. ``server`` is the label of a configured MCP server, the name of
-    the search provider, or ``client`` for servers that clients name.
+    the search provider, ``client`` for servers that clients name, or ``router``.
     """
 
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
         self._calls = Series(
             Counter(
                 "pointsman_tool_calls",
-                "Calls of tools that the router ran itself, by tool (mcp, web_search), server and "
-                "how they ended (ok, or the code of an error).",
+                "Calls of tools that the router ran itself, by tool (mcp, web_search, "
+                "tool_search), server and how they ended (ok, or the code of an error).",
                 ("tool", "server", "outcome"),
                 registry=registry,
             ),

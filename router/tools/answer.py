@@ -31,7 +31,7 @@ Item = dict[str, Any]
 
 
 class LoopAnswer:
-    """Sends the client what comes of the turns. ``is_hosted`` says whether a function stands for a
+    """Sends the client what comes of the turns. ``is_hosted`` says whether an item is a call of a
     tool that is run here; ``first_output`` is called when the first output is about to leave.
 
     ``output`` are the items that are done, ``encrypted`` their encrypted reasoning, which is kept
@@ -44,7 +44,7 @@ class LoopAnswer:
         exchange: Exchange,
         sink: Sink,
         builder: ResponseBuilder,
-        is_hosted: Callable[[str], bool],
+        is_hosted: Callable[[Item], bool],
         first_output: Callable[[], None],
     ) -> None:
         self._exchange = exchange
@@ -113,7 +113,7 @@ class LoopAnswer:
         event = given.json()
         if given.type == "response.output_item.added":
             item = event["item"]
-            hosted = item.get("type") == "function_call" and self._is_hosted(item.get("name", ""))
+            hosted = self._is_hosted(item)
             self._places[event["output_index"]] = None if hosted else self._next
             self._next += not hosted
         fields = {k: v for k, v in event.items() if k not in ("type", "sequence_number")}
@@ -129,7 +129,7 @@ class LoopAnswer:
     def end_turn(self, response: Mapping[str, Any], encrypted: Mapping[str, str]) -> None:
         """The turn's answer is over: this is its final Response object."""
         for item in response["output"]:
-            if item.get("type") == "function_call" and self._is_hosted(item.get("name", "")):
+            if self._is_hosted(item):
                 continue
             self.output.append(cited(item, self.sources))
         self._next = len(self.output)

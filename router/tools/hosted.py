@@ -9,13 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from router.tools.web_search.outcome import WebSource
 
-__all__ = ["HostedCall", "HostedTool", "ToolResult"]
+__all__ = [
+    "TOOL_SEARCH",
+    "HostedCall",
+    "HostedTool",
+    "ToolResult",
+    "called_function",
+]
 
 Item = dict[str, Any]
+
+TOOL_SEARCH: Final = "tool_search"
+"""The function that a search for tools is a call of."""
+
+
+def called_function(item: Mapping[str, Any]) -> str | None:
+    """The function that an output item calls; None for any other item, and for a call of a tool in
+    a namespace, which is the client's.
+    """
+    if item.get("type") == "function_call" and item.get("namespace") is None:
+        return item.get("name")
+    if item.get("type") == "tool_search_call" and item.get("execution") == "client":
+        return TOOL_SEARCH
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +64,18 @@ class ToolResult:
     """Pages that the text quotes: the answer may cite them."""
     cost: float = 0.0
     """What the call cost, in US dollars."""
+    tools: Sequence[Item] | None = None
+    """What a search for tools has found. It is on offer from then on, and shown."""
 
 
 class HostedTool(Protocol):
     """One hosted tool of one request."""
 
     kind: str
-    """What it is, in metrics and in the ledger: ``mcp``, ``web_search``."""
+    """What it is, in metrics and in the ledger: ``mcp``, ``web_search``, ``tool_search``."""
     server: str
-    """Whose it is: the label of a configured server, the provider's name, or ``client``."""
+    """Whose it is: the label of a configured server, the provider's name, ``client``, or
+    ``router``."""
     type: str
     """The type of the items that its calls are shown as."""
     index: int

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import orjson
+
 from router.core.exchange import ClientGone, Exchange, Sink, internal_error
 from router.core.plugin_hooks import Proceed
 from router.core.response_lifecycle import new_builder, new_id
@@ -31,7 +33,7 @@ from router.settings.schema import Settings
 from router.settings.tools import ToolsSettings
 from router.telemetry.log import get_logger
 from router.tools.answer import LoopAnswer
-from router.tools.hosted import HostedCall, HostedTool, ToolResult
+from router.tools.hosted import TOOL_SEARCH, HostedCall, HostedTool, ToolResult, called_function
 from router.tools.offers import ToolOffers
 from router.tools.turn import (
     TurnAnswer,
@@ -109,13 +111,13 @@ class _LoopRun:
         self._recorded = recorded
         self._tools = tools
         self._by_function = {
-            function["name"]: tool for tool in tools for function in tool.functions()
+            function.get("name", TOOL_SEARCH): tool
+            for tool in tools
+            for function in tool.functions()
         }
         builder = exchange.builder or new_builder(exchange.body, muted=not exchange.stream)
         self._builder = exchange.builder = builder
-        self._answer = LoopAnswer(
-            exchange, sink, builder, self._by_function.__contains__, self._first_output
-        )
+        self._answer = LoopAnswer(exchange, sink, builder, self._is_hosted, self._first_output)
         given = exchange.body.get("max_tool_calls")
         most = settings.max_calls
         self._calls_left = min(given, most) if isinstance(given, int) else most
@@ -212,16 +214,20 @@ class _LoopRun:
 
     def _call(self, item: Item) -> HostedCall | None:
         """The call of a tool that is run here; None for any other item."""
-        if item.get("type") != "function_call" or item.get("name") not in self._by_function:
+        function = called_function(item)
+        if function is None or function not in self._by_function:
             return None
-        return HostedCall(item["call_id"], item["name"], item.get("arguments") or "{}")
+        arguments = item.get("arguments") or "{}"
+        if not isinstance(arguments, str):
+            arguments = orjson.dumps(arguments).decode()
+        return HostedCall(item["call_id"], function, arguments)
+
+    def _is_hosted(self, item: Item) -> bool:
+        return called_function(item) in self._by_function
 
     def _calls_client(self, items: Sequence[Item]) -> bool:
         """Whether there is a call that only the client can answer."""
-        return any(
-            item.get("type") in CLIENT_CALLS and item.get("name") not in self._by_function
-            for item in items
-        )
+        return any(item.get("type") in CLIENT_CALLS and not self._is_hosted(item) for item in items)
 
     def _tool(self, call: HostedCall) -> HostedTool:
         return self._by_function[call.function]
@@ -257,6 +263,17 @@ class _LoopRun:
     def _show(self, result: ToolResult) -> None:
         self._answer.end(result.fields, failed=result.error is not None)
         self._answer.sources += result.sources
+        if result.tools is not None:
+            self._answer.show(
+                {
+                    "id": new_id(ID_PREFIXES["tool_search_output"]),
+                    "type": "tool_search_output",
+                    "status": "in_progress",
+                    "call_id": None,
+                    "execution": "server",
+                    "tools": list(result.tools),
+                }
+            )
 
     def _item(self, call: HostedCall) -> Item:
         tool = self._tool(call)

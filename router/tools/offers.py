@@ -21,7 +21,8 @@ from router.settings.mcp import CLIENT
 from router.settings.tools import ToolsSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
-from router.tools.hosted import HostedTool
+from router.tools.deferred_tools import DeferredTools, is_server_search
+from router.tools.hosted import TOOL_SEARCH, HostedTool
 from router.tools.mcp import McpClients, McpInvalid, McpServer
 from router.tools.mcp_tool import McpToolset
 from router.tools.search_tool import SearchTool
@@ -90,6 +91,8 @@ class ToolOffers:
         """Index, tool and who runs it, of each hosted tool that the router knows."""
         tools = exchange.body.get("tools") or ()
         found = [(i, tool) for i, tool in enumerate(tools) if _is_known(tool)]
+        if found and TOOL_SEARCH in _own_names(tools):  # a search would have its name
+            found = [(i, tool) for i, tool in found if tool["type"] != TOOL_SEARCH]
         native = bool(found) and await self._is_native(exchange)
         for index, tool in found:
             yield index, tool, self._runner(tool, native=native)
@@ -104,6 +107,8 @@ class ToolOffers:
 
     def _runner(self, tool: Mapping[str, Any], *, native: bool) -> Runner:
         settings = self.settings
+        if tool["type"] == TOOL_SEARCH:
+            return "endpoint" if native else "router"
         if tool["type"] == "mcp":
             named = tool.get("server_url") is not None
             elsewhere = named or tool.get("connector_id") is not None
@@ -119,6 +124,8 @@ class ToolOffers:
 
     def _made(self, exchange: Exchange, index: int, tool: Mapping[str, Any]) -> HostedTool:
         where = f"tools[{index}]"
+        if tool["type"] == TOOL_SEARCH:
+            return DeferredTools(index, exchange.body["tools"])
         if tool["type"] != "mcp":
             assert self.search is not None
             include = exchange.body.get("include") or ()
@@ -181,7 +188,8 @@ async def _closed_after(seconds: float, search: WebSearch) -> None:
 
 
 def _is_known(tool: Mapping[str, Any]) -> bool:
-    return tool.get("type") == "mcp" or is_web_search(tool.get("type"))
+    kind = tool.get("type")
+    return kind == "mcp" or is_web_search(kind) or is_server_search(tool)
 
 
 async def _prepared(tools: Sequence[HostedTool]) -> None:
@@ -196,7 +204,8 @@ async def _prepared(tools: Sequence[HostedTool]) -> None:
 
 def _check_allowed(exchange: Exchange, tool: HostedTool) -> None:
     key = exchange.context.key
-    if key is None or key.may_run(tool.kind, tool.server):
+    # A search for the client's own tools leaves the router nowhere.
+    if key is None or tool.kind == TOOL_SEARCH or key.may_run(tool.kind, tool.server):
         return
     raise Forbidden(
         f"This key may not use the tool of 'tools[{tool.index}]'.",
@@ -210,7 +219,7 @@ def _check_names(exchange: Exchange, tools: Sequence[HostedTool]) -> None:
     names = set(_own_names(exchange.body["tools"]))
     for tool in tools:
         for function in tool.functions():
-            name = function["name"]
+            name = function.get("name", TOOL_SEARCH)
             if name in names:
                 raise InvalidRequest(
                     f"Invalid 'tools[{tool.index}]': its function '{name}' has the name of another "

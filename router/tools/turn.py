@@ -12,10 +12,11 @@ from router.dialects.hosted_items import (
     hosted_call_id,
     hosted_function_name,
 )
+from router.dialects.responses.namespaces import without_deferred
 from router.errors import InvalidRequest
 from router.response.frame import Frame
 from router.tools.answer import LoopAnswer
-from router.tools.hosted import HostedCall, HostedTool, ToolResult
+from router.tools.hosted import TOOL_SEARCH, HostedCall, HostedTool, ToolResult
 
 __all__ = [
     "TurnAnswer",
@@ -145,6 +146,14 @@ def as_call(call: HostedCall) -> Item:
 
 def as_output(call: HostedCall, result: ToolResult) -> Item:
     """What the model is told came of a call."""
+    if result.tools is not None:
+        return {
+            "type": "tool_search_output",
+            "call_id": call.call_id,
+            "execution": "client",
+            "status": "completed",
+            "tools": list(result.tools),
+        }
     return {"type": "function_call_output", "call_id": call.call_id, "output": result.text}
 
 
@@ -164,6 +173,8 @@ def turn_body(
     asked["input"] = list(items)
     here = {tool.index for tool in tools}
     others = [tool for index, tool in enumerate(body["tools"]) if index not in here]
+    if not offered and any(tool.kind == TOOL_SEARCH for tool in tools):
+        others = without_deferred(others)  # nobody searches for them any more
     functions = [function for tool in tools for function in tool.functions()] if offered else []
     asked["tools"] = [*functions, *others]
     choice = _choice(body.get("tool_choice"), tools, first=first, offered=offered)

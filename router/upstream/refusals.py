@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from router.balance.inference import inferred_abilities
+from router.balance.refused_types import may_name_types
 from router.errors import (
     UpstreamError,
     UpstreamFailure,
@@ -25,7 +26,8 @@ from router.response.upstream_errors import rejection, reported, says_loading
 __all__ = ["refusal"]
 
 _SOMETIMES: Final = frozenset({404, 500, 501})
-"""So llama.cpp and OpenRouter, too, say that a model lacks what a request needs."""
+"""So llama.cpp and OpenRouter, too, say that a model lacks what a request needs, or that a type of
+tool is none that they know."""
 
 _CREDENTIALS: Final = frozenset({401, 403, 407})
 _NOT_THERE: Final = frozenset({404, 405, 501})
@@ -58,7 +60,9 @@ def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes)
     rejected = rejection(error, said)
     if rejected is not None:
         return rejected
-    if status in _SOMETIMES and inferred_abilities(code, error.param, message) is not None:
+    if status in _SOMETIMES and (
+        inferred_abilities(code, error.param, message) is not None or may_name_types(message)
+    ):
         return UpstreamRejected.quoting(said, code=code, param=error.param)
     if says_loading(error):
         return UpstreamLoading(f"Endpoint '{endpoint}' is still loading its model (HTTP 503).")

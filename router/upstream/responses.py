@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import orjson
 
+from router.balance.capability import openai_tools
+from router.balance.refused_types import late_types, refused_types
 from router.core.exchange import Exchange
 from router.core.upstream import (
     REASONING_DROPPED,
@@ -24,6 +26,12 @@ from router.dialects.responses.encode_request import (
     encode_responses_request,
     encode_token_count_request,
     known_fields,
+)
+from router.dialects.responses.plain_types import (
+    PlainRequest,
+    PlainTypesDecoder,
+    groups_of_types,
+    without_types,
 )
 from router.dialects.responses.schema import ids_of
 from router.errors import (
@@ -46,6 +54,16 @@ _INCLUDE: Final = re.compile(r"\binclude\b")
 _UNSUPPORTED: Final = re.compile(r"not supported|unsupported|not available", re.IGNORECASE)
 _SUPPORTED: Final = re.compile(r"supported values", re.IGNORECASE)
 
+_OPENAI: Final = re.compile(
+    r"^https?://(?:[\w-]+\.)*(?:openai\.com|chatgpt\.com|openai\.azure\.com|cognitiveservices\.azure"
+    r"\.com|services\.ai\.azure\.com)(?:[:/]|$)",
+    re.IGNORECASE,
+)
+"""Where OpenAI's own API is served."""
+
+_NONE: Final[frozenset[str]] = frozenset()
+_OPENAI_TOOLS: Final = groups_of_types({"namespace", "custom"})
+
 _RESPONSES_ONLY: Final = re.compile(r"only (?:supported )?(?:in|with|by) [\w ]*v1/responses")
 """OpenAI of some of its models."""
 
@@ -62,6 +80,9 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         self._chat = endpoint.chat_completions
         self._has_chat = True
         self._without_chat = ModelSet()  # models that have Responses only
+        self._capabilities = endpoint.capabilities
+        self._without_types: dict[str, ModelSet] = {}  # models that refuse a type
+        self._is_openai = _OPENAI.search(endpoint.url) is not None
 
     def respond(
         self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None
@@ -75,16 +96,50 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         adds = exchange.record is not None and not shown and model not in self._without_encrypted
         call = self._call(exchange, given, model, builder, encrypted=adds)
         others = len(given.get("include") or ())
+        known = self._refused(model)
 
         def retry(error: UpstreamError) -> bool:
-            if not isinstance(error, UpstreamRejected) or not _refuses_encrypted(error, others):
+            if not isinstance(error, UpstreamRejected):
                 return False
-            self._without_encrypted.add(model)
-            return True
+            if adds and _refuses_encrypted(error, others):
+                self._without_encrypted.add(model)
+                return True
+            return self._learn_types(error, model, given, known)
 
-        call.retry = retry if adds else None
-        call.dropped = dropped
+        call.retry = retry
+        call.dropped += dropped
         return call
+
+    def _learn_types(
+        self, error: UpstreamRejected, model: str, given: dict[str, Any], known: frozenset[str]
+    ) -> bool:
+        """Whether the endpoint refuses types that the request had, and can do without; ``known``
+        are those that it had not. Another request may have learned the same meanwhile.
+        """
+        sent = without_types(given, known).body if known else given
+        types = groups_of_types(refused_types(error.param, error.message, sent)) - known
+        if self._capabilities and openai_tools(self._capabilities, model):
+            types -= _OPENAI_TOOLS
+        for kind in types:
+            self._without_types.setdefault(kind, ModelSet()).add(model)
+        return bool(types)
+
+    def _refused(self, model: str) -> frozenset[str]:
+        """The types that the endpoint does not know: it has refused them of this model, or the
+        configuration says so.
+        """
+        stated = openai_tools(self._capabilities, model) if self._capabilities else None
+        if not self._without_types:
+            return _OPENAI_TOOLS if stated is False else _NONE
+        refused = {kind for kind, models in self._without_types.items() if model in models}
+        return frozenset(refused | _OPENAI_TOOLS if stated is False else refused)
+
+    def _suitable(self, given: dict[str, Any], model: str) -> PlainRequest | None:
+        """The request without types that the endpoint does not know; None where it knows all."""
+        refused = self._refused(model)
+        if refused:
+            refused &= groups_of_types(late_types(given))
+        return without_types(given, refused) if refused else None
 
     def _call(
         self,
@@ -97,14 +152,26 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
     ) -> UpstreamCall:
         assembled = assembles(exchange, self._endpoint)
         stream = exchange.stream or assembled
+        if not self._is_openai and "client_metadata" in given:  # it is OpenAI's
+            given = {name: value for name, value in given.items() if name != "client_metadata"}
+        plain = self._suitable(given, model)
+        if plain is not None:
+            given = plain.body
         body, dropped_reasoning = encode_responses_request(
             given, model=model, stream=stream, account=self._account, encrypted=encrypted
         )
         request = UpstreamRequest("/responses", orjson.dumps(body), exchange.stream)
         hide = not asks_for_encrypted(given)
         taken = ids_of(given.get("input"))
-        decoder = ResponsesDecoder(builder, self._account, self._redact, hide=hide, taken=taken)
-        return UpstreamCall(request, decoder, _dropped_note(dropped_reasoning), assembles=assembled)
+        make = ResponsesDecoder if plain is None else partial(PlainTypesDecoder, plain.names)
+        decoder = make(builder, self._account, self._redact, hide=hide, taken=taken)
+        return UpstreamCall(
+            request,
+            decoder,
+            _dropped_note(dropped_reasoning),
+            dropped=() if plain is None else plain.dropped,
+            assembles=assembled,
+        )
 
     def _redact(self, text: str) -> str:
         return redacted(self._endpoint, text)
@@ -141,7 +208,7 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
     ) -> UpstreamCall:
         given, dropped = known_fields(body)
         call = self._call(exchange, given, model, builder)
-        call.dropped = dropped
+        call.dropped += dropped
         return call
 
     def _learn(self, model: str, error: UpstreamError) -> bool:
@@ -162,14 +229,16 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """See ``Adapter.count_tokens``. Counting is quick: it is awaited like a first byte."""
-        body = encode_token_count_request(exchange.body, model=model, account=self._account)
+        plain = self._suitable(exchange.body, model)
+        given = exchange.body if plain is None else plain.body
+        body = encode_token_count_request(given, model=model, account=self._account)
         return UpstreamRequest("/responses/input_tokens", orjson.dumps(body), stream=True)
 
     def compact(self, exchange: Exchange, model: str, builder: ResponseBuilder) -> UpstreamCall:
         """See ``Adapter.compact``."""
-        body, dropped_reasoning = encode_compact_request(
-            exchange.body, model=model, account=self._account
-        )
+        plain = self._suitable(exchange.body, model)
+        given = exchange.body if plain is None else plain.body
+        body, dropped_reasoning = encode_compact_request(given, model=model, account=self._account)
         request = UpstreamRequest("/responses/compact", orjson.dumps(body), False)
         decoder = CompactionDecoder(builder, self._account, self._redact)
         return UpstreamCall(request, decoder, _dropped_note(dropped_reasoning))

@@ -29,9 +29,11 @@ from router.dialects.chat.encode_request import custom_tool_names, wants_logprob
 from router.dialects.chat.encode_stream import ChatEncoder
 from router.dialects.dialect import EndpointDialect
 from router.dialects.history import match
+from router.dialects.responses.namespaces import GROUPED_ITEMS, GROUPED_TOOLS, flatten
 from router.dialects.truncation import fit
 from router.errors import InvalidRequest, NotSupported, UpstreamFailure
 from router.response.builder import ResponseBuilder
+from router.response.call_items import ToolName
 from router.response.machine import MachineOptions
 from router.response.tokens import answers, estimate_tokens, estimated_prompt, prompt_chars
 from router.settings.schema import EndpointSettings
@@ -44,12 +46,15 @@ __all__ = [
     "assembles",
     "cannot",
     "dropped_note",
+    "has_groups",
     "machine_options",
     "within_context",
 ]
 
 _SHOWN: Final = 200
 """Characters of a client's value that an error repeats."""
+
+_NO_NAMES: Final[Mapping[str, ToolName]] = {}
 
 _DOES: Final[Mapping[AnswerKind, str]] = {
     AnswerKind.COMPLETIONS: "serve legacy completions",
@@ -100,9 +105,12 @@ class TranslatingAdapter:
         ``usage`` as for ``EncodeRequest``.
         """
         response_headers: dict[str, str] = {}
-        given = body
+        given, names = body, _NO_NAMES
+        if has_groups(body):
+            flat = flatten(body)
+            given, names = flat.body, flat.names
         if context is not None and exchange.truncates:
-            given, response_headers = within_context(exchange, body, context)
+            given, response_headers = within_context(exchange, given, context)
         encoded = self._dialect.encode(
             given,
             model=model,
@@ -113,7 +121,7 @@ class TranslatingAdapter:
         )
         if isinstance(given.get("input"), list):
             response_headers = {**dropped_note(given), **response_headers}
-        options = machine_options(exchange, given, forced_call=encoded.forced_call)
+        options = machine_options(exchange, given, names, forced_call=encoded.forced_call)
         return UpstreamCall(
             UpstreamRequest(encoded.path, orjson.dumps(encoded.body), exchange.stream),
             self._dialect.decoder(builder, options),
@@ -243,11 +251,31 @@ def assembles(exchange: Exchange, endpoint: EndpointSettings) -> bool:
     return answers(body) == 1 and "audio" not in (body.get("modalities") or ())
 
 
+def has_groups(body: Mapping[str, Any]) -> bool:
+    """Whether a Responses request has what ``flatten`` is for."""
+    for tool in body.get("tools") or ():
+        if tool["type"] in GROUPED_TOOLS or tool.get("defer_loading"):
+            return True
+    items = body.get("input")
+    if type(items) is list:
+        for item in items:
+            if "namespace" in item or item.get("type") in GROUPED_ITEMS:
+                return True
+    return False
+
+
 def machine_options(
-    exchange: Exchange, body: dict[str, Any], *, forced_call: bool = False
+    exchange: Exchange,
+    body: dict[str, Any],
+    names: Mapping[str, ToolName] = _NO_NAMES,
+    *,
+    forced_call: bool = False,
 ) -> MachineOptions:
-    """The options for reading the answer to ``body``, which is what an endpoint is asked."""
+    """The options for reading the answer to ``body``, which is what an endpoint is asked;
+    ``names`` are those of ``FlatRequest``.
+    """
     return MachineOptions(
+        tool_names=names,
         custom_tools=custom_tool_names(body) if body.get("tools") else frozenset(),
         forced_call=forced_call,
         logprobs=wants_logprobs(body),

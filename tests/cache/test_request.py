@@ -25,6 +25,8 @@ from tests.support.asking import (
     said,
 )
 
+NAMESPACE: JSON = {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]}
+
 DIFFERENT: dict[str, tuple[JSON, JSON]] = {
     "each surface's functions are strict by its own default": (
         responses(tools=[{"type": "function", "name": "f"}]),
@@ -82,6 +84,22 @@ DIFFERENT: dict[str, tuple[JSON, JSON]] = {
         chat(USER, {"role": "assistant", "tool_calls": [CALL]}),
         chat(USER, {"role": "assistant"}),
     ),
+    "a namespace and its tools by themselves": (
+        responses(tools=[NAMESPACE]),
+        responses(tools=NAMESPACE["tools"]),
+    ),
+    "namespaces of two names": (
+        responses(tools=[NAMESPACE]),
+        responses(tools=[{**NAMESPACE, "name": "o"}]),
+    ),
+    "calls of the same name in two namespaces": (
+        responses([USER, {**CALL_ITEM, "namespace": "n"}, RESULT_ITEM], tools=[NAMESPACE]),
+        responses([USER, {**CALL_ITEM, "namespace": "o"}, RESULT_ITEM], tools=[NAMESPACE]),
+    ),
+    "what a search has found": (
+        responses([USER, {"type": "tool_search_output", "call_id": "c", "tools": []}]),
+        responses([USER, {"type": "tool_search_output", "call_id": "c", "tools": [NAMESPACE]}]),
+    ),
     "true is not 1": (chat(temperature=True), chat(temperature=1)),
     "a parameter that is null and one that is an empty object": (
         chat(tools=[function()]),
@@ -111,6 +129,11 @@ BYPASSED: list[tuple[str, JSON]] = [
     (
         "server_tools",
         responses([USER, {"type": "additional_tools", "tools": [{"type": "web_search"}]}]),
+    ),
+    ("server_tools", responses(tools=[{"type": "tool_search"}])),
+    (
+        "server_tools",
+        responses(tools=[{**NAMESPACE, "tools": [{"type": "web_search"}]}]),
     ),
     ("server_tools", chat(web_search_options={})),
     ("server_tools", chat(tools=[{"type": "web_search"}])),

@@ -9,15 +9,9 @@ from typing import Any
 import pytest
 
 from router.response.builder import ResponseBuilder, StreamState
+from router.response.call_items import CallItem, CustomCallItem, SearchCallItem, search_arguments
 from router.response.frame import Frame
-from router.response.items import (
-    CallItem,
-    CustomCallItem,
-    ItemWriter,
-    ReasoningItem,
-    RefusalItem,
-    TextItem,
-)
+from router.response.items import ItemWriter, ReasoningItem, RefusalItem, TextItem
 from tests.support.order import Event, OrderError, check_order
 from tests.support.reading import decoded, make_builder
 
@@ -31,6 +25,18 @@ def call(builder: ResponseBuilder, index: int, out: list[Frame]) -> ItemWriter:
 
 def custom(builder: ResponseBuilder, index: int, out: list[Frame]) -> ItemWriter:
     return CustomCallItem(builder, index, out, "call_1", "c")
+
+
+def namespaced(builder: ResponseBuilder, index: int, out: list[Frame]) -> ItemWriter:
+    return CallItem(builder, index, out, "call_1", "f", "n")
+
+
+def namespaced_custom(builder: ResponseBuilder, index: int, out: list[Frame]) -> ItemWriter:
+    return CustomCallItem(builder, index, out, "call_1", "c", "n")
+
+
+def search(builder: ResponseBuilder, index: int, out: list[Frame]) -> ItemWriter:
+    return SearchCallItem(builder, index, out, "call_1", "tool_search")
 
 
 def stream(make: Make, pieces: list[str], status: str = "completed") -> list[Event]:
@@ -111,6 +117,47 @@ CASES: dict[str, tuple[Make, list[str], list[str], dict[str, Any]]] = {
             "input": "x\ny",
         },
     ),
+    "call in a namespace": (
+        namespaced,
+        ["{}"],
+        ["{}"],
+        {
+            "id": "fc_0002",
+            "type": "function_call",
+            "status": "completed",
+            "arguments": "{}",
+            "call_id": "call_1",
+            "name": "f",
+            "namespace": "n",
+        },
+    ),
+    "custom call in a namespace": (
+        namespaced_custom,
+        ['{"input":"x"}'],
+        ["x"],
+        {
+            "id": "ctc_0002",
+            "type": "custom_tool_call",
+            "status": "completed",
+            "call_id": "call_1",
+            "name": "c",
+            "namespace": "n",
+            "input": "x",
+        },
+    ),
+    "search": (
+        search,
+        ['{"query"', ':"q"}'],
+        [],
+        {
+            "id": "tsc_0002",
+            "type": "tool_search_call",
+            "status": "completed",
+            "call_id": "call_1",
+            "execution": "client",
+            "arguments": {"query": "q"},
+        },
+    ),
 }
 
 
@@ -159,6 +206,22 @@ def test_the_input_of_a_custom_call(arguments: str, written: str) -> None:
     for pieces in ([arguments], list(arguments)):
         final = check_order(stream(custom, pieces, "incomplete"))
         assert final["output"][0]["input"] == written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        ("", {}),
+        (" ", {}),
+        ('{"query": "a", "limit": 2}', {"query": "a", "limit": 2}),
+        ('{"query": "one tw', {"query": "one tw"}),
+        ("plain text", {"query": "plain text"}),
+        ('"quoted"', {"query": "quoted"}),
+        ("[1]", {"query": "[1]"}),
+    ],
+)
+def test_what_a_search_is_made_with_is_an_object(arguments: str, read: dict[str, Any]) -> None:
+    assert search_arguments(arguments) == read
 
 
 def test_log_probabilities_are_gathered() -> None:

@@ -76,6 +76,8 @@ NEXT = {
         "mcp_call.failed": {"done"},
     },
     "mcp_approval_request": {"added": {"done"}},
+    "tool_search_call": {"added": {"done"}},
+    "tool_search_output": {"added": {"done"}},
     "web_search_call": {
         "added": {"web_search_call.in_progress"},
         "web_search_call.in_progress": {"web_search_call.searching"},
@@ -91,6 +93,8 @@ PREFIX = {
     "mcp_list_tools": "mcpl_",
     "mcp_call": "mcp_",
     "mcp_approval_request": "mcpr_",
+    "tool_search_call": "tsc_",
+    "tool_search_output": "tso_",
     "web_search_call": "ws_",
 }
 EMPTY: dict[str, dict[str, Any]] = {
@@ -101,6 +105,8 @@ EMPTY: dict[str, dict[str, Any]] = {
     "mcp_list_tools": {},
     "mcp_call": {"arguments": "", "output": None, "error": None, "status": "in_progress"},
     "mcp_approval_request": {},
+    "tool_search_call": {"status": "in_progress"},
+    "tool_search_output": {"status": "in_progress"},
     "web_search_call": {"status": "in_progress"},
 }
 CONSTANT = (
@@ -315,7 +321,14 @@ def _listed(first: dict[str, Any], last: dict[str, Any], inner: list[Event]) -> 
     _require(first["server_label"] == last["server_label"], "the server changed")
 
 
+def _of_a_search(first: dict[str, Any], last: dict[str, Any], inner: list[Event]) -> None:
+    for name in ("call_id", "execution"):
+        _require(first[name] == last[name], f"the {name} changed")
+
+
 _CHECKS = {
+    "tool_search_call": _of_a_search,
+    "tool_search_output": _of_a_search,
     "mcp_call": _mcp_call,
     "mcp_list_tools": _listed,
     "mcp_approval_request": _listed,

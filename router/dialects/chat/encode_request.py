@@ -27,6 +27,7 @@ from router.settings.schema import EndpointSettings
 __all__ = [
     "NO_PARAMETERS",
     "ToolPlan",
+    "chat_function",
     "custom_tool_names",
     "encode_for_chat",
     "plan_tools",
@@ -212,7 +213,7 @@ def plan_tools(body: Mapping[str, Any]) -> ToolPlan:
     wanted, name = choice, None
     if isinstance(choice, dict):
         wanted, name, tools = _chosen(choice, tools)
-    functions = tuple(_function(tool) for tool in tools if tool["type"] in _CALLABLE)
+    functions = tuple(chat_function(tool) for tool in tools if tool["type"] in _CALLABLE)
     hosted = dict.fromkeys(tool["type"] for tool in tools if tool["type"] not in _CALLABLE)
     mode: Mode = "auto"
     if functions:  # else nothing that is sent could be required
@@ -258,7 +259,8 @@ def _require(choice: Mapping[str, Any], known: set[tuple[str, Any]], param: str)
         )
 
 
-def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
+def chat_function(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A function, or a custom tool as a function with one string, in chat form."""
     function: dict[str, Any] = {"name": tool["name"]}
     if tool["type"] == "custom":
         description = _custom_description(tool)

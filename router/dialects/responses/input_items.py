@@ -1,7 +1,7 @@
 """Input items: what they are, and their validation.
 
-Only what the router itself reads is looked at: kinds, roles, contents and call ids. Everything
-else in an item is the business of the endpoint that understands it.
+Only what the router itself reads is looked at: kinds, roles, contents, call ids, and the tools that
+an item brings. Everything else in an item is the business of the endpoint that understands it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from router.dialects.parameters import (
-    bad_value,
-    missing,
-    wrong_type,
-)
+from router.dialects.parameters import array, bad_value, missing, string, wrong_type
+from router.dialects.responses.tools import check_execution, check_tools, is_sound_tool
 from router.errors import InvalidRequest
 
 __all__ = ["ROLES", "TEXT_PARTS", "check_items", "check_part", "is_sound", "item_type", "looks_up"]
@@ -48,6 +45,10 @@ _REQUIRED_STRINGS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 _WITH_OUTPUT: Final = frozenset({"function_call_output", "custom_tool_call_output"})
+
+_NAMED_CALLS: Final = frozenset({"function_call", "custom_tool_call"})
+_OF_TOOLS: Final = frozenset({"additional_tools", "tool_search_call", "tool_search_output"})
+_BRING_TOOLS: Final = frozenset({"additional_tools", "tool_search_output"})
 
 _ITEM_TYPES: Final = (
     "message",
@@ -115,6 +116,10 @@ def check_items(items: list[Any], base: str) -> None:
             _check_strings(item, _REQUIRED_STRINGS[kind], f"{base}[{i}]")
             if kind in _WITH_OUTPUT:
                 _check_content(item.get("output"), f"{base}[{i}].output")
+            if item.get("namespace") is not None:
+                string(item["namespace"], f"{base}[{i}].namespace")
+        elif kind in _OF_TOOLS:
+            _check_of_tools(item, kind, f"{base}[{i}]")
         elif kind not in _KNOWN_ITEMS:
             raise bad_value(f"{base}[{i}].type", kind, _ITEM_TYPES)
 
@@ -131,6 +136,11 @@ def is_sound(item: Mapping[str, Any]) -> bool:
         return False
     if any(type(item.get(name)) is not str for name in _REQUIRED_STRINGS.get(kind, ())):
         return False
+    if kind in _NAMED_CALLS:
+        return type(item.get("namespace")) in (str, type(None))
+    if kind in _BRING_TOOLS:
+        tools = item.get("tools")
+        return type(tools) is list and all(map(is_sound_tool, tools))
     return kind not in _WITH_OUTPUT or _is_sound_content(item.get("output"))
 
 
@@ -159,6 +169,21 @@ def _check_message(item: Mapping[str, Any], base: str, i: int) -> None:
     content = item.get("content")
     if type(content) is not str:
         _check_content(content, f"{base}[{i}].content")
+    if item.get("phase") is not None:
+        string(item["phase"], f"{base}[{i}].phase")
+
+
+def _check_of_tools(item: Mapping[str, Any], kind: str, where: str) -> None:
+    """A search for tools, what came of one, or tools that come with the input."""
+    check_execution(item, where)
+    if item.get("call_id") is not None:
+        string(item["call_id"], f"{where}.call_id")
+    if kind in _BRING_TOOLS:
+        tools = item.get("tools")
+        if tools is None:
+            raise missing(f"{where}.tools")
+        array(tools, f"{where}.tools")
+        check_tools(tools, f"{where}.tools")
 
 
 def _check_strings(item: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:

@@ -26,6 +26,7 @@ import orjson
 from router.dialects.chat.messages import reasoning_text
 from router.dialects.hosted_items import call_and_output, denial
 from router.dialects.responses.input_items import TEXT_PARTS, item_type
+from router.dialects.responses.namespaces import flatten
 
 __all__ = [
     "BROWSER",
@@ -125,7 +126,9 @@ class _Writer:
         custom = item["type"] == "custom_tool_call"
         content = _string(item.get("input" if custom else "arguments"))
         call_id = _string(item.get("call_id"))
-        name = self._names[call_id] = f"{FUNCTIONS}{_string(item.get('name'))}"
+        namespace = _string(item.get("namespace"))
+        name = _string(item.get("name"))
+        name = self._names[call_id] = f"{FUNCTIONS}{namespace and f'{namespace}__'}{name}"
         return [{**_call(name, content, None if custom else _JSON), "call_id": call_id}]
 
     def returned(self, item: Item) -> list[Message]:
@@ -235,7 +238,7 @@ def _offered(tools: Sequence[Item]) -> list[Message]:
             "description": tool.get("description") or "",
             "parameters": tool.get("parameters"),
         }
-        for tool in tools
+        for tool in flatten({"tools": tools}).body.get("tools", ())
         if tool["type"] in _CALLABLE
     ]
     if not functions:

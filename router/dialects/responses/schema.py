@@ -203,6 +203,7 @@ ID_PREFIXES: Final[Mapping[str, str]] = {
 
 _DONE: Final[Mapping[str, str | None]] = {"status": "completed"}
 _DEFAULTS: Final[Mapping[str, Mapping[str, str | None]]] = {
+    "additional_tools": {"role": "developer"},
     "function_call": _DONE,
     "function_call_output": _DONE,
     "custom_tool_call": _DONE,

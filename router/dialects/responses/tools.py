@@ -18,7 +18,14 @@ from router.dialects.parameters import (
 )
 from router.errors import InvalidRequest
 
-__all__ = ["check_tool_choice", "check_tools", "hosted_tool_name", "is_web_search"]
+__all__ = [
+    "check_execution",
+    "check_tool_choice",
+    "check_tools",
+    "hosted_tool_name",
+    "is_sound_tool",
+    "is_web_search",
+]
 
 _TOOL_TYPES: Final = (
     "function",
@@ -49,14 +56,25 @@ _NAMED: Final = frozenset({"function", "custom"})
 
 _CLIENTS_OWN: Final = ("server_url", "connector_id", "headers", "authorization")
 """Where one of these is given, an MCP server, or what it is shown of, is the client's."""
+_NOTHING: Final[Mapping[str, Check]] = {}
 
 _MODES: Final = ("none", "auto", "required")
 
-_OPTIONAL: Final[Mapping[str, Check]] = {
-    "description": string,
-    "parameters": object_,
-    "strict": boolean,
+_EXECUTIONS: Final = ("server", "client")
+"""Who runs a search for tools."""
+
+_OPTIONAL: Final[Mapping[str, Mapping[str, Check]]] = {
+    "function": {
+        "description": string,
+        "parameters": object_,
+        "strict": boolean,
+        "defer_loading": boolean,
+    },
+    "custom": {"description": string, "defer_loading": boolean},
+    "namespace": {"description": string},
+    "tool_search": {"description": string, "parameters": object_},
 }
+"""What is checked of each type of tool where it is there."""
 
 
 def is_web_search(kind: object) -> bool:
@@ -85,12 +103,50 @@ def check_tools(value: Any, param: str) -> None:
         kind = _check_type(tool, where)
         if kind in _NAMED:
             _check_name(tool, where)
-        if kind == "function":
-            for name, check in _OPTIONAL.items():
-                if tool.get(name) is not None:
-                    check(tool[name], f"{where}.{name}")
-        elif kind == "custom" and tool.get("description") is not None:
-            string(tool["description"], f"{where}.description")
+        for name, check in _OPTIONAL.get(kind, _NOTHING).items():
+            if tool.get(name) is not None:
+                check(tool[name], f"{where}.{name}")
+        if kind == "namespace":
+            _check_members(tool, where)
+        elif kind == "tool_search":
+            check_execution(tool, where)
+
+
+def check_execution(fields: Mapping[str, Any], where: str) -> None:
+    """``execution``, of a search for tools or what came of it; raise InvalidRequest."""
+    execution = fields.get("execution")
+    if execution is not None:
+        string(execution, f"{where}.execution")
+        if execution not in _EXECUTIONS:
+            raise bad_value(f"{where}.execution", execution, _EXECUTIONS)
+
+
+def is_sound_tool(tool: Any) -> bool:
+    """Whether what the router reads of a tool is there: an endpoint may have sent anything."""
+    if type(tool) is not dict or type(tool.get("type")) is not str:
+        return False
+    if tool["type"] in _NAMED | {"namespace"} and type(tool.get("name")) is not str:
+        return False
+    if type(tool.get("description") or "") is not str:
+        return False
+    if tool["type"] != "namespace":
+        return True
+    members = tool.get("tools")
+    return type(members) is list and all(
+        is_sound_tool(member) and member["type"] in _NAMED for member in members
+    )
+
+
+def _check_members(tool: Mapping[str, Any], where: str) -> None:
+    """The name and the tools of a namespace."""
+    _check_name(tool, where)
+    members = tool.get("tools")
+    if members is None:
+        raise missing(f"{where}.tools")
+    check_tools(members, f"{where}.tools")
+    for i, member in enumerate(members):
+        if member["type"] not in _NAMED:
+            raise bad_value(f"{where}.tools[{i}].type", member["type"], ("function", "custom"))
 
 
 def check_tool_choice(value: Any, param: str) -> None:

@@ -102,6 +102,39 @@ from tests.support.response_messages import (
             id="functions are a developer message",
         ),
         pytest.param(
+            {
+                "input": [item("user", "x"), {**FUNCTION_CALL, "namespace": "n"}],
+                "tools": [{"type": "namespace", "name": "n", "tools": [TOOL]}],
+            },
+            [
+                SYSTEM,
+                message(
+                    "developer",
+                    [
+                        {
+                            "type": "developer_content",
+                            "tools": {
+                                "functions": {
+                                    "name": "functions",
+                                    "description": None,
+                                    "tools": [
+                                        {
+                                            "name": "n__f",
+                                            "description": "",
+                                            "parameters": TOOL["parameters"],
+                                        }
+                                    ],
+                                }
+                            },
+                        }
+                    ],
+                ),
+                message("user", "x"),
+                {**CALLED, "recipient": f"functions.n__{FUNCTION_CALL['name']}"},
+            ],
+            id="tools in a namespace are functions of another name",
+        ),
+        pytest.param(
             {"input": "Hi", "tools": [{"type": "mcp", "server_label": "code_interpreter"}]},
             [SYSTEM, message("user", "Hi")],
             id="tools that are run for the model are none",

@@ -19,6 +19,7 @@ from router.dialects.responses.schema import (
 from router.errors import InvalidRequest
 
 FUNCTION: dict[str, Any] = {"type": "function", "name": "f"}
+GROUP: dict[str, Any] = {"type": "namespace", "name": "n", "tools": [FUNCTION]}
 MISSING = "missing_required_parameter"
 
 
@@ -189,6 +190,29 @@ TOOLS: list[Case] = [
     (body(tools=[{"type": "function", "name": ""}]), "invalid_value", "tools[0].name"),
     (body(tools=[{**FUNCTION, "parameters": "p"}]), "invalid_type", "tools[0].parameters"),
     (body(tools=[{**FUNCTION, "strict": "p"}]), "invalid_type", "tools[0].strict"),
+    (body(tools=[{**FUNCTION, "defer_loading": 1}]), "invalid_type", "tools[0].defer_loading"),
+    (body(tools=[{"type": "namespace"}]), MISSING, "tools[0].name"),
+    (body(tools=[{"type": "namespace", "name": "n"}]), MISSING, "tools[0].tools"),
+    (body(tools=[{**GROUP, "description": 5}]), "invalid_type", "tools[0].description"),
+    (body(tools=[{**GROUP, "tools": {}}]), "invalid_type", "tools[0].tools"),
+    (body(tools=[{**GROUP, "tools": [FUNCTION, 5]}]), "invalid_type", "tools[0].tools[1]"),
+    (body(tools=[{**GROUP, "tools": [GROUP]}]), "invalid_value", "tools[0].tools[0].type"),
+    (
+        body(tools=[{**GROUP, "tools": [{"type": "web_search"}]}]),
+        "invalid_value",
+        "tools[0].tools[0].type",
+    ),
+    (
+        body(tools=[{"type": "tool_search", "execution": "me"}]),
+        "invalid_value",
+        "tools[0].execution",
+    ),
+    (body(tools=[{"type": "tool_search", "execution": 1}]), "invalid_type", "tools[0].execution"),
+    (
+        body(tools=[{"type": "tool_search", "parameters": []}]),
+        "invalid_type",
+        "tools[0].parameters",
+    ),
     (body(tools=[{**FUNCTION, "description": 5}]), "invalid_type", "tools[0].description"),
     (body(tool_choice="maybe"), "invalid_value", "tool_choice"),
     (body(tool_choice=5), "invalid_type", "tool_choice"),
@@ -209,7 +233,29 @@ TOOLS: list[Case] = [
     ),
 ]
 
+CALL: dict[str, Any] = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+
 ITEMS: list[Case] = [
+    (items({**CALL, "namespace": 5}), "invalid_type", "input[0].namespace"),
+    (items({"role": "assistant", "content": "x", "phase": 5}), "invalid_type", "input[0].phase"),
+    (items({"type": "additional_tools"}), MISSING, "input[0].tools"),
+    (items({"type": "additional_tools", "tools": {}}), "invalid_type", "input[0].tools"),
+    (
+        items({"type": "additional_tools", "tools": [{"type": "function"}]}),
+        MISSING,
+        "input[0].tools[0].name",
+    ),
+    (items({"type": "tool_search_output", "call_id": "c"}), MISSING, "input[0].tools"),
+    (
+        items({"type": "tool_search_output", "call_id": 5, "tools": []}),
+        "invalid_type",
+        "input[0].call_id",
+    ),
+    (
+        items({"type": "tool_search_call", "execution": "us", "arguments": {}}),
+        "invalid_value",
+        "input[0].execution",
+    ),
     (items(5), "invalid_type", "input[0]"),
     (items({}), MISSING, "input[0].role"),
     (items({"role": "user"}), MISSING, "input[0].content"),
@@ -283,6 +329,14 @@ def test_a_long_value_is_quoted_in_part() -> None:
 
 PART = {"type": "input_text", "text": "x"}
 ACCEPTED: list[dict[str, Any]] = [
+    body(tools=[GROUP, {"type": "tool_search"}, {"type": "tool_search", "execution": "client"}]),
+    body(tools=[{**GROUP, "description": None, "tools": [{"type": "custom", "name": "c"}]}]),
+    items({**CALL, "namespace": "n"}, {"role": "assistant", "content": "x", "phase": "commentary"}),
+    items(
+        {"type": "tool_search_call", "call_id": None, "arguments": {}},
+        {"type": "tool_search_output", "call_id": None, "tools": [GROUP]},
+        {"type": "additional_tools", "role": "developer", "tools": [GROUP]},
+    ),
     body(),
     body(input=""),
     {"model": "m", "previous_response_id": "resp_1"},
