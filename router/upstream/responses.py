@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -27,6 +28,7 @@ from router.dialects.responses.encode_request import (
 )
 from router.dialects.responses.schema import ids_of
 from router.errors import (
+    NotFound,
     UpstreamError,
     UpstreamModelMissing,
     UpstreamRejected,
@@ -46,6 +48,9 @@ _INCLUDE: Final = re.compile(r"\binclude\b")
 _UNSUPPORTED: Final = re.compile(r"not supported|unsupported|not available", re.IGNORECASE)
 _SUPPORTED: Final = re.compile(r"supported values", re.IGNORECASE)
 
+_VENDORS: Final = re.compile(r"(?:^|\.)(?:openai\.com|azure\.com)$")
+"""Hosts whose Responses API is OpenAI's own, and compacts."""
+
 _RESPONSES_ONLY: Final = re.compile(r"only (?:supported )?(?:in|with|by) [\w ]*v1/responses")
 """OpenAI of some of its models."""
 
@@ -62,6 +67,9 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         self._chat = endpoint.chat_completions
         self._has_chat = True
         self._without_chat = ModelSet()  # models that have Responses only
+        self.compacts: bool | None = (
+            True if _VENDORS.search(urlsplit(endpoint.url).hostname or "") else None
+        )
 
     def respond(
         self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None
@@ -171,8 +179,20 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
             exchange.body, model=model, account=self._account
         )
         request = UpstreamRequest("/responses/compact", orjson.dumps(body), False)
-        decoder = CompactionDecoder(builder, self._account, self._redact)
-        return UpstreamCall(request, decoder, _dropped_note(dropped_reasoning))
+        decoder = CompactionDecoder(builder, self._account, self._redact, self._has_compacted)
+        call = UpstreamCall(request, decoder, _dropped_note(dropped_reasoning))
+        call.retry = self._cannot_compact
+        return call
+
+    def _has_compacted(self) -> None:
+        self.compacts = True
+
+    def _cannot_compact(self, error: UpstreamError) -> bool:
+        """Whether it may be asked in another way: it may not, but that is remembered."""
+        taken_for_an_id = isinstance(error, UpstreamRejected) and error.status == NotFound.status
+        if taken_for_an_id or isinstance(error, UpstreamRouteMissing):
+            self.compacts = False
+        return False
 
 
 def _dropped_note(dropped_reasoning: int) -> dict[str, str]:

@@ -51,6 +51,7 @@ NEXT = {
         "reasoning_summary_text.done": {"reasoning_summary_part.done"},
         "reasoning_summary_part.done": {"reasoning_summary_part.added", "done"},
     },
+    "compaction": {"added": {"done"}},
     "function_call": {
         "added": {"function_call_arguments.delta"},
         **_text("function_call_arguments"),
@@ -92,6 +93,7 @@ PREFIX = {
     "mcp_call": "mcp_",
     "mcp_approval_request": "mcpr_",
     "web_search_call": "ws_",
+    "compaction": "cmp_",
 }
 EMPTY: dict[str, dict[str, Any]] = {
     "message": {"content": [], "status": "in_progress"},
@@ -102,6 +104,7 @@ EMPTY: dict[str, dict[str, Any]] = {
     "mcp_call": {"arguments": "", "output": None, "error": None, "status": "in_progress"},
     "mcp_approval_request": {},
     "web_search_call": {"status": "in_progress"},
+    "compaction": {},
 }
 CONSTANT = (
     "id",
@@ -315,7 +318,12 @@ def _listed(first: dict[str, Any], last: dict[str, Any], inner: list[Event]) -> 
     _require(first["server_label"] == last["server_label"], "the server changed")
 
 
+def _compacted(first: dict[str, Any], last: dict[str, Any], inner: list[Event]) -> None:
+    _require(bool(last["encrypted_content"]) and first == last, "the compaction changed")
+
+
 _CHECKS = {
+    "compaction": _compacted,
     "mcp_call": _mcp_call,
     "mcp_list_tools": _listed,
     "mcp_approval_request": _listed,
