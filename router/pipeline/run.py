@@ -19,19 +19,12 @@ import orjson
 
 from router.core.exchange import AnswerKind, ClientGone, Exchange, Sink, internal_error
 from router.core.response_lifecycle import new_builder, persist, persist_whole
-from router.core.upstream import DIRECT, REASONING_DROPPED, cannot_compact
+from router.core.upstream import DIRECT, REASONING_DROPPED
 from router.core.usage_record import Kind
 from router.dialects.responses.decode_stream import ENDPOINT_ERRORS
 from router.dialects.responses.schema import involves_compacting
 from router.endpoints.selector import SlotReservation
-from router.errors import (
-    NotFound,
-    NotSupported,
-    RouterError,
-    UpstreamModelMissing,
-    UpstreamRejected,
-    UpstreamTimeout,
-)
+from router.errors import RouterError, UpstreamTimeout
 from router.pipeline.attempt import Attempt, Delivery, answer_headers
 from router.pipeline.counting import count_tokens
 from router.pipeline.hedging import Fleet, PendingAttempt
@@ -96,21 +89,10 @@ class Pipeline:
     async def _compacted(self, exchange: Exchange, sink: Sink) -> None:
         """Answer what has summaries in its input, or asks for one."""
         compaction = await self._compactor.prepare(exchange)
-        if exchange.request.operation.kind is not AnswerKind.COMPACT:
+        if exchange.request.operation.kind is AnswerKind.COMPACT:
+            await self._compactor.answer(exchange, sink, self._ask, self.answer)
+        else:
             await self._with_tools(exchange, sink, compaction)
-            return
-        if await self._compactor.passes(exchange):
-            try:
-                await self._ask(exchange, sink)
-                return
-            except (NotSupported, UpstreamModelMissing, UpstreamRejected) as error:
-                # It serves the model, or it would not have been asked: what it lacks is the route,
-                # if it did not take its last word for the id of a response.
-                if isinstance(error, UpstreamRejected) and error.status != NotFound.status:
-                    raise
-                if not self._compactor.steps_in:
-                    raise cannot_compact(exchange.model or "") from error
-        await self._compactor.compact(exchange, sink, self.answer)
 
     async def _with_tools(
         self, exchange: Exchange, sink: Sink, compaction: Compaction | None = None

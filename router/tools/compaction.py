@@ -19,6 +19,7 @@ import orjson
 from router.core.exchange import AnswerKind, ClientGone, Exchange, Operation, Sink
 from router.core.plugin_hooks import Proceed
 from router.core.response_lifecycle import client_headers, new_builder, new_id
+from router.core.upstream import cannot_compact
 from router.core.usage_record import Spent
 from router.dialects.responses.context_management import compaction_entry
 from router.dialects.responses.schema import stored_items
@@ -36,7 +37,15 @@ from router.dialects.responses.summaries import (
 from router.endpoints.deployment import Deployment, best_reported
 from router.endpoints.plan import reached
 from router.endpoints.registry import Registry
-from router.errors import InvalidRequest, RouterError, UpstreamFailure
+from router.errors import (
+    InvalidRequest,
+    NotFound,
+    NotSupported,
+    RouterError,
+    UpstreamFailure,
+    UpstreamModelMissing,
+    UpstreamRejected,
+)
 from router.response.frame import Frame
 from router.response.tokens import estimated_prompt, response_usage
 from router.settings.schema import Settings
@@ -123,19 +132,33 @@ class Compactor:
             return False  # whoever chooses an endpoint says so
         return not all(one.endpoint.adapter.compacts for one in deployments)
 
-    async def passes(self, exchange: Exchange) -> bool:
-        """Whether an endpoint may be asked by ``/responses/compact``. Raises ModelNotFound, and
-        UpstreamUnavailable like ``Registry.group``.
+    async def answer(
+        self, exchange: Exchange, sink: Sink, ask_endpoint: Proceed, ask: Proceed
+    ) -> None:
+        """Answer ``/responses/compact`` by ``ask_endpoint``, or, where none can, by a summary for
+        which ``ask`` asks.
+        """
+        if await self._may_pass(exchange):
+            try:
+                await ask_endpoint(exchange, sink)
+                return
+            except (NotSupported, UpstreamModelMissing, UpstreamRejected) as error:
+                # It serves the model, or it would not have been asked: what it lacks is the route,
+                # if it did not take its last word for the id of a response.
+                if isinstance(error, UpstreamRejected) and error.status != NotFound.status:
+                    raise
+                if self._settings.run == "endpoint":
+                    raise cannot_compact(exchange.model or "") from error
+        await self._compact(exchange, sink, ask)
+
+    async def _may_pass(self, exchange: Exchange) -> bool:
+        """Whether an endpoint may be able to. Raises ModelNotFound, and UpstreamUnavailable like
+        ``Registry.group``.
         """
         if self._settings.run != "auto":
             return self._settings.run == "endpoint"
         deployments = await self._deployments(exchange)
         return any(one.endpoint.adapter.compacts is not False for one in deployments)
-
-    @property
-    def steps_in(self) -> bool:
-        """Whether the router compacts where no endpoint was able to."""
-        return self._settings.run == "auto"
 
     async def _deployments(self, exchange: Exchange) -> Sequence[Deployment]:
         key = exchange.context.key
@@ -179,8 +202,8 @@ class Compactor:
             return None
         return Compaction(self, exchange, items, kept.kept, ordered=False, pending=kept.pending)
 
-    async def compact(self, exchange: Exchange, sink: Sink, ask: Proceed) -> None:
-        """Answer ``/responses/compact``: what is kept of the items, and the summary of the rest."""
+    async def _compact(self, exchange: Exchange, sink: Sink, ask: Proceed) -> None:
+        """Answer with what is kept of the items, and the summary of the rest."""
         items = [item for item in _items(exchange.body.get("input")) if not _is_trigger(item)]
         created = (new_id("resp_"), int(time.time()))
         made = await self.summarize(exchange, items, Summary(""), created, ask, "request")
