@@ -52,6 +52,8 @@ _LEGACY: Final = ("functions", "function_call")
 _CALLABLE: Final = frozenset({"function", "custom"})
 _BRINGS_TOOLS: Final = frozenset({"additional_tools", "tool_search_output"})
 
+_COMPACTING: Final = frozenset({"compaction", "compaction_trigger"})
+
 _NAMES_ITSELF: Final = frozenset({"local_shell_call_output", "mcp_approval_request"})
 """Items whose id, where they have no ``call_id``, is what other items name."""
 
@@ -85,6 +87,8 @@ def canonical_responses(
         _refuse_chat(body, kept)
     if get("background") or (get("stream_options") or {}).get("durable"):
         raise NotCacheable("background")
+    if (managed := get("context_management")) and _compacts(managed):
+        raise NotCacheable("compaction")
     others, own = settings(body, rules, _READ), JSON()
     canonical: JSON = {"settings": others} if others else {}
     messages: list[JSON] = []
@@ -285,6 +289,8 @@ def _other(item: JSON, kind: str) -> JSON:
         return entry
     if kind == "item_reference":
         raise NotCacheable("state")
+    if kind in _COMPACTING:
+        raise NotCacheable("compaction")
     if kind == "reasoning":
         said = extras(item, _REASONING)
         return {"item": {k: v for k, v in said.items() if v != []}}
@@ -295,6 +301,12 @@ def _other(item: JSON, kind: str) -> JSON:
     if said.get("status") == "completed":
         del said["status"]
     return {"item": said}
+
+
+def _compacts(managed: Any) -> bool:
+    return type(managed) is list and any(
+        type(entry) is dict and entry.get("type") == "compaction" for entry in managed
+    )
 
 
 def _is_callable(tool: Any) -> bool:
