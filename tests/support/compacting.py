@@ -24,6 +24,7 @@ __all__ = [
     "compaction_of",
     "is_for_a_summary",
     "messages_of",
+    "summarizes",
     "texts_of",
     "upstream_of",
 ]
