@@ -40,6 +40,7 @@ COMPACTION_MARK: Final = "pmc1."
 KEPT_TOKENS: Final = 64_000
 """So much of the user's messages stays beside a summary, as with OpenAI's."""
 
+_NO_TEXT: Final = {"input_audio": "audio", "input_file": "file", "input_image": "image"}
 _CALLABLE: Final = frozenset({"custom", "function", "namespace"})
 
 _SAME: Final = (
@@ -160,7 +161,8 @@ def summary_request(
     """The request for a summary of ``items``, the input of ``body``.
 
     It begins like the request itself, whose prompt the endpoint may still have in its cache. What
-    does not fit into the context is left out, oldest first.
+    does not fit into the context is left out, oldest first. Another model may not see images, nor
+    read files: it is told that they were there.
     """
     asked = {
         name: value
@@ -170,12 +172,13 @@ def summary_request(
     tools = [tool for tool in body.get("tools") or () if tool.get("type") in _CALLABLE]
     if tools:
         asked |= {"tools": tools, "tool_choice": "none"}
+    items = as_function_items(list(items))
     text = {"type": "input_text", "text": _ORDER}
     order = {"type": "message", "role": "user", "content": [text]}
     return {
         **asked,
         "model": model,
-        "input": [*as_function_items(list(items)), order],
+        "input": [*(items if same_model else map(_in_words, items)), order],
         "store": False,
         "stream": False,
         "truncation": "auto",
@@ -197,6 +200,21 @@ def summary_text(response: Mapping[str, Any]) -> str:
         if part.get("type") == "output_text" and isinstance(part.get("text"), str)
     ]
     return "\n\n".join(filter(None, map(str.strip, texts)))
+
+
+def _in_words(item: Item) -> Item:
+    """The item, with words in the place of what is no text."""
+    for name in ("content", "output"):
+        parts = item.get(name)
+        if isinstance(parts, list) and any(part.get("type") in _NO_TEXT for part in parts):
+            told = [
+                {"type": "input_text", "text": f"[{_NO_TEXT[part['type']]}]"}
+                if part.get("type") in _NO_TEXT
+                else part
+                for part in parts
+            ]
+            item = {**item, name: told}
+    return item
 
 
 def _is_lasting(item: Item) -> bool:

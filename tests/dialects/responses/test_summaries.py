@@ -116,6 +116,20 @@ def test_what_a_summary_is_asked_for_with() -> None:
     assert other.keys() & {"reasoning", "tools", "tool_choice"} == set()
 
 
+def test_another_model_is_told_of_images_in_words() -> None:
+    text = {"type": "input_text", "text": "Look:"}
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    shown = said("user", [text, image])
+    output = {**OUTPUT, "output": [image]}
+    same = summary_request({}, [shown, CALL, output], "m", same_model=True)
+    assert same["input"][:-1] == [shown, CALL, output]
+    told = {"type": "input_text", "text": "[image]"}
+    other = summary_request({}, [shown, CALL, output, ANN], "small", same_model=False)
+    assert other["input"][:-1] == [
+        said("user", [text, told]), CALL, {**OUTPUT, "output": [told]}, ANN,
+    ]  # fmt: skip
+
+
 def answer(status: str = "completed", **fields: Any) -> Item:
     part = {"type": "output_text", "text": " said "}
     message = {"type": "message", "content": [part, {"type": "refusal", "refusal": "no"}]}
