@@ -271,7 +271,7 @@ async def test_the_router_does_not_compact_where_it_may_not(dialect: Dialect) ->
 async def test_tools_of_the_router_run_beside(dialect: Dialect) -> None:
     """A server that is not allowed is an error wherever its tools are asked for."""
     tool = {"type": "mcp", "server_label": "x", "server_url": "http://127.0.0.1:9/mcp"}
-    settings = {"tools": {"run": {"mcp": "router"}}, "fetch": {"hosts": ["127.0.0.1"]}}
+    settings: JSON = {"tools": {"run": {"mcp": "router"}}, "fetch": {"hosts": ["127.0.0.1"]}}
     async with compacting(dialect, **settings) as on:
         response = await on.ask(input=[*LONG, TRIGGER], tools=[tool])
         assert kinds(response) == ["compaction"]

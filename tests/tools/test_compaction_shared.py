@@ -198,11 +198,8 @@ async def test_without_budget_no_summary_is_asked_for() -> None:
     budget = {"period": "total", "tokens": 100}
     keys = [{"name": "ann", "key": "sk-ann", "budgets": [budget]}]
     async with compacting("chat", auth={"keys": keys}) as on:
-        for path, body in (
-            ("/responses/compact", {"input": LONG}),
-            ("/responses", {"input": [*LONG, TRIGGER]}),
-        ):
-            error = await on.refused(path, **body)
+        for path, given in (("/responses/compact", LONG), ("/responses", [*LONG, TRIGGER])):
+            error = await on.refused(path, input=given)
             assert error["status"] == 429
         assert not on.upstream.requests
 
