@@ -95,6 +95,7 @@ class Bypass:
     state               it depends on what is stored: a chain, a conversation, items by id
     background          it is a run: ``background``, ``stream_options.durable``
     server_tools        its tools work on the server, and may find something else every time
+    compaction          its conversation was compacted for one client, or may be on the way
     several_choices     ``n`` is not 1
     audio               its answer is not, or not only, text
     legacy_functions    ``functions`` and ``function_call``, in the request or its history

@@ -52,6 +52,8 @@ _LEGACY: Final = ("functions", "function_call")
 _CALLABLE: Final = frozenset({"function", "custom"})
 _BRINGS_TOOLS: Final = frozenset({"additional_tools", "tool_search_output"})
 
+_COMPACTING: Final = frozenset({"compaction", "compaction_trigger"})
+
 _NAMES_ITSELF: Final = frozenset({"local_shell_call_output", "mcp_approval_request"})
 """Items whose id, where they have no ``call_id``, is what other items name."""
 
@@ -85,6 +87,8 @@ def canonical_responses(
         _refuse_chat(body, kept)
     if get("background") or (get("stream_options") or {}).get("durable"):
         raise NotCacheable("background")
+    if (managed := get("context_management")) and _compacts(managed):
+        raise NotCacheable("compaction")
     others, own = settings(body, rules, _READ), JSON()
     canonical: JSON = {"settings": others} if others else {}
     messages: list[JSON] = []
@@ -99,9 +103,7 @@ def canonical_responses(
     hosted = False
     if tools := get("tools"):
         hosted = not all(map(_is_clients, tools))
-        if hosted:
-            _refuse_hosted(tools, rules, kept)
-        canonical["tools"] = [_tool(tool) for tool in tools]
+        canonical["tools"] = _tools(tools, rules, kept) if hosted else list(map(_tool, tools))
     if (choice := get("tool_choice")) not in (None, "auto"):
         canonical["tool_choice"] = _tool_choice(choice)
     if (limit := get("max_output_tokens")) is not None:
@@ -191,12 +193,13 @@ def _shown(include: Any, top: Any, canonical: JSON) -> None:
         canonical["top_logprobs"] = top
 
 
-def _refuse_hosted(tools: list[JSON], rules: FieldRules, kept: JSON | None) -> None:
+def _tools(tools: list[JSON], rules: FieldRules, kept: JSON | None) -> list[JSON]:
     """Raise NotCacheable for hosted tools, but for those with which answers are kept."""
     for tool in tools:
         # Nobody has checked those of a chat, nor does its answer show what they did.
         if not _is_clients(tool) and (kept is not None or rules.tool_name(tool) not in rules.tools):
             raise NotCacheable("server_tools")
+    return [_tool(tool) for tool in tools]
 
 
 def _tool(tool: JSON) -> JSON:
@@ -297,6 +300,8 @@ def _other(item: JSON, kind: str) -> JSON:
         return entry
     if kind == "item_reference":
         raise NotCacheable("state")
+    if kind in _COMPACTING:
+        raise NotCacheable("compaction")
     if kind == "reasoning":
         said = extras(item, _REASONING)
         return {"item": {k: v for k, v in said.items() if v != []}}
@@ -307,6 +312,12 @@ def _other(item: JSON, kind: str) -> JSON:
     if said.get("status") == "completed":
         del said["status"]
     return {"item": said}
+
+
+def _compacts(managed: Any) -> bool:
+    return type(managed) is list and any(
+        type(entry) is dict and entry.get("type") == "compaction" for entry in managed
+    )
 
 
 def _is_clients(tool: Any) -> bool:

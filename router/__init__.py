@@ -47,6 +47,8 @@ The primitives:
 - ``ResponseBuilder`` (``response.builder``): the response under construction, across attempts.
 - ``ToolLoop``, ``HostedTool`` (``tools``): asks a model again with what the tools that it called
   gave back.
+- ``Compactor`` (``tools.compaction``): has a model write summaries of conversations, which only
+  routers can read.
 - ``StreamDecoder`` (``response.decoder``): an endpoint's bytes in, response events out. Pure.
 - ``Adapter``, ``Transport`` (``core.upstream``): how an endpoint is spoken to.
 - ``UsageRecorder`` (``usage.recorder``): makes a ``UsageRecord`` (``core.usage_record``) of every

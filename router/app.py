@@ -53,6 +53,7 @@ from router.sessions.runs import Runs
 from router.sessions.turns import Turns
 from router.settings.cache import CacheSettings
 from router.settings.schema import Settings, StateSettings
+from router.state.compaction_keys import CompactionKeys
 from router.state.connect import open_database
 from router.state.conversations import ConversationStore
 from router.state.database import Database
@@ -64,6 +65,7 @@ from router.state.turn_lock import TurnLock
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
 from router.telemetry.tasks import Worker
+from router.tools.compaction import Compactor
 from router.tools.loop import ToolLoop
 from router.upstream.adapters import connect
 from router.usage.accounting import Accounting
@@ -121,12 +123,14 @@ def create_app(config: Settings) -> web.Application:
     accounting = Accounting(config, database, registry, metrics)
     strict = config.server.unsupported == "strict"
     tools = ToolLoop(config, registry, accounting.tool_called)
+    compactor = Compactor(config, registry, CompactionKeys(database, config.compaction), metrics)
     pipeline = Pipeline(
         fleet,
         config.server.open_after,
         metrics,
         accounting.recorder,
         tools,
+        compactor,
         strict=strict,
     )
 
@@ -141,6 +145,7 @@ def create_app(config: Settings) -> web.Application:
     def configure(settings: Settings) -> None:
         accounting.configure(settings)
         tools.configure(settings)
+        compactor.configure(settings)
         browsers.keyless = not settings.auth.keys
 
     reloader = Reloader(config, make_plugins, fleet, plugin_sets, metrics, configure)

@@ -118,6 +118,17 @@ BOARD = Board(
             ),
         ),
         Row(
+            "Compaction",
+            (
+                Panel(
+                    "Compacted conversations", "Summaries that the router asked a model for.",
+                    "reqps",
+                    [Query(rate("compactions_total", "cause, result"), "{{cause}}: {{result}}")],
+                    "stacked", width=24,
+                ),
+            ),
+        ),
+        Row(
             "Trying again",
             (
                 Panel(

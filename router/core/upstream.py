@@ -222,7 +222,12 @@ class UpstreamCall:
 
 
 class Adapter(Protocol):
-    """How one dialect is spoken. Pure but for its endpoint's settings."""
+    """How one dialect is spoken. Pure but for its endpoint's settings.
+
+    ``compacts`` is whether the endpoint compacts conversations itself, None where it is not known.
+    """
+
+    compacts: bool | None
 
     def respond(
         self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None

@@ -54,6 +54,7 @@ class Operation:
     RUN: ClassVar[Operation]
     INPUT_TOKENS: ClassVar[Operation]
     COMPACT: ClassVar[Operation]
+    SUMMARY: ClassVar[Operation]
     STORED_RESPONSES: ClassVar[Operation]
     CONVERSATIONS: ClassVar[Operation]
     PROMPTS: ClassVar[Operation]
@@ -76,6 +77,7 @@ Operation.RESPONSES = Operation("responses", AnswerKind.RESPONSE)
 Operation.RUN = Operation("runs", AnswerKind.RESPONSE)
 Operation.INPUT_TOKENS = Operation("input_tokens", AnswerKind.COUNT)
 Operation.COMPACT = Operation("compact", AnswerKind.COMPACT)
+Operation.SUMMARY = Operation("compaction", AnswerKind.RESPONSE)
 Operation.STORED_RESPONSES = Operation("stored_responses")
 Operation.CONVERSATIONS = Operation("conversations")
 Operation.PROMPTS = Operation("prompts")

@@ -11,19 +11,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine, Sequence
 from copy import copy
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from router.core.exchange import AnswerKind, ClientGone, Exchange, Sink, internal_error
 from router.core.response_lifecycle import new_builder, persist, persist_whole
-from router.core.upstream import DIRECT, REASONING_DROPPED, cannot_compact
+from router.core.upstream import DIRECT, REASONING_DROPPED
 from router.core.usage_record import Kind
 from router.dialects.responses.decode_stream import ENDPOINT_ERRORS
+from router.dialects.responses.schema import involves_compacting
 from router.endpoints.selector import SlotReservation
-from router.errors import RouterError, UpstreamModelMissing, UpstreamTimeout
+from router.errors import RouterError, UpstreamTimeout
 from router.pipeline.attempt import Attempt, Delivery, answer_headers
 from router.pipeline.counting import count_tokens
 from router.pipeline.hedging import Fleet, PendingAttempt
@@ -32,12 +33,17 @@ from router.response.decoder import StreamDecoder
 from router.response.frame import Frame
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
+from router.tools.compaction import Compaction, Compactor
+from router.tools.hosted import HostedTool
 from router.tools.loop import ToolLoop
 from router.usage.recorder import UsageRecorder
 
 __all__ = ["Pipeline"]
 
 _log = get_logger("router.pipeline.run")
+
+_OF_ITEMS: Final = frozenset({AnswerKind.RESPONSE, AnswerKind.COMPACT, AnswerKind.COUNT})
+"""Operations whose input is one of the Responses API."""
 
 _CLIENT_LEFT: Final = RouterError("The client closed its connection.")
 
@@ -52,11 +58,13 @@ class Pipeline:
         metrics: Metrics,
         recorder: UsageRecorder,
         tools: ToolLoop,
+        compactor: Compactor,
         *,
         strict: bool = False,
     ) -> None:
         self._recorder = recorder
         self._tools = tools
+        self._compactor = compactor
         self._registry = fleet.registry
         self._selector = fleet.selector
         self._failover = fleet.failover
@@ -65,14 +73,41 @@ class Pipeline:
         self._metrics = metrics
         self._strict = strict
 
-    async def answer(self, exchange: Exchange, sink: Sink) -> None:
-        """Answer the exchange, and run its tools; raises RouterError as long as nothing has been
-        sent.
+    def answer(self, exchange: Exchange, sink: Sink) -> Coroutine[Any, Any, None]:
+        """Answer the exchange, run its tools, and compact what is to be compacted; raises
+        RouterError as long as nothing has been sent.
         """
-        has_tools = exchange.body.get("tools") and not exchange.turn
-        if has_tools and (tools := await self._tools.offers.tools(exchange)):
-            await self._tools.answer(exchange, sink, tools, self.answer)
-            return
+        # No coroutine more than there has to be: each is kept for as long as a stream lasts.
+        body, kind = exchange.body, exchange.request.operation.kind
+        if not exchange.turn and kind in _OF_ITEMS:
+            if kind is AnswerKind.COMPACT or involves_compacting(body):
+                return self._compacted(exchange, sink)
+            if body.get("tools"):
+                return self._with_tools(exchange, sink)
+        return self._ask(exchange, sink)
+
+    async def _compacted(self, exchange: Exchange, sink: Sink) -> None:
+        """Answer what has summaries in its input, or asks for one."""
+        compaction = await self._compactor.prepare(exchange)
+        if exchange.request.operation.kind is AnswerKind.COMPACT:
+            await self._compactor.answer(exchange, sink, self._ask, self.answer)
+        else:
+            await self._with_tools(exchange, sink, compaction)
+
+    async def _with_tools(
+        self, exchange: Exchange, sink: Sink, compaction: Compaction | None = None
+    ) -> None:
+        """Answer the exchange with the tools of it that are run here, if there are any."""
+        tools: Sequence[HostedTool] = ()
+        if exchange.body.get("tools") and not (compaction is not None and compaction.ordered):
+            tools = await self._tools.offers.tools(exchange)
+        if tools or compaction is not None:
+            await self._tools.answer(exchange, sink, tools, self.answer, compaction)
+        else:
+            await self._ask(exchange, sink)
+
+    async def _ask(self, exchange: Exchange, sink: Sink) -> None:
+        """Have an endpoint answer the exchange."""
         kind = exchange.request.operation.kind
         if kind is AnswerKind.COUNT:
             await count_tokens(self._registry, self._selector, exchange, sink)
@@ -84,9 +119,6 @@ class Pipeline:
         try:
             await self._failover.run(exchange, run)
         except RouterError as error:
-            if kind is AnswerKind.COMPACT and isinstance(error, UpstreamModelMissing):
-                # It serves the model, or it would not have been asked: what it lacks is the route.
-                raise cannot_compact(exchange.model or "") from error
             await run.fail(error)
         except asyncio.CancelledError:
             if exchange.abort is None:

@@ -38,6 +38,7 @@ from pydantic import (
 
 from router.settings.accounts import AccountsSettings, ApiKey, unknown_endpoints
 from router.settings.cache import CacheSettings
+from router.settings.compaction import CompactionSettings
 from router.settings.endpoints import (
     CapabilitySettings,
     Dialect,
@@ -265,6 +266,7 @@ class Settings(Section):
     cache: CacheSettings = CacheSettings()
     fetch: FetchSettings = FetchSettings()
     tools: ToolsSettings = ToolsSettings()
+    compaction: CompactionSettings = CompactionSettings()
     accounts: AccountsSettings = AccountsSettings()
     logging: LoggingSettings = LoggingSettings()
     metrics: MetricsSettings = MetricsSettings()

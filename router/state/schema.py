@@ -14,6 +14,7 @@ Times are in seconds since 1970. JSON is kept as bytes: PostgreSQL's JSONB refus
                          rolled up into one per hour or day, see router.state.rollup
     usage_rollups        who rolls up next
     virtual_keys         the keys that are made while the router runs
+    compaction_keys      what the summaries of compacted conversations are encrypted with
 """
 
 from __future__ import annotations
@@ -227,10 +228,22 @@ _ROLLUPS: Final = (
     "INSERT INTO usage_rollups (id, version) VALUES (1, 0)",
 )
 
+_COMPACTION: Final = (
+    # id: made of the secret, see router.state.compaction_keys. The newest encrypts.
+    """
+    CREATE TABLE compaction_keys (
+        id TEXT NOT NULL PRIMARY KEY,
+        created_at {real} NOT NULL,
+        secret {blob} NOT NULL
+    )
+    """,
+)
+
 VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
     (*_RESPONSES, *_RUNS, *_CONVERSATIONS, *_PROMPTS),
     _ACCOUNTS,
     _ROLLUPS,
+    _COMPACTION,
 )
 """The statements that lead from each version of the schema to the next, in order."""
 

@@ -132,6 +132,13 @@ class Metrics:
             ("endpoint",),
             registry=registry,
         )
+        self.compactions = Counter(
+            "pointsman_compactions",
+            "Summaries of conversations that the router had a model write, by what asked for them "
+            "(request, trigger, threshold) and result (ok, failed).",
+            ("cause", "result"),
+            registry=registry,
+        )
         self.accounts = AccountMetrics(registry, cap)
         self.exchanges = ExchangeMetrics(registry, cap)
         self.fleet = FleetMetrics(registry, cap)

@@ -25,7 +25,7 @@ from router.tools.web_search.outcome import WebSource
 
 __all__ = ["LoopAnswer", "added_usage"]
 
-_NO_STATUS: Final = frozenset({"mcp_list_tools", "mcp_approval_request"})
+_NO_STATUS: Final = frozenset({"compaction", "mcp_approval_request", "mcp_list_tools"})
 
 Item = dict[str, Any]
 

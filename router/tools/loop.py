@@ -33,6 +33,7 @@ from router.settings.schema import Settings
 from router.settings.tools import ToolsSettings
 from router.telemetry.log import get_logger
 from router.tools.answer import LoopAnswer
+from router.tools.compaction import Compaction
 from router.tools.hosted import TOOL_SEARCH, HostedCall, HostedTool, ToolResult, called_function
 from router.tools.offers import ToolOffers
 from router.tools.turn import (
@@ -41,6 +42,7 @@ from router.tools.turn import (
     approved_calls,
     as_call,
     as_output,
+    only_turn_body,
     turn_body,
     without_approvals,
 )
@@ -83,13 +85,21 @@ class ToolLoop:
         self._guard.close()
 
     async def answer(
-        self, exchange: Exchange, sink: Sink, tools: Sequence[HostedTool], ask: Proceed
+        self,
+        exchange: Exchange,
+        sink: Sink,
+        tools: Sequence[HostedTool],
+        ask: Proceed,
+        compaction: Compaction | None = None,
     ) -> None:
         """Answer the exchange, whose ``tools`` are ready to be run; ``ask`` has a turn answered.
+        The ``compaction`` comes first.
 
         Raises RouterError as long as nothing has been sent.
         """
-        await _LoopRun(exchange, sink, tools, ask, self.settings, self._recorded).go()
+        run = _LoopRun(exchange, sink, tools, ask, self.settings, self._recorded)
+        run.compaction = compaction
+        await run.go()
 
 
 class _LoopRun:
@@ -110,6 +120,7 @@ class _LoopRun:
         self._settings = settings
         self._recorded = recorded
         self._tools = tools
+        self.compaction: Compaction | None = None
         self._by_function = {
             function.get("name", TOOL_SEARCH): tool
             for tool in tools
@@ -151,6 +162,12 @@ class _LoopRun:
             await self._answer.fail(internal_error(self._exchange))
 
     async def _turns(self) -> None:
+        if self.compaction is not None:
+            created = (self._builder.id, self._builder.created_at)
+            await self.compaction.run(self._answer, created, self._ask)
+            if self.compaction.ordered:
+                await self._answer.complete({"status": "completed"})
+                return
         for tool in self._tools:
             for item in tool.listed():
                 self._answer.show(item)
@@ -193,7 +210,10 @@ class _LoopRun:
     async def _turn(self, number: int, items: list[Item], *, offered: bool) -> TurnAnswer:
         """Have the model asked; what it answered."""
         exchange = self._exchange
-        body = turn_body(exchange.body, items, self._tools, first=number == 0, offered=offered)
+        if self._tools:
+            body = turn_body(exchange.body, items, self._tools, first=number == 0, offered=offered)
+        else:
+            body = only_turn_body(exchange.body)
         turn = exchange.derive(body, exchange.context.plugin_set)
         turn.turn = number + 1
         turn.result.spent = exchange.result.spent

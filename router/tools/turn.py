@@ -24,6 +24,7 @@ __all__ = [
     "approved_calls",
     "as_call",
     "as_output",
+    "only_turn_body",
     "turn_body",
     "without_approvals",
 ]
@@ -186,6 +187,11 @@ def turn_body(
         del asked["tools"]
         asked.pop("parallel_tool_calls", None)
     return asked
+
+
+def only_turn_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for a response without tools that are run here, which has one turn."""
+    return {name: value for name, value in body.items() if name != "enable_response_messages"}
 
 
 def _choice(given: Any, tools: Sequence[HostedTool], *, first: bool, offered: bool) -> Any:

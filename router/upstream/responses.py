@@ -35,6 +35,7 @@ from router.dialects.responses.plain_types import (
 )
 from router.dialects.responses.schema import ids_of
 from router.errors import (
+    NotFound,
     UpstreamError,
     UpstreamModelMissing,
     UpstreamRejected,
@@ -83,6 +84,7 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         self._capabilities = endpoint.capabilities
         self._without_types: dict[str, ModelSet] = {}  # models that refuse a type
         self._is_openai = _OPENAI.search(endpoint.url) is not None
+        self.compacts: bool | None = True if self._is_openai else None
 
     def respond(
         self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None
@@ -240,8 +242,20 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         given = exchange.body if plain is None else plain.body
         body, dropped_reasoning = encode_compact_request(given, model=model, account=self._account)
         request = UpstreamRequest("/responses/compact", orjson.dumps(body), False)
-        decoder = CompactionDecoder(builder, self._account, self._redact)
-        return UpstreamCall(request, decoder, _dropped_note(dropped_reasoning))
+        decoder = CompactionDecoder(builder, self._account, self._redact, self._has_compacted)
+        call = UpstreamCall(request, decoder, _dropped_note(dropped_reasoning))
+        call.retry = self._cannot_compact
+        return call
+
+    def _has_compacted(self) -> None:
+        self.compacts = True
+
+    def _cannot_compact(self, error: UpstreamError) -> bool:
+        """Whether it may be asked in another way: it may not, but that is remembered."""
+        taken_for_an_id = isinstance(error, UpstreamRejected) and error.status == NotFound.status
+        if taken_for_an_id or isinstance(error, UpstreamRouteMissing):
+            self.compacts = False
+        return False
 
 
 def _dropped_note(dropped_reasoning: int) -> dict[str, str]:

@@ -70,6 +70,8 @@ class TranslatingAdapter:
     is (embeddings, a list of what is in memory …) is for the adapters of dialects that have it.
     """
 
+    compacts: bool | None = False
+
     def __init__(self, endpoint: EndpointSettings, dialect: EndpointDialect) -> None:
         self._endpoint = endpoint
         self._dialect = dialect

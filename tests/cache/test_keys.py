@@ -106,7 +106,7 @@ CHANGED_RESPONSES: list[JSON] = [
     {"top_logprobs": 4},
     {"instructions": "Be brief."},
     {"instructions": ""},
-    {"context_management": [{"type": "compaction"}]},
+    {"context_management": [{"type": "unknown"}]},
     {"messages": []},
 ]
 CHANGED_CHAT: list[JSON] = [

@@ -141,6 +141,13 @@ def test_fallbacks_that_lead_nowhere() -> None:
     assert silent == (True, ["models fallbacks.b[0]: a model is no fallback of itself"])
 
 
+def test_a_model_for_summaries_that_nobody_serves() -> None:
+    sound, said = remarks(settings(compaction={"model": "c"}), [answer("a", "b")])
+    assert not sound
+    assert said == ["models FAILED: compaction.model: no endpoint serves a model 'c'"]
+    assert remarks(settings(compaction={"model": "b"}), [answer("a", "b")]) == (True, [])
+
+
 def test_a_fallback_behind_a_pattern_of_aliases_is_served() -> None:
     own = {**ENDPOINT, "models": ["a"], "aliases": {"claude-*": "a"}}
     given = Settings.model_validate({"endpoints": [own], "fallbacks": {"x": ["claude-y", "b"]}})

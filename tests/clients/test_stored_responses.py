@@ -277,11 +277,35 @@ async def test_the_history_is_counted(keeper: AsyncOpenAI, model: str) -> None:
     assert caught.value.code == "previous_response_not_found"
 
 
-async def test_where_nobody_can_compact_it_is_said(keeper: AsyncOpenAI) -> None:
-    for dialect in ("chat", "ollama"):
-        with pytest.raises(openai.APIStatusError, match="truncation") as caught:
-            await keeper.responses.compact(model=MODELS[dialect], input="A long story.")
-        assert caught.value.status_code == 501
+async def test_the_router_compacts_where_no_endpoint_can(keeper: AsyncOpenAI, model: str) -> None:
+    said = "My name is Ann. " + "I like boats. " * 50
+    first = await keeper.responses.create(model=model, input=said)
+    compacted = await keeper.responses.compact(
+        model=model, previous_response_id=first.id, instructions="Be brief."
+    )
+    assert compacted.object == "response.compaction"
+    assert [item.type for item in compacted.output] == ["message", "compaction"]
+    assert compacted.usage.output_tokens > 0
+    history: Any = [item.to_dict(warnings=False) for item in compacted.output]
+    asked: Any = {"role": "user", "content": "What is my name?"}
+    answered = await keeper.responses.create(model=model, input=[*history, asked])
+    assert answered.output_text == "Your name is Ann."
+
+
+async def test_a_long_chain_is_compacted_on_its_way(
+    keeper: AsyncOpenAI, model: str, stream: bool
+) -> None:
+    first = await keeper.responses.create(model=model, input="My name is Ann. " + "la " * 9000)
+    answered = await ask(
+        keeper,
+        stream,
+        model=model,
+        previous_response_id=first.id,
+        input="What is my name?",
+        context_management=[{"type": "compaction", "compact_threshold": 2000}],
+    )
+    assert answered.output[0].type == "compaction"
+    assert answered.status == "completed"
 
 
 async def test_a_compacted_conversation_goes_on(database_url: str) -> None:

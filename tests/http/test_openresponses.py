@@ -16,6 +16,7 @@ from tests.support.fetch import fetch
 from tests.support.fleet import http_client, routed, simulated
 from tests.support.order import check_order
 from tests.support.router import endpoint, routing
+from tests.support.schema import faults
 from tests.support.speech import DIALECTS, SPEECH
 from tests.support.sse import check_responses_stream
 from tests.support.upstream import Upstream, streamed, whole
@@ -168,6 +169,25 @@ async def test_a_tool_call(dialect: Dialect, stream: bool) -> None:
         answer = await asked(url, stream=stream, input=turn, tools=[WEATHER])
         check(answer, finished=True)
         assert "Sunny" in answer["output"][0]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_compacted_conversation(dialect: Dialect) -> None:
+    said_before = [said("user", "We launch on Tuesday."), said("assistant", "Understood.")]
+    body = {"model": "m", "input": said_before, "prompt_cache_key": "k"}
+    async with (
+        simulated(dialect, models=["m"]) as endpoints,
+        routed(*endpoints) as url,
+        http_client() as http,
+    ):
+        reply = await fetch(http, "POST", f"{url}/v1/responses/compact", json=body)
+        assert faults("CompactResource", reply.json) == []
+        assert reply.json["output"][-1]["type"] == "compaction"
+        del body["model"]
+        refused = await fetch(http, "POST", f"{url}/v1/responses/compact", json=body)
+        assert (refused.status, refused.error["param"]) == (400, "model")
+        again = [*reply.json["output"], said("user", "When?")]
+        check(await asked(url, stream=True, input=again, store=False), finished=True)
 
 
 async def asked(url: str, *, stream: bool, **fields: Any) -> JSON:

@@ -51,6 +51,7 @@ NEXT = {
         "reasoning_summary_text.done": {"reasoning_summary_part.done"},
         "reasoning_summary_part.done": {"reasoning_summary_part.added", "done"},
     },
+    "compaction": {"added": {"done"}},
     "function_call": {
         "added": {"function_call_arguments.delta"},
         **_text("function_call_arguments"),
@@ -96,6 +97,7 @@ PREFIX = {
     "tool_search_call": "tsc_",
     "tool_search_output": "tso_",
     "web_search_call": "ws_",
+    "compaction": "cmp_",
 }
 EMPTY: dict[str, dict[str, Any]] = {
     "message": {"content": [], "status": "in_progress"},
@@ -108,6 +110,7 @@ EMPTY: dict[str, dict[str, Any]] = {
     "tool_search_call": {"status": "in_progress"},
     "tool_search_output": {"status": "in_progress"},
     "web_search_call": {"status": "in_progress"},
+    "compaction": {},
 }
 CONSTANT = (
     "id",
@@ -326,9 +329,14 @@ def _of_a_search(first: dict[str, Any], last: dict[str, Any], inner: list[Event]
         _require(first[name] == last[name], f"the {name} changed")
 
 
+def _compacted(first: dict[str, Any], last: dict[str, Any], inner: list[Event]) -> None:
+    _require(bool(last["encrypted_content"]) and first == last, "the compaction changed")
+
+
 _CHECKS = {
     "tool_search_call": _of_a_search,
     "tool_search_output": _of_a_search,
+    "compaction": _compacted,
     "mcp_call": _mcp_call,
     "mcp_list_tools": _listed,
     "mcp_approval_request": _listed,

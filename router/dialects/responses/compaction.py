@@ -14,7 +14,7 @@ from router.dialects.responses.decode_stream import ResponsesDecoder, blob_of, s
 from router.dialects.responses.schema import check_fields, parse_object
 from router.errors import UpstreamFailure
 from router.response import tokens
-from router.response.builder import IdFactory
+from router.response.builder import IdFactory, ResponseBuilder
 from router.response.decoder import reported_failure
 from router.response.frame import load_object
 
@@ -25,7 +25,20 @@ _INPUT: Final = ("input", "previous_response_id", "previous_input_messages")
 
 
 class CompactionDecoder(ResponsesDecoder):
-    """Reads the answer of ``/responses/compact``, which always comes in one piece."""
+    """Reads the answer of ``/responses/compact``, which always comes in one piece.
+
+    ``compacted`` is called when it is one; the rest is as for ``ResponsesDecoder``.
+    """
+
+    def __init__(
+        self,
+        builder: ResponseBuilder,
+        account: str,
+        redact: Callable[[str], str] = str,
+        compacted: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(builder, account, redact)
+        self._compacted = compacted
 
     def whole(self, body: bytes) -> bytes:
         """See ``StreamDecoder.whole``."""
@@ -38,6 +51,7 @@ class CompactionDecoder(ResponsesDecoder):
             now=builder.now,
         )
         self.usage = compaction["usage"]
+        self._compacted()
         return orjson.dumps(compaction)
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "check_fields",
     "echo_fields",
     "ids_of",
+    "involves_compacting",
     "parse_create",
     "parse_object",
     "refers",
@@ -47,6 +48,8 @@ _EARLIER_INPUT: Final = (
     "prompt",
     "previous_input_messages",
 )
+
+_COMPACTING: Final = frozenset({"compaction", "compaction_trigger"})
 
 _ECHOED: Final = orjson.dumps(ALWAYS_ECHOED)
 """Read anew for each answer, so that no two share what may change."""
@@ -125,6 +128,18 @@ def refers(body: Mapping[str, Any]) -> bool:
         return True
     items = body.get("input")
     return isinstance(items, list) and any(map(looks_up, items))
+
+
+def involves_compacting(body: Mapping[str, Any]) -> bool:
+    """Whether there is anything in a Responses request that is about compacting."""
+    if body.get("context_management"):
+        return True
+    items = body.get("input")
+    if isinstance(items, list):
+        for item in items:
+            if item.get("type") in _COMPACTING:
+                return True
+    return False
 
 
 def echo_fields(body: Mapping[str, Any], *, model: str) -> dict[str, Any]:

@@ -36,6 +36,9 @@ HEADERS: Final[Mapping[str, dict[str, Any]]] = {
         _COUNT,
         "How many items `truncation: auto`, or messages `server.chat_truncation: auto`, left out.",
     ),
+    "X-Pointsman-Compaction": _header(
+        enum("failed"), "The conversation was to be compacted, and is answered as it is."
+    ),
     "X-Pointsman-Reasoning-Dropped": _header(
         _COUNT, "How many reasoning items of another account's were left out."
     ),

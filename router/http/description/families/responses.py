@@ -130,7 +130,7 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
 _ID: Final = path("id", "The id of a response.", "resp_0")
 _HEADERS: Final = (
     *SERVED, *CACHED, "X-Pointsman-Truncated", "X-Pointsman-Reasoning-Dropped",
-    "X-Pointsman-Store",
+    "X-Pointsman-Compaction", "X-Pointsman-Store",
 )  # fmt: skip
 _EXAMPLE: Final = {"model": "my-model", "input": "What is a pointsman?"}
 _MESSAGE: Final = {
@@ -198,6 +198,8 @@ FAMILY: Final = Family(
             path="/responses/compact",
             id="compactResponse",
             summary="Compact a conversation",
+            description="Passed on to an endpoint that can; else the router has a model write a "
+            "summary, which only a router can read.",
             body=DescribedBody(ref("CompactResponse"), _EXAMPLE),
             answer=json_answer(
                 "Fewer items that stand for the input.",
