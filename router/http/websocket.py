@@ -240,6 +240,8 @@ class _SocketConnection:
                 await self._look()
                 continue
             self._heard = self._loop.time()
+            if self._queue.closing and message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
+                continue  # it crossed the close on its way, and its client will see that
             if message.type is WSMsgType.TEXT:
                 await self._take(message.data)
             elif message.type is WSMsgType.BINARY:

@@ -312,7 +312,7 @@ async def test_bytes_that_are_no_frames() -> None:
                 connection = socket.ws._response.connection
                 assert connection is not None
                 assert connection.transport is not None
-                connection.transport.write(noise)  # type: ignore[attr-defined]
+                connection.transport.write(noise)
                 if noise != b"\x81\xfe":  # the beginning of one, and then nothing
                     assert is_closed(await socket.ws.receive(timeout=60))
                 else:
