@@ -41,6 +41,7 @@ from router.http.service import Service
 from router.http.stored import StoredApi
 from router.http.translated import TranslatedApi
 from router.http.usage import UsageApi
+from router.http.websocket import WebSocketApi
 from router.pipeline.hedging import Fleet
 from router.pipeline.run import Pipeline
 from router.plugin import PluginServices
@@ -158,10 +159,12 @@ def create_app(config: Settings) -> web.Application:
     app[CACHE] = cache
     app[ACCOUNTING] = accounting
     app[RELOADER] = reloader
+    apis = _apis(parts, config, version)
+    metrics.process.watch_sockets(lambda: apis.websocket.open)
     add_routes(
         app,
         dispatcher,
-        _apis(parts, config, version),
+        apis,
         Service(
             dispatcher, registry, metrics, database, accounting.rate_limiter, config.metrics.key
         ),
@@ -216,6 +219,14 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
     more = [*keys.routes(), *usage.routes()]
     admin = AdminApi(dispatcher, parts.fleet, parts.reloader, parts.cache, parts.tools, more)
     described = Described(registry)
+    sockets = WebSocketApi(
+        dispatcher,
+        stateful.turns,
+        stateful.prompts,
+        stateful.responses,
+        registry,
+        config.server,
+    )
     return Apis(
         ResponsesApi(dispatcher, stateful.turns, stateful.prompts),
         StoredApi(dispatcher, stateful.responses, stateful.runs, stateful.turns),
@@ -224,6 +235,7 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         ChatApi(dispatcher),
         EmbeddingsApi(dispatcher),
         [TranslatedApi(dispatcher, api) for api in client_apis()],
+        sockets,
         ModelsApi(registry),
         admin,
         usage,

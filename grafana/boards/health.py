@@ -91,8 +91,11 @@ BOARD = Board(
                     ],
                 ),
                 Panel(
-                    "Open requests", "Requests that are not over.", "short",
-                    [Query(total("requests_open", "instance"), HERE)],
+                    "Open requests", "Requests that are not over, and open WebSockets.", "short",
+                    [
+                        Query(total("requests_open", "instance"), HERE),
+                        Query(total("websockets_open", "instance"), "WebSockets of " + HERE),
+                    ],
                 ),
                 Panel(
                     "Open files",

@@ -52,6 +52,7 @@ class Operation:
 
     RESPONSES: ClassVar[Operation]
     RUN: ClassVar[Operation]
+    WEBSOCKET: ClassVar[Operation]
     INPUT_TOKENS: ClassVar[Operation]
     COMPACT: ClassVar[Operation]
     SUMMARY: ClassVar[Operation]
@@ -75,6 +76,7 @@ class Operation:
 
 Operation.RESPONSES = Operation("responses", AnswerKind.RESPONSE)
 Operation.RUN = Operation("runs", AnswerKind.RESPONSE)
+Operation.WEBSOCKET = Operation("websocket")
 Operation.INPUT_TOKENS = Operation("input_tokens", AnswerKind.COUNT)
 Operation.COMPACT = Operation("compact", AnswerKind.COMPACT)
 Operation.SUMMARY = Operation("compaction", AnswerKind.RESPONSE)

@@ -22,6 +22,7 @@ from router.telemetry.tasks import ValueCount, most_values, takes_long
 
 __all__ = [
     "RequestBody",
+    "counted",
     "expect_later",
     "is_true",
     "misspelt",
@@ -34,6 +35,9 @@ __all__ = [
 
 _COUNTED_BYTES: Final = 64 * 1024
 """What is in smaller bodies is not counted. In larger ones it is, so much at a time."""
+
+_PIECE_BYTES: Final = 1024 * 1024
+"""What is looked at in one go of a body that came in one piece."""
 
 _IDLE_SECONDS: Final = 30.0
 """A client that sends nothing for so long in the midst of its body is given up."""
@@ -136,6 +140,19 @@ class _Tally:
                     )
                 await asyncio.sleep(0)
         self._counted = len(pieces)
+
+
+async def counted(raw: bytes, values: int) -> RequestBody:
+    """A body that is there, with ``values`` JSON values at most; raises PayloadTooLarge."""
+    if len(raw) <= _COUNTED_BYTES:
+        return RequestBody(raw, False)
+    tally = _Tally(values)
+    pieces: list[bytes] = []
+    for start in range(0, len(raw), _PIECE_BYTES):
+        pieces.append(raw[start : start + _PIECE_BYTES])
+        await tally.go_on(pieces)
+        await asyncio.sleep(0)
+    return RequestBody(raw, takes_long(len(raw), tally.most))
 
 
 async def _let_it_come(request: web.Request) -> None:

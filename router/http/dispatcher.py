@@ -38,13 +38,13 @@ from router.dialects.dropped import refuse_dropped
 from router.errors import NotCached, Overloaded, RouterError, ShuttingDown
 from router.http.body import read_counted
 from router.http.browsers import BrowserRules
-from router.http.reply import CLIENT_CLOSED_REQUEST, HttpReply
+from router.http.reply import CLIENT_CLOSED_REQUEST, HttpReply, Reply
 from router.pipeline.attempt import answer_headers
 from router.settings.schema import ServerSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks, Worker
 
-__all__ = ["UNKNOWN", "Admit", "Handler", "RequestDispatcher", "json_response"]
+__all__ = ["UNKNOWN", "Admit", "Handler", "RequestDispatcher", "json_response", "shutting_down"]
 
 UNKNOWN: Final = "other"
 """What stands for every route that there is not, in metrics and logs."""
@@ -88,13 +88,13 @@ class RequestDispatcher:
         worker: Worker | None = None,
     ) -> None:
         self._plugin_sets = plugin_sets
-        self._worker = worker
+        self.worker = worker
         self._browsers = browsers or BrowserRules(server, keyless=False)
-        self._keepalive = server.keepalive_interval
+        self.keepalive = server.keepalive_interval
         self._strict = server.unsupported == "strict"
         self.truncates_chat = server.chat_truncation == "auto"
         self.max_body = int(server.max_body_mb * 1024 * 1024)
-        self._max_values = server.max_body_values
+        self.max_values = server.max_body_values
         self._tasks = Tasks()
         self._watch = Tasks()
         self._running: dict[asyncio.Task[None], tuple[Exchange, web.Request]] = {}
@@ -140,7 +140,7 @@ class RequestDispatcher:
 
     async def _handle(self, route: _Route, request: web.Request) -> web.StreamResponse:
         plugin_set = self._plugin_sets.current.enter()
-        exchange = _exchange(request, route, plugin_set, self._worker)
+        exchange = _exchange(request, route, plugin_set, self.worker)
         self._open += 1
         self._idle.clear()
         response: web.StreamResponse | None = None
@@ -151,7 +151,7 @@ class RequestDispatcher:
                 response = self._browsers.preflight(request)
             if response is None:
                 if self.draining:
-                    raise _shutting_down("The router is shutting down; try again.")
+                    raise shutting_down("The router is shutting down; try again.")
                 await (route.admit or plugin_set.chain.admit)(exchange)
                 response = await route.handler(request, exchange)
             if not response.prepared:
@@ -184,9 +184,9 @@ class RequestDispatcher:
         decode: Callable[[bytes], T],
     ) -> T:
         """The body of a request, decoded. Raises InvalidRequest, PayloadTooLarge, Overloaded."""
-        body = await read_counted(request, self.max_body, self._max_values)
+        body = await read_counted(request, self.max_body, self.max_values)
         exchange.large = body.large
-        if exchange.large and self._worker is not None and self._worker.full:
+        if exchange.large and self.worker is not None and self.worker.full:
             raise Overloaded(
                 "Too many large requests wait to be worked on; try again.",
                 headers={"Retry-After": "1"},
@@ -194,19 +194,20 @@ class RequestDispatcher:
         return await exchange.compute(decode, body.raw)
 
     async def run(
-        self, request: web.Request, exchange: Exchange, answer: Proceed
+        self, request: web.Request, exchange: Exchange, answer: Proceed, reply: Reply | None = None
     ) -> web.StreamResponse:
-        """Have the exchange answered by ``answer`` in a task of its own.
+        """Have the exchange answered by ``answer`` in a task of its own; by HTTP, unless there is
+        another ``reply``.
 
         Raises InvalidRequest where nothing may be left out of a request, and something was.
         """
         if exchange.dropped and self._strict:
             refuse_dropped(exchange.dropped, {})
         exchange.context.plugin_set.chain.started(exchange)
-        reply = HttpReply(
+        reply = reply or HttpReply(
             request,
             {"X-Request-Id": exchange.request.id},
-            self._keepalive,
+            self.keepalive,
             exchange.context.api_format,
         )
         work = self._run(request, exchange, reply, answer)
@@ -222,7 +223,7 @@ class RequestDispatcher:
         return await self._tasks.see_through(work, exchange.request.id)
 
     async def _run(
-        self, request: web.Request, exchange: Exchange, reply: HttpReply, answer: Proceed
+        self, request: web.Request, exchange: Exchange, reply: Reply, answer: Proceed
     ) -> None:
         task, plugin_set = asyncio.current_task(), exchange.context.plugin_set
         assert task is not None
@@ -328,7 +329,7 @@ class RequestDispatcher:
     async def _drain(self, timeout: float) -> None:
         if not await self._quiet(timeout):
             for task, (exchange, _) in list(self._running.items()):
-                exchange.abort = _shutting_down("The router is shutting down.")
+                exchange.abort = shutting_down("The router is shutting down.")
                 task.cancel()
             await self._tasks.wait(_ABORT_SECONDS)
 
@@ -354,7 +355,8 @@ def _client_left(exchange: Exchange, sink: Sink) -> Outcome:
     return Outcome.CANCELLED
 
 
-def _shutting_down(message: str) -> ShuttingDown:
+def shutting_down(message: str) -> ShuttingDown:
+    """The error for what comes too late."""
     return ShuttingDown(message, headers={"Retry-After": "1"})
 
 

@@ -11,21 +11,28 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import HttpVersion11, web
 
-from router.core.exchange import ClientGone
+from router.core.exchange import ClientGone, Sink
 from router.dialects.api_format import OPENAI, ApiFormat
 from router.response.frame import Frame
 from router.telemetry.tasks import Tasks
 
-__all__ = ["CLIENT_CLOSED_REQUEST", "HttpReply"]
+__all__ = [
+    "CLIENT_CLOSED_REQUEST",
+    "MAX_PENDING",
+    "STALLED_CLIENT_SECONDS",
+    "HttpReply",
+    "Reply",
+    "limit_unsent",
+]
 
-_STALLED_CLIENT_SECONDS: Final = 300.0
+STALLED_CLIENT_SECONDS: Final = 300.0
 """A client that takes nothing at all for so long is given up."""
 
-_MAX_PENDING: Final = 64 * 1024
+MAX_PENDING: Final = 64 * 1024
 """Bytes that may wait for the head to be written."""
 
 _MAX_UNSENT: Final = 128 * 1024
@@ -41,6 +48,27 @@ _POLL_SECONDS: Final = 0.01
 
 CLIENT_CLOSED_REQUEST: Final = 499
 """The status that logs and metrics show, by custom, when nobody was there to get one."""
+
+
+class Reply(Sink, Protocol):
+    """A sink that a request's handler sees through to its end."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of the answer, once there is one."""
+        ...
+
+    async def respond(self) -> web.StreamResponse:
+        """What the handler does: wait for the answer and see it through."""
+        ...
+
+
+def limit_unsent(transport: asyncio.Transport) -> None:
+    """Have the kernel hold no more than ``_MAX_UNSENT`` bytes for the client."""
+    sock = transport.get_extra_info("socket")
+    if _UNSENT is not None and sock is not None and sock.family in _INTERNET:
+        with contextlib.suppress(OSError):  # the connection was closed in this moment
+            sock.setsockopt(socket.IPPROTO_TCP, _UNSENT, _MAX_UNSENT)
 
 
 class HttpReply:
@@ -81,7 +109,7 @@ class HttpReply:
     def paused(self) -> bool:
         """See ``Sink.paused``."""
         if self._transport is None:
-            return not self._closed and sum(map(len, self._pending)) > _MAX_PENDING
+            return not self._closed and sum(map(len, self._pending)) > MAX_PENDING
         return self._request.protocol.writing_paused
 
     async def resumed(self) -> None:
@@ -94,7 +122,7 @@ class HttpReply:
             if transport.is_closing():
                 raise ClientGone
             before = transport.get_write_buffer_size()
-            if not await self._drained(_STALLED_CLIENT_SECONDS):
+            if not await self._drained(STALLED_CLIENT_SECONDS):
                 if transport.get_write_buffer_size() < before:
                     continue  # slow, but it reads
                 transport.abort()
@@ -186,10 +214,7 @@ class HttpReply:
         transport = self._request.transport
         if transport is None:
             raise ClientGone
-        sock = transport.get_extra_info("socket")
-        if _UNSENT is not None and sock is not None and sock.family in _INTERNET:
-            with contextlib.suppress(OSError):  # the connection was closed in this moment
-                sock.setsockopt(socket.IPPROTO_TCP, _UNSENT, _MAX_UNSENT)
+        limit_unsent(transport)
         self._chunked = stream.chunked
         self._transport = transport
         self._last_write = self._loop.time()

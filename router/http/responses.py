@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 from aiohttp import web
 
 from router.core.exchange import Exchange
+from router.core.plugin_hooks import Proceed
 from router.dialects.parameters import missing
 from router.dialects.responses.compaction import parse_compact
 from router.dialects.responses.message_history import with_previous_messages
@@ -17,18 +19,33 @@ from router.dialects.responses.prompts import apply_prompt
 from router.dialects.responses.schema import parse_create, validate_create
 from router.errors import InvalidRequest
 from router.http.body import is_true, without_misspelt
-from router.http.dispatcher import RequestDispatcher
 from router.http.prompts import no_prompt
 from router.sessions.turns import Turns, is_durable
 from router.state.prompts import PromptStore
 
-__all__ = ["ResponsesApi", "check_durable"]
+__all__ = ["Dispatch", "ResponsesApi", "check_durable"]
+
+
+class Dispatch(Protocol):
+    """How a handler gets its request's body, and has it answered."""
+
+    async def read(
+        self, request: web.Request, exchange: Exchange, decode: Callable[[bytes], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """See ``RequestDispatcher.read``."""
+        ...
+
+    async def run(
+        self, request: web.Request, exchange: Exchange, answer: Proceed
+    ) -> web.StreamResponse:
+        """See ``RequestDispatcher.run``."""
+        ...
 
 
 class ResponsesApi:
     """Handlers under ``/v1/responses`` that make an exchange with an endpoint."""
 
-    def __init__(self, dispatcher: RequestDispatcher, turns: Turns, prompts: PromptStore) -> None:
+    def __init__(self, dispatcher: Dispatch, turns: Turns, prompts: PromptStore) -> None:
         self._dispatcher = dispatcher
         self._turns = turns
         self._prompts = prompts

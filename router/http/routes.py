@@ -29,6 +29,7 @@ from router.http.service import Service
 from router.http.stored import StoredApi
 from router.http.translated import TranslatedApi
 from router.http.usage import UsageApi
+from router.http.websocket import WebSocketApi
 
 __all__ = ["PREFIXES", "Apis", "add_routes"]
 
@@ -50,6 +51,7 @@ class Apis:
     chat: ChatApi
     plain: EmbeddingsApi
     translated: Sequence[TranslatedApi]
+    websocket: WebSocketApi
     models: ModelsApi
     admin: AdminApi
     usage: UsageApi
@@ -73,6 +75,7 @@ def add_routes(
             template = prefix + path
             guarded = dispatcher.route(operation, template, handler)
             app.router.add_route(method, template, guarded, expect_handler=expect_later)
+        api.websocket.add_routes(app, prefix + "/responses")
     for translated in api.translated:
         translated.add_routes(app)
     for method, path, operation, handler in api.plain.elsewhere():

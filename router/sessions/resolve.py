@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from router.core.exchange import Exchange
 from router.core.response_lifecycle import new_id
@@ -17,11 +17,13 @@ from router.dialects.responses.input_items import check_items, is_sound, item_ty
 from router.dialects.responses.schema import stored_items
 from router.errors import InvalidRequest, NotFound
 from router.state.conversations import ConversationStore
+from router.state.history import ResponseHistory
 from router.state.responses import ResponseStore
 from router.state.turn_lock import Turn, TurnLock
 
 __all__ = [
     "HistoryResolver",
+    "HistorySource",
     "RequestItems",
     "conversation_id",
     "with_history",
@@ -35,16 +37,28 @@ class RequestItems:
     """A request's own items as they are kept, and encrypted reasoning that belongs to them.
 
     Each of the ``items`` has an id. ``orders`` are items that are told to the endpoint and not
-    kept.
+    kept. ``whole``: what the request continues is among its items, since it is stored nowhere.
     """
 
     items: list[dict[str, Any]]
     encrypted_reasoning: dict[str, str]
     orders: list[dict[str, Any]]
+    whole: bool = False
 
     def upstream(self) -> list[dict[str, Any]]:
         """The items as an endpoint gets them, with what is hidden from the client."""
         return [*(_revealed(item, self.encrypted_reasoning) for item in self.items), *self.orders]
+
+    def after(self, history: list[dict[str, Any]]) -> RequestItems:
+        """These items with all that is before them."""
+        before, encrypted_reasoning = [], dict(self.encrypted_reasoning)
+        for item in history:
+            blob, ident = item.get("encrypted_content"), item.get("id")
+            if isinstance(blob, str) and isinstance(ident, str) and item["type"] == "reasoning":
+                encrypted_reasoning[ident] = blob
+                item = {k: v for k, v in item.items() if k != "encrypted_content"}
+            before.append(item)
+        return RequestItems([*before, *self.items], encrypted_reasoning, self.orders, True)
 
     def rename(self, taken: Container[str]) -> None:
         """Give another id to each item whose id is ``taken``."""
@@ -54,6 +68,14 @@ class RequestItems:
                 if (blob := self.encrypted_reasoning.get(item["id"])) is not None:
                     self.encrypted_reasoning[renamed["id"]] = blob
                 self.items[i] = renamed
+
+
+class HistorySource(Protocol):
+    """Where previous responses are found."""
+
+    async def history(self, owner: str, ident: str) -> ResponseHistory | None:
+        """See ``router.state.history.read_history``."""
+        ...
 
 
 class HistoryResolver:
@@ -104,17 +126,21 @@ class HistoryResolver:
         ):
             raise _no_conversation(conversation)
 
-    async def history(self, exchange: Exchange) -> list[dict[str, Any]]:
+    async def history(
+        self, exchange: Exchange, source: HistorySource | None = None
+    ) -> list[dict[str, Any]]:
         """The items before the request's own, oldest first; of its conversation it has the turn.
 
-        What an endpoint made of items that nobody can read is left out. Raises like ``check``.
+        A previous response is looked for in ``source``, else among the stored ones. What an
+        endpoint made of items that nobody can read is left out. Raises like ``check``.
         """
-        return [item for item in await self._history(exchange) if is_sound(item)]
+        found = await self._history(exchange, source or self._responses)
+        return [item for item in found if is_sound(item)]
 
-    async def _history(self, exchange: Exchange) -> list[dict[str, Any]]:
+    async def _history(self, exchange: Exchange, source: HistorySource) -> list[dict[str, Any]]:
         body = exchange.body
         if previous := body.get("previous_response_id"):
-            chain = await self._responses.history(exchange.context.caller, previous)
+            chain = await source.history(exchange.context.caller, previous)
             _check_previous(previous, chain.status if chain else None)
             return chain.items if chain else []
         if conversation := conversation_id(body):

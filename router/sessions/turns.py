@@ -18,11 +18,13 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from router.core.exchange import Exchange, Sink
+from router.core.plugin_hooks import Proceed
 from router.core.response_lifecycle import new_builder, new_id
 from router.dialects.responses.schema import ids_of, refers, stored_items
 from router.errors import Conflict, InternalError, RouterError, StateUnavailable
 from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
+from router.sessions.chains import Lane, check_outputs
 from router.sessions.event_log import RunLog, RunLost
 from router.sessions.resolve import (
     HistoryResolver,
@@ -66,44 +68,61 @@ class Turns:
         self._runs = runs
         self._degrade = settings.on_down == "degrade"
 
-    async def answer(self, exchange: Exchange, sink: Sink) -> None:
-        """Answer a request; raises RouterError as long as nothing has been sent."""
+    async def answer(
+        self,
+        exchange: Exchange,
+        sink: Sink,
+        lane: Lane | None = None,
+        proceed: Proceed | None = None,
+    ) -> None:
+        """Answer a request; raises RouterError as long as nothing has been sent.
+
+        ``lane`` is the stream of a connection that it came by, where responses that are not stored
+        can be continued. ``proceed`` answers it, where that is not to be left to the plugins.
+        """
         body = exchange.body
         if body.get("background") or (body.get("stream_options") and is_durable(body)):
             await self._start_run(exchange, sink)
             return
+        proceed = proceed or exchange.context.plugin_set.proceed
         looks_up, store = refers(body), body.get("store") is not False
-        if (looks_up or store) and not self._database.up:
+        if (store or (looks_up and not (lane and lane.suffices(body)))) and not self._database.up:
             store = self._degraded(exchange, looks_up)
         if looks_up:
-            await self._continue(exchange, sink, store)
+            await self._continue(exchange, sink, store, lane, proceed)
             return
+        own = body.get("input") or []
         if store:
             exchange.record = TurnRecord(
-                self._responses,
-                exchange,
-                body.get("input") or [],
-                None,
-                True,
-                self._database,
-                self._degrade,
+                self._responses, exchange, own, None, True, self._database, self._degrade
             )
-        await exchange.context.plugin_set.proceed(exchange, sink)
+        elif lane is not None:
+            lane.record(exchange, own)
+        await proceed(exchange, sink)
 
-    async def _continue(self, exchange: Exchange, sink: Sink, store: bool) -> None:
+    async def _continue(
+        self, exchange: Exchange, sink: Sink, store: bool, lane: Lane | None, proceed: Proceed
+    ) -> None:
         """Answer a request that refers to what was before it."""
         turn = await self._resolver.turn(exchange, _TURN_SECONDS)
+        unstored = lane is not None and lane.holds(exchange.body)
         try:
-            history = await self._resolver.history(exchange)
+            history = await self._resolver.history(exchange, lane.chains if lane else None)
             # Of a chain nothing is listed together; in a conversation no two ids are the same.
             items = await self._resolver.request_items(exchange, ids_of(history) if turn else ())
             exchange.large = exchange.large or len(history) > _LONG_HISTORY
+            if unstored:
+                check_outputs(history, items.items)
             exchange.body = await exchange.compute(with_history, exchange.body, history, items)
+            if store and unstored:
+                items = items.after(history)
             if store or turn is not None:
                 exchange.record = TurnRecord(
                     self._responses, exchange, items, turn, store, self._database, self._degrade
                 )
-            await exchange.context.plugin_set.proceed(exchange, sink)
+            elif lane is not None:
+                lane.record(exchange, items)
+            await proceed(exchange, sink)
         finally:
             if turn is not None:
                 turn.release()
@@ -252,9 +271,12 @@ class _StoredRecord:
         if not self._store:
             return steps
         exchange, own = self._exchange, self._own
+        parent = exchange.body.get("previous_response_id")
         if isinstance(own, RequestItems):
             items = own.items
             encrypted_reasoning = {**own.encrypted_reasoning, **encrypted_reasoning}
+            if own.whole:
+                parent = None
         else:
             items = stored_items(own, new_id)
         stored = StoredResponse.of(
@@ -262,7 +284,7 @@ class _StoredRecord:
             owner=exchange.context.caller,
             request_items=items,
             encrypted_reasoning=encrypted_reasoning,
-            parent=exchange.body.get("previous_response_id"),
+            parent=parent,
             conversation=self.turn.conversation if self.turn is not None else None,
             account=exchange.result.account,
             background=bool(exchange.body.get("background")),

@@ -117,6 +117,12 @@ class ServerSettings(Section):
     """The largest body of a request, in MiB; a larger one gets 413."""
     max_body_values: Count = 100_000
     """The most strings, objects and arrays in a body, ten numbers counting as one; more get 413."""
+    websocket: bool = True
+    """Whether `/v1/responses` can be spoken to over a WebSocket; if not, an upgrade gets 426."""
+    websocket_max_age: Seconds = 3600.0
+    """A WebSocket takes no further request after this time, and is closed."""
+    websocket_idle: Seconds = 1800.0
+    """A WebSocket on which nothing happens for this time is closed."""
     shutdown_delay: SecondsOrZero = 5.0
     """After SIGTERM `/ready` is 503 and requests are still served for this time."""
     drain_timeout: SecondsOrZero = 30.0

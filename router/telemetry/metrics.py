@@ -59,6 +59,11 @@ class ProcessMetrics:
             "Requests that came in and are not over, those that no endpoint works on included.",
             registry=registry,
         )
+        self._sockets = Gauge(
+            "pointsman_websockets_open",
+            "WebSockets that clients have open, those on which nothing is asked included.",
+            registry=registry,
+        )
         self._exhausted = Counter(
             "pointsman_file_descriptors_exhausted",
             "Looks, four a second, at which the process could open no file and no connection: "
@@ -71,6 +76,10 @@ class ProcessMetrics:
     def watch_open(self, count: Callable[[], int]) -> None:
         """``count`` tells how many requests are not over, whenever it is asked."""
         self._open.set_function(count)
+
+    def watch_sockets(self, count: Callable[[], int]) -> None:
+        """``count`` tells how many WebSockets are open, whenever it is asked."""
+        self._sockets.set_function(count)
 
     async def watch_loop(self) -> None:
         """Measure how late the event loop is, and whether there are file descriptors left, until

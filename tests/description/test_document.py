@@ -20,6 +20,7 @@ from router.errors import RouterError
 from router.http.description.document import BASE, document
 from router.http.description.families.items import SCHEMAS as ITEMS
 from router.http.description.parts import Key
+from router.http.websocket import UpgradeResource
 from tests.support.router import settings_for
 
 DOCUMENT: Final = document(version="1.2.3", metrics_opened_by="none")
@@ -32,11 +33,13 @@ WELL: Final = {200, 201, 304}
 
 
 def served(**sections: Any) -> set[tuple[str, str]]:
-    """Every method and path in the route table, but for what answers all the others."""
+    """Every method and path in the route table, but for what answers all the others, and for
+    WebSockets, which OpenAPI knows nothing of.
+    """
     found = set()
     for route in create_app(settings_for(ENDPOINT, **sections)).router.routes():
         assert route.resource is not None
-        if route.method != "*":
+        if route.method != "*" and not isinstance(route.resource, UpgradeResource):
             found.add((route.method, route.resource.canonical))
     return found
 

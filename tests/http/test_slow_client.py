@@ -128,7 +128,7 @@ async def test_others_do_not_wait() -> None:
 
 
 async def test_a_client_that_never_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.http.reply._STALLED_CLIENT_SECONDS", 0.1)
+    monkeypatch.setattr("router.http.reply.STALLED_CLIENT_SECONDS", 0.1)
     async with (
         Upstream(flood(10**6)) as upstream,
         routing(endpoint(upstream, "chat", timeouts={"total": 60})) as router,
@@ -145,7 +145,7 @@ async def test_a_client_that_never_reads_is_given_up(monkeypatch: pytest.MonkeyP
 async def test_a_client_that_never_reads_the_end_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("router.http.reply._STALLED_CLIENT_SECONDS", 0.1)
+    monkeypatch.setattr("router.http.reply.STALLED_CLIENT_SECONDS", 0.1)
     huge = streamed(CHAT.opening, delta("x" * 2**22), CHAT.closing, kind=CHAT.kind)
     async with Upstream(huge) as upstream, routing(endpoint(upstream, "chat")) as router:
         client = await Client.open(router.url, receive_buffer=SMALL)
@@ -165,7 +165,7 @@ def connections(router: Router) -> int:
 
 
 async def test_a_client_that_reads_slowly_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.http.reply._STALLED_CLIENT_SECONDS", 0.2)
+    monkeypatch.setattr("router.http.reply.STALLED_CLIENT_SECONDS", 0.2)
     async with (
         Upstream(flood(10**6)) as upstream,
         routing(endpoint(upstream, "chat", timeouts={"total": 60})) as router,

@@ -165,6 +165,8 @@ FAMILY: Final = Family(
             path="/responses",
             id="createResponse",
             summary="Create a response",
+            description="Also over a WebSocket: a GET of this path with an upgrade opens one, on "
+            "which each message `response.create` is a request.",
             parameters=(
                 query("stream", boolean(), "The same as `stream: true` in the body."),
                 CACHE_CONTROL,
