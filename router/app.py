@@ -139,10 +139,12 @@ def create_app(config: Settings) -> web.Application:
     dispatcher.drain_beside(stateful.runs.drain)
 
     def configure(settings: Settings) -> None:
+        dispatcher.fallback_model = settings.default_model
         accounting.configure(settings)
         tools.configure(settings)
         browsers.keyless = not settings.auth.keys
 
+    dispatcher.fallback_model = config.default_model
     reloader = Reloader(config, make_plugins, fleet, plugin_sets, metrics, configure)
     parts = _Parts(
         plugin_sets, fleet, stateful, dispatcher, cache, accounting, reloader, worker, tools

@@ -116,6 +116,18 @@ class Turns:
             exchange.body = with_history(exchange.body, history, request_items)
         await exchange.context.plugin_set.proceed(exchange, sink)
 
+    async def model_before(self, owner: str, body: Mapping[str, Any]) -> str | None:
+        """The model of the response that this request continues, or of the last one in its
+        conversation; None where there is none. Raises StateUnavailable.
+        """
+        before: StoredResponse | None = None
+        if previous := body.get("previous_response_id"):
+            before = await self._responses.get(owner, previous)
+        elif conversation := conversation_id(body):
+            before = await self._responses.last_in(owner, conversation)
+        model = orjson.loads(before.body).get("model") if before is not None else None
+        return model if isinstance(model, str) else None
+
     def _degraded(self, exchange: Exchange, looks_up: bool) -> bool:
         """Have the exchange answered without the database, which is down, so that it is not stored
         (False); raises StateUnavailable where that cannot be.
