@@ -221,7 +221,7 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         ChatApi(dispatcher),
         EmbeddingsApi(dispatcher),
         [TranslatedApi(dispatcher, api) for api in client_apis()],
-        ModelsApi(registry),
+        ModelsApi(registry, dispatcher.default_model),
         admin,
         usage,
         OllamaApi(dispatcher, OllamaMoves(dispatcher, parts.fleet, admin)),
