@@ -51,8 +51,8 @@ async def _asked(url: str) -> tuple[str, str | None]:
 
 
 def remarks(settings: Settings, results: Sequence[ProbeResult]) -> tuple[bool, list[str]]:
-    """Whether every fallback leads somewhere, and what may be a slip in keys or fallbacks of the
-    configuration; ``results`` are those of its endpoints.
+    """Whether every fallback and the default model lead somewhere, and what may be a slip in keys
+    or fallbacks of the configuration; ``results`` are those of its endpoints.
     """
     import asyncio
 
@@ -86,13 +86,16 @@ def _open(settings: Settings) -> Iterator[str]:
 
 
 def _nowhere(settings: Settings, catalogues: Sequence[Catalogue]) -> Iterator[str]:
-    """Fallbacks that lead nowhere."""
+    """Fallbacks, and a default model, that lead nowhere."""
     from router.endpoints.catalogue import serves
 
     for model, fallback in settings.fallbacks.items():
         for index, other in enumerate(fallback.models):
             if other != model and serves(catalogues, other) is False:
                 yield f"FAILED: fallbacks.{model}[{index}]: no endpoint serves a model '{other}'"
+    default = settings.default_model
+    if default is not None and serves(catalogues, default) is False:
+        yield f"FAILED: default_model: no endpoint serves a model '{default}'"
 
 
 def _of_themselves(settings: Settings) -> Iterator[str]:
