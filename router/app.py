@@ -144,21 +144,18 @@ def create_app(config: Settings) -> web.Application:
     dispatcher.drain_beside(stateful.runs.drain)
 
     def configure(settings: Settings) -> None:
+        dispatcher.fallback_model = settings.default_model
         accounting.configure(settings)
         tools.configure(settings)
         compactor.configure(settings)
         browsers.keyless = not settings.auth.keys
 
+    dispatcher.fallback_model = config.default_model
     reloader = Reloader(config, make_plugins, fleet, plugin_sets, metrics, configure)
     parts = _Parts(
         plugin_sets, fleet, stateful, dispatcher, cache, accounting, reloader, worker, tools
     )
-    app = web.Application(client_max_size=dispatcher.max_body)
-    app[DISPATCHER] = dispatcher
-    app[FLEET] = fleet
-    app[CACHE] = cache
-    app[ACCOUNTING] = accounting
-    app[RELOADER] = reloader
+    app = _application(parts)
     apis = _apis(parts, config, version)
     metrics.process.watch_sockets(lambda: apis.websocket.open)
     add_routes(
@@ -209,6 +206,17 @@ class _Parts:
     tools: ToolLoop
 
 
+def _application(parts: _Parts) -> web.Application:
+    """An application without routes, by whose keys its parts are found."""
+    app = web.Application(client_max_size=parts.dispatcher.max_body)
+    app[DISPATCHER] = parts.dispatcher
+    app[FLEET] = parts.fleet
+    app[CACHE] = parts.cache
+    app[ACCOUNTING] = parts.accounting
+    app[RELOADER] = parts.reloader
+    return app
+
+
 def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
     """The handlers of everything that is served."""
     dispatcher, stateful, registry = parts.dispatcher, parts.stateful, parts.fleet.registry
@@ -236,7 +244,7 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         EmbeddingsApi(dispatcher),
         [TranslatedApi(dispatcher, api) for api in client_apis()],
         sockets,
-        ModelsApi(registry),
+        ModelsApi(registry, dispatcher.default_model),
         admin,
         usage,
         OllamaApi(dispatcher, OllamaMoves(dispatcher, parts.fleet, admin)),

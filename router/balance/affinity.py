@@ -1,8 +1,9 @@
 """Which endpoint has seen a conversation before, so that its prompt cache is used.
 
 Chains, conversations and clients that send their history along look the same here: a request whose
-beginning was in an earlier request. ``fingerprints`` are hashes of these beginnings, ``Affinity``
-remembers where they went. The hashes are the same in every process.
+beginning was in an earlier request. The client's own name of its session does the same for what
+begins anew. ``fingerprints`` are hashes of these beginnings, ``Affinity`` remembers where they
+went. The hashes are the same in every process.
 
 They cover only the edges of a long text, and nothing that varies without a difference: a match by
 mistake costs no more than a miss in an endpoint's cache.
@@ -50,7 +51,9 @@ _ENDS: Final = 4
 """Of a long stretch that is new, so many beginnings at each end of it are remembered."""
 
 
-def fingerprints(body: Mapping[str, Any], limit: int = 64) -> list[bytes]:
+def fingerprints(
+    body: Mapping[str, Any], limit: int = 64, session: Sequence[str] = ()
+) -> list[bytes]:
     """Hashes of the beginnings of a request, the shortest first.
 
     One after the ``prompt_cache_key``, one after the instructions, and one after each of the first
@@ -62,6 +65,10 @@ def fingerprints(body: Mapping[str, Any], limit: int = 64) -> list[bytes]:
     like do not count, and reasoning, which not every client sends back, has no hash. Nor have
     short instructions, which many conversations have in common and no cache makes quicker.
     ``body`` may be any JSON object.
+
+    ``session`` are the names of the client's session and of an agent in it, as far as it gave any.
+    They have hashes of their own, after that of the instructions: what was said counts for more,
+    and instructions, which sessions have in common, for less.
     """
     state = b""
     prints = []
@@ -73,11 +80,15 @@ def fingerprints(body: Mapping[str, Any], limit: int = 64) -> list[bytes]:
     for who, texts in _entries(body, limit):
         state = _hash(state, who, texts)
         if length is not None:
-            length = length + sum(map(len, texts)) if who in _INSTRUCTING else None
-            if length is not None and length < _SHORT:
-                continue
+            if who in _INSTRUCTING:
+                length += sum(map(len, texts))
+                if length < _SHORT:
+                    continue
+            else:
+                length = None
+                prints += _of_session(session)
         prints.append(state)
-    return prints
+    return prints if length is None else [*prints, *_of_session(session)]
 
 
 class Affinity:
@@ -123,6 +134,15 @@ class Affinity:
             endpoints.move_to_end(key)
         while len(endpoints) > self._max_entries:
             endpoints.popitem(last=False)
+
+
+def _of_session(names: Sequence[str]) -> list[bytes]:
+    """Hashes of the session, and of the agent in it."""
+    state, prints = b"session", []
+    for name in filter(None, names):
+        state = _hash(state, "", [name])
+        prints.append(state)
+    return prints
 
 
 def _hash(state: bytes, who: str, texts: list[str]) -> bytes:

@@ -51,8 +51,8 @@ async def _asked(url: str) -> tuple[str, str | None]:
 
 
 def remarks(settings: Settings, results: Sequence[ProbeResult]) -> tuple[bool, list[str]]:
-    """Whether every fallback leads somewhere, as does the model for summaries, and what may be a
-    slip in keys or fallbacks of the configuration; ``results`` are those of its endpoints.
+    """Whether fallbacks, the default model and the model for summaries lead somewhere, and what may
+    be a slip in keys or fallbacks of the configuration; ``results`` are those of its endpoints.
     """
     import asyncio
 
@@ -86,16 +86,17 @@ def _open(settings: Settings) -> Iterator[str]:
 
 
 def _nowhere(settings: Settings, catalogues: Sequence[Catalogue]) -> Iterator[str]:
-    """Fallbacks that lead nowhere, and a model for summaries that nobody serves."""
+    """Fallbacks, a default model and a model for summaries that lead nowhere."""
     from router.endpoints.catalogue import serves
 
     for model, fallback in settings.fallbacks.items():
         for index, other in enumerate(fallback.models):
             if other != model and serves(catalogues, other) is False:
                 yield f"FAILED: fallbacks.{model}[{index}]: no endpoint serves a model '{other}'"
-    writer = settings.compaction.model
-    if writer is not None and serves(catalogues, writer) is False:
-        yield f"FAILED: compaction.model: no endpoint serves a model '{writer}'"
+    named = {"default_model": settings.default_model, "compaction.model": settings.compaction.model}
+    for setting, name in named.items():
+        if name is not None and serves(catalogues, name) is False:
+            yield f"FAILED: {setting}: no endpoint serves a model '{name}'"
 
 
 def _of_themselves(settings: Settings) -> Iterator[str]:

@@ -31,7 +31,9 @@ _BUDGET: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(usd|tokens)/(day|week|mon
 _LIMITS: Final = {
     "rpm": "requests_per_minute", "tpm": "tokens_per_minute", "concurrent": "concurrent"
 }  # fmt: skip
-_FIELDS: Final = ("models", "endpoints", "expires", "tags", "budgets", "priority")
+_FIELDS: Final = (
+    "models", "endpoints", "default_model", "expires", "tags", "budgets", "priority"
+)  # fmt: skip
 _PAGE: Final = 500
 _NOTHING: Final = argparse.SUPPRESS
 
@@ -97,6 +99,10 @@ def _may(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="endpoints that may serve it, as names or patterns",
     )
+    add(
+        "--default-model", type=_model, metavar="NAME|none",
+        help="the model of its requests that name none",
+    )  # fmt: skip
     add("--expires", type=_expiry, metavar="30d|DATE|never", help="when it expires")
     add("--tag", dest="tags", action="append", metavar="T", help="repeatable")
     add(
@@ -114,6 +120,10 @@ def _names(text: str) -> list[str]:
     if not all(names):
         raise argparse.ArgumentTypeError("must be names or patterns with commas between them")
     return names
+
+
+def _model(text: str) -> str | None:
+    return None if text == "none" else text
 
 
 def _duration(text: str) -> float:

@@ -80,6 +80,7 @@ class Key:
     model_limits: tuple[tuple[str, KeyLimits], ...] = ()
     virtual: bool = False
     tools: tuple[str, ...] | None = None
+    default_model: str | None = None
 
     def may_use(self, model: str) -> bool:
         """Whether it may use a model, by the client's name for it."""
@@ -124,6 +125,7 @@ def key_of(settings: ApiKey) -> Key:
         limits=limits_of(settings.limits),
         model_limits=model_limits_of(settings.model_limits),
         tools=settings.tools,
+        default_model=settings.default_model,
     )
 
 

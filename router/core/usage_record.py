@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 __all__ = [
     "NANO",
+    "NO_SESSION",
     "NO_TOKENS",
     "Kind",
     "Provenance",
+    "Session",
     "Spent",
     "Tokens",
     "UsageRecord",
+    "session_of",
     "tokens_of",
 ]
 
@@ -65,6 +70,53 @@ class Tokens(NamedTuple):
 NO_TOKENS: Final = Tokens()
 
 
+class Session(NamedTuple):
+    """Which of a client's sessions a request is of, and which of the agents in it asks, on behalf
+    of which other one; '' where the client does not say.
+    """
+
+    id: str = ""
+    agent: str = ""
+    parent: str = ""
+
+
+NO_SESSION: Final = Session()
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._:/@=+-]{1,128}")
+_SESSION: Final = (
+    "x-claude-code-session-id",
+    "session-id",  # Codex, and earlier versions of it
+    "session_id",
+    "conversation_id",
+    "x-openwebui-chat-id",
+)
+_AGENT: Final = ("x-claude-code-agent-id", "thread-id")
+_PARENT: Final = ("x-claude-code-parent-agent-id", "x-codex-parent-thread-id")
+
+
+def session_of(headers: Mapping[str, str], body: Mapping[str, Any]) -> Session:
+    """What a client's headers say of its session; without such a header ``prompt_cache_key`` in the
+    body names it. What does not look like a name of up to 128 characters is none.
+    """
+    given = body.get("prompt_cache_key")
+    for name in _SESSION:
+        if name in headers:
+            given = headers[name]
+            break
+    if given is None or not (ident := _named(given)):
+        return NO_SESSION
+    agent = _first(headers, _AGENT)
+    return Session(ident, "" if agent == ident else agent, _first(headers, _PARENT))
+
+
+def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((_named(headers[name]) for name in names if name in headers), "")
+
+
+def _named(value: Any) -> str:
+    return value if isinstance(value, str) and _NAME.fullmatch(value) else ""
+
+
 @dataclass(slots=True)
 class UsageRecord:
     """One attempt.
@@ -98,6 +150,7 @@ class UsageRecord:
     provenance: Provenance
     response: str | None
     stream: bool
+    session: Session = NO_SESSION
 
     def values(self) -> tuple[str | int | float | None, ...]:
         """What the ledger keeps, in the order of ``router.state.usage.COLUMNS``. The same tags are
@@ -123,6 +176,7 @@ class UsageRecord:
             self.provenance.value,
             self.response,
             int(self.stream),
+            *self.session,
         )
 
 

@@ -56,10 +56,15 @@ class Deployment(DeploymentState):
         self.reassess(now)
 
     def reassess(self, now: float) -> None:
-        """Put together what is configured, told and learned about the model."""
+        """Take over its abilities, without what was learned too long ago."""
         if now > self._learned_until:
             self._learned, self._learned_until = Abilities(), inf
-        self.able(self.endpoint.abilities(self.model).after(self._learned))
+        self.able(self.abilities)
+
+    @property
+    def abilities(self) -> Abilities:
+        """What is configured, told and learned about the model."""
+        return self.endpoint.abilities(self.model).after(self._learned)
 
     def cool(self, until: float, now: float) -> None:
         """Leave it alone until then; not because of a rate limit."""

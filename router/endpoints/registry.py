@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import random
 from typing import Final
 
-from router.balance.capability import Feature
+from router.balance.capability import Abilities, Feature
 from router.balance.deployment_state import DeploymentState
 from router.core.key import Key
 from router.core.upstream import Adapter, Transport
@@ -191,6 +191,18 @@ class Registry:
         for endpoint in self.endpoints:
             names.update(dict.fromkeys(endpoint.catalogue.public_names()))
         return list(names)
+
+    def abilities(self, model: str, key: Key | None = None) -> list[Abilities]:
+        """What a model can do, by the client's name for it: at each endpoint that serves it, and
+        may serve ``key``.
+        """
+        found = []
+        for endpoint in self.endpoints:
+            own = endpoint.catalogue.resolve(model)
+            if own is not None and (key is None or key.may_reach(endpoint.name)):
+                known = endpoint.deployments.get(own)
+                found.append(endpoint.abilities(own) if known is None else known.abilities)
+        return found
 
     def may_serve(self, pattern: str) -> bool | None:
         """Whether a client's name, or a pattern of such, is one of a model that is served; None

@@ -28,6 +28,7 @@ from router.balance.deployment_state import (
 )
 from router.balance.policies import QUEUE, Selection, make_policy
 from router.core.exchange import Exchange
+from router.core.usage_record import session_of
 from router.endpoints.deployment import Deployment, Slot
 from router.endpoints.plan import Plan, Queue, QueueFull, QueueTimeout, Ticket, able, issuers
 from router.endpoints.registry import Group, Registry
@@ -163,7 +164,8 @@ class Selector:
         if len(plan.deployments) > 1:
             plan.preferred = issuers(group, exchange.body)
             if self._bound:
-                plan.prints = fingerprints(exchange.body)
+                session = session_of(exchange.request.headers, exchange.body)
+                plan.prints = fingerprints(exchange.body, session=session[:2])
                 if not plan.preferred:
                     known = self._affinity.find(group.model, plan.prints)
                     deployment = group.at(known) if known is not None else None

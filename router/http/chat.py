@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -24,13 +25,15 @@ class ChatApi:
 
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /chat/completions. What a field means is for the endpoint to judge."""
-        body = await self._dispatcher.read(request, exchange, _decoded)
+        decode = partial(self._decoded, exchange)
+        body = await self._dispatcher.read(request, exchange, decode)
         exchange.ask(*without_misspelt(body))
         exchange.context.truncates_chat = self._dispatcher.truncates_chat
         return await self._dispatcher.run(request, exchange, proceed)
 
-
-def _decoded(raw: bytes) -> dict[str, Any]:
-    body = parse_object(raw)
-    check_chat(body)
-    return body
+    def _decoded(self, exchange: Exchange, raw: bytes) -> dict[str, Any]:
+        body = parse_object(raw)
+        if not body.get("model"):
+            body["model"] = self._dispatcher.default_model(exchange)
+        check_chat(body)
+        return body

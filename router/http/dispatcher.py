@@ -93,6 +93,7 @@ class RequestDispatcher:
         self.keepalive = server.keepalive_interval
         self._strict = server.unsupported == "strict"
         self.truncates_chat = server.chat_truncation == "auto"
+        self.fallback_model: str | None = None
         self.max_body = int(server.max_body_mb * 1024 * 1024)
         self.max_values = server.max_body_values
         self._tasks = Tasks()
@@ -192,6 +193,13 @@ class RequestDispatcher:
                 headers={"Retry-After": "1"},
             )
         return await exchange.compute(decode, body.raw)
+
+    def default_model(self, exchange: Exchange) -> str | None:
+        """The model of a request that names none: that of its key, else ``default_model``."""
+        key, model = exchange.context.key, self.fallback_model
+        if key is None:
+            return model
+        return key.default_model or (model if model is None or key.may_use(model) else None)
 
     async def run(
         self, request: web.Request, exchange: Exchange, answer: Proceed, reply: Reply | None = None

@@ -41,6 +41,10 @@ class Dispatch(Protocol):
         """See ``RequestDispatcher.run``."""
         ...
 
+    def default_model(self, exchange: Exchange) -> str | None:
+        """See ``RequestDispatcher.default_model``."""
+        ...
+
 
 class ResponsesApi:
     """Handlers under ``/v1/responses`` that make an exchange with an endpoint."""
@@ -53,9 +57,10 @@ class ResponsesApi:
     async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses."""
         stream = True if request.query_string and is_true(request.query.get("stream")) else None
-        body = await self._dispatcher.read(request, exchange, partial(parse_create, stream=stream))
-        if body.get("prompt") is not None:
-            body = await self._with_prompt(exchange, body)
+        decode = partial(parse_create, stream=stream, any_model=True)
+        body = await self._dispatcher.read(request, exchange, decode)
+        if body.get("prompt") is not None or not body.get("model"):
+            body = await self._completed(exchange, body)
         if body.get("stream_options"):
             check_durable(body)
         if body.get("previous_input_messages"):
@@ -65,9 +70,10 @@ class ResponsesApi:
 
     async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/input_tokens."""
-        body = await self._dispatcher.read(request, exchange, partial(parse_create, stream=False))
-        if body.get("prompt") is not None:
-            body = await self._with_prompt(exchange, body)
+        decode = partial(parse_create, stream=False, any_model=True)
+        body = await self._dispatcher.read(request, exchange, decode)
+        if body.get("prompt") is not None or not body.get("model"):
+            body = await self._completed(exchange, body)
         if body.get("previous_input_messages"):
             body = await exchange.compute(with_previous_messages, body)
         exchange.ask(*without_misspelt(body))
@@ -76,10 +82,30 @@ class ResponsesApi:
     async def compact(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/compact."""
         body = await self._dispatcher.read(request, exchange, parse_compact)
+        if not body.get("model"):
+            body["model"] = await self._model(exchange, body)
         if body.get("previous_input_messages"):
             body = await exchange.compute(with_previous_messages, body)
         exchange.ask(*without_misspelt({**body, "stream": False}))
         return await self._dispatcher.run(request, exchange, self._turns.resolve)
+
+    async def _completed(self, exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
+        """The body of a create request with its stored prompt, if it has one, and a model."""
+        if body.get("prompt") is not None:
+            body = await self._with_prompt(exchange, body)
+        if not body.get("model"):
+            body["model"] = await self._model(exchange, body)
+        return body
+
+    async def _model(self, exchange: Exchange, body: dict[str, Any]) -> str:
+        """The model of a request that names none: that of the response, or of the conversation,
+        which it continues, else the default. Raises InvalidRequest where there is none either.
+        """
+        model = await self._turns.resolver.model_before(exchange.context.caller, body)
+        model = model or self._dispatcher.default_model(exchange)
+        if not model:
+            raise missing("model")
+        return model
 
     async def _with_prompt(self, exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
         """The body, its stored prompt applied; raises RouterError for what is wrong with it."""
@@ -91,7 +117,7 @@ class ResponsesApi:
         body = apply_prompt(
             body, fields, reference.variables, ident=prompt.id, version=prompt.version
         )
-        await exchange.compute(validate_create, body)
+        await exchange.compute(partial(validate_create, any_model=True), body)
         names = ("input", "previous_response_id", "conversation", "previous_input_messages")
         if not any(body.get(name) for name in names):
             raise missing("input")

@@ -90,9 +90,9 @@ class CreateMessage:
         """Raise InvalidRequest like ``validate_create``; what only warms up needs no input."""
         body = self.body
         if self.generates or body.get("input") not in (None, []):
-            validate_create(body)
+            validate_create(body, any_model=True)
         else:
-            validate_create({**body, "input": "-"})
+            validate_create({**body, "input": "-"}, any_model=True)
             body["input"] = []
 
     @property
@@ -153,7 +153,14 @@ class SocketDispatch:
         if exchange.large and worker is not None and worker.full:
             raise crowded()
         await exchange.compute(self._message.check)
-        return self._message.body
+        body = self._message.body
+        if not body.get("model") and (model := self._lane.chains.model(self._message.previous)):
+            body["model"] = model
+        return body
+
+    def default_model(self, exchange: Exchange) -> str | None:
+        """See ``RequestDispatcher.default_model``."""
+        return self._dispatcher.default_model(exchange)
 
     async def run(
         self, request: web.Request, exchange: Exchange, answer: Proceed

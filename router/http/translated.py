@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -56,7 +56,7 @@ class TranslatedApi:
     def _handler(self, route: ApiRoute) -> Handler:
         async def handle(request: web.Request, exchange: Exchange) -> web.StreamResponse:
             asked = await self._dispatcher.read(
-                request, exchange, lambda raw: route.decode(parse_object(raw))
+                request, exchange, lambda raw: route.decode(self._parsed(exchange, raw))
             )
             exchange.ask(asked.body, asked.dropped)
             if asked.dropped_reasoning:
@@ -65,6 +65,12 @@ class TranslatedApi:
             return await self._dispatcher.run(request, exchange, encoded_by(encoder))
 
         return handle
+
+    def _parsed(self, exchange: Exchange, raw: bytes) -> dict[str, Any]:
+        body = parse_object(raw)
+        if not body.get("model") and (model := self._dispatcher.default_model(exchange)):
+            body["model"] = model
+        return body
 
 
 class ExchangeTimes:

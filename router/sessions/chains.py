@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
+
 from router.core.exchange import Exchange
 from router.core.response_lifecycle import new_id
 from router.dialects.history import match
@@ -104,6 +106,11 @@ class Chains:
         kept = self._kept.get(ident)
         if kept is not None and kept.stream == stream:
             self._failed.add(ident)
+
+    def model(self, ident: str | None) -> str | None:
+        """The model that answered it, as its client calls it; None where it is not kept."""
+        kept = self._kept.get(ident or "")
+        return None if kept is None else orjson.loads(kept.stored.body).get("model")
 
     def drop(self, ident: str) -> None:
         """Keep it no longer."""
@@ -212,7 +219,7 @@ class _ChainRecord:
             items = stored_items(own, new_id)
         return StoredResponse.of(
             {"id": response["id"], "status": response["status"], "created_at": 0}
-            | {"output": response["output"]},
+            | {"output": response["output"], "model": response.get("model")},
             owner=exchange.context.caller,
             request_items=items,
             encrypted_reasoning=encrypted_reasoning,

@@ -10,6 +10,8 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import orjson
+
 from router.core.exchange import Exchange
 from router.core.response_lifecycle import new_id
 from router.dialects.history import consistent
@@ -18,7 +20,7 @@ from router.dialects.responses.schema import stored_items
 from router.errors import InvalidRequest, NotFound
 from router.state.conversations import ConversationStore
 from router.state.history import ResponseHistory
-from router.state.responses import ResponseStore
+from router.state.responses import ResponseStore, StoredResponse
 from router.state.turn_lock import Turn, TurnLock
 
 __all__ = [
@@ -149,6 +151,18 @@ class HistoryResolver:
                 raise _no_conversation(conversation)
             return items
         return []
+
+    async def model_before(self, owner: str, body: Mapping[str, Any]) -> str | None:
+        """The model of the response that this request continues, or of the last one in its
+        conversation; None where there is none. Raises StateUnavailable.
+        """
+        before: StoredResponse | None = None
+        if previous := body.get("previous_response_id"):
+            before = await self._responses.get(owner, previous)
+        elif conversation := conversation_id(body):
+            before = await self._responses.last_in(owner, conversation)
+        model = orjson.loads(before.body).get("model") if before is not None else None
+        return model if isinstance(model, str) else None
 
     async def turn(self, exchange: Exchange, timeout: float) -> Turn | None:
         """The turn in the request's conversation, waited for; None where it has none.

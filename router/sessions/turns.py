@@ -64,7 +64,7 @@ class Turns:
         self._credentials = credentials
         self._database = database
         self._responses = responses
-        self._resolver = resolver
+        self.resolver = resolver
         self._runs = runs
         self._degrade = settings.on_down == "degrade"
 
@@ -104,12 +104,12 @@ class Turns:
         self, exchange: Exchange, sink: Sink, store: bool, lane: Lane | None, proceed: Proceed
     ) -> None:
         """Answer a request that refers to what was before it."""
-        turn = await self._resolver.turn(exchange, _TURN_SECONDS)
+        turn = await self.resolver.turn(exchange, _TURN_SECONDS)
         unstored = lane is not None and lane.holds(exchange.body)
         try:
-            history = await self._resolver.history(exchange, lane.chains if lane else None)
+            history = await self.resolver.history(exchange, lane.chains if lane else None)
             # Of a chain nothing is listed together; in a conversation no two ids are the same.
-            items = await self._resolver.request_items(exchange, ids_of(history) if turn else ())
+            items = await self.resolver.request_items(exchange, ids_of(history) if turn else ())
             exchange.large = exchange.large or len(history) > _LONG_HISTORY
             if unstored:
                 check_outputs(history, items.items)
@@ -130,8 +130,8 @@ class Turns:
     async def resolve(self, exchange: Exchange, sink: Sink) -> None:
         """Pass on a request that only looks at its history (counting tokens, compacting)."""
         if refers(exchange.body):
-            request_items = await self._resolver.request_items(exchange)
-            history = await self._resolver.history(exchange)
+            request_items = await self.resolver.request_items(exchange)
+            history = await self.resolver.history(exchange)
             exchange.body = with_history(exchange.body, history, request_items)
         await exchange.context.plugin_set.proceed(exchange, sink)
 
@@ -148,8 +148,8 @@ class Turns:
     async def _start_run(self, exchange: Exchange, sink: Sink) -> None:
         if not self._database.up:
             raise unavailable()
-        request_items = await self._resolver.request_items(exchange)
-        await self._resolver.check(exchange)
+        request_items = await self.resolver.request_items(exchange)
+        await self.resolver.check(exchange)
         await exchange.context.plugin_set.chain.accept(exchange)
         body = {**exchange.body, "input": request_items.items}
         if options := body.get("stream_options"):
@@ -157,7 +157,7 @@ class Turns:
         background = bool(body.get("background"))
         shown = body
         if body.get("enable_response_messages"):
-            history = await self._resolver.history(exchange)
+            history = await self.resolver.history(exchange)
             shown = await exchange.compute(with_history, body, history, request_items)
         builder = new_builder(shown)
         opening = builder.queue() if background else builder.open()

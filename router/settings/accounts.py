@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
+from router.settings.model_names import fits
 from router.settings.section import Section
 from router.settings.values import (
     Count,
@@ -117,6 +118,8 @@ class KeySpec(Section):
     """When the key expires; never without it."""
     tags: tuple[Name, ...] = ()
     """Tags whose budgets the key shares, and by which usage is reported."""
+    default_model: Text | None = None
+    """The model of requests that name none, in the place of the global `default_model`."""
     priority: Count = 1
     """The key's place in the queue for a slot; 1 is first."""
     budgets: tuple[BudgetSettings, ...] = ()
@@ -127,13 +130,17 @@ class KeySpec(Section):
 
 
 def repeated_in(spec: KeySpec) -> Iterator[Fault]:
-    """What is said twice in a list of the spec's; of budgets, there is one by period and unit.
+    """What is said twice in a list of the spec's, where there is one budget by period and unit; and
+    a default model that the key may not use.
 
     Not a rule of the model: what is in a database is read as it is.
     """
     for name in ("models", "endpoints", "tools", "tags"):
         yield from _repeated(name, getattr(spec, name) or ())
     yield from _repeated_budgets(spec.budgets)
+    model, models = spec.default_model, spec.models
+    if model is not None and models is not None and not any(fits(model, one) for one in models):
+        yield ("default_model",), "is none of the key's models"
 
 
 def _repeated_budgets(budgets: tuple[BudgetSettings, ...]) -> Iterator[Fault]:

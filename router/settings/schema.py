@@ -280,6 +280,10 @@ class Settings(Section):
     admin: AdminSettings = AdminSettings()
     fallbacks: dict[Text, Fallback] = Field(default_factory=dict)
     """Models, or patterns of them, and those that stand in when all their endpoints fail."""
+    default_model: Text | None = None
+    """The model of requests that name none, once they continue nothing that had one; without it
+    they get 400.
+    """
     plugins: tuple[PluginSettings, ...] = ()
     """Plugins in their order: names, or mappings with `plugin` and `options`. Bundled ones that it
     does not name come first.

@@ -53,6 +53,13 @@ _FINISH: Final = Statement(
 _GET: Final = Statement(
     f"SELECT {_COLUMNS} FROM responses WHERE id = :id AND owner = :owner AND status <> 'deleted'"
 )
+_LAST_IN: Final = Statement(
+    f"""
+    SELECT {_COLUMNS} FROM responses
+    WHERE conversation = :conversation AND owner = :owner AND status <> 'deleted'
+    ORDER BY created_at DESC, id DESC LIMIT 1
+    """
+)
 _EXISTS: Final = Statement(
     "SELECT 1 FROM responses WHERE id = :id AND owner = :owner AND status <> 'deleted'"
 )
@@ -224,6 +231,13 @@ class ResponseStore:
         if not is_id(ident):
             return None
         rows = await self._database.read(_GET, id=ident, owner=owner)
+        return _stored(rows[0]) if rows else None
+
+    async def last_in(self, owner: str, conversation: str) -> StoredResponse | None:
+        """The last response of this owner's conversation; None where there is none."""
+        if not is_id(conversation):
+            return None
+        rows = await self._database.read(_LAST_IN, conversation=conversation, owner=owner)
         return _stored(rows[0]) if rows else None
 
     async def delete(self, owner: str, ident: str) -> bool:

@@ -2,7 +2,8 @@
 
 Alike are rows that no report tells apart: key, tags, operation, kind, models, endpoint, outcome and
 provenance, and whether they have a price and used tokens. Tokens, costs and counts are added up
-exactly; ids of requests and responses, errors, and the time of each attempt are not kept.
+exactly; ids of requests, responses and sessions, errors, and the time of each attempt are not
+kept.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ def _add(groups: dict[str, dict[str, Any]], row: dict[str, Any], unit: Unit) -> 
         groups[ident] = {
             **dict.fromkeys(_WRITTEN), **row,
             "id": ident, "at": float(start), "request": "", "stream": 0, "unit": unit,
+            "session": "", "agent": "", "parent_agent": "",
         }  # fmt: skip
         return
     for name in _ADDED:

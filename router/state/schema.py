@@ -239,11 +239,24 @@ _COMPACTION: Final = (
     """,
 )
 
+_SESSIONS: Final = (
+    # session, agent, parent_agent: as the client named them, '' where it did not and in rows that
+    # stand for several attempts.
+    "ALTER TABLE usage ADD COLUMN session TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE usage ADD COLUMN agent TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE usage ADD COLUMN parent_agent TEXT NOT NULL DEFAULT ''",
+    """
+    CREATE INDEX responses_by_conversation ON responses (conversation, created_at, id)
+    WHERE conversation IS NOT NULL
+    """,
+)
+
 VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
     (*_RESPONSES, *_RUNS, *_CONVERSATIONS, *_PROMPTS),
     _ACCOUNTS,
     _ROLLUPS,
     _COMPACTION,
+    _SESSIONS,
 )
 """The statements that lead from each version of the schema to the next, in order."""
 

@@ -13,7 +13,7 @@ __all__ = ["COLUMNS", "UsageRows", "as_row", "split_tags"]
 COLUMNS: Final = (
     "id", "at", "request", "key", "tags", "operation", "kind", "model", "served", "endpoint",
     "input", "cached", "output", "reasoning", "cost", "duration", "first_token", "outcome",
-    "error", "provenance", "response", "stream",
+    "error", "provenance", "response", "stream", "session", "agent", "parent_agent",
 )  # fmt: skip
 
 _ADD: Final = Statement(
@@ -75,6 +75,13 @@ def split_tags(stored: str) -> list[str]:
     return stored[1:-1].split(",") if stored else []
 
 
-def as_row(values: Sequence[Value]) -> Row:
-    """Values in the order of ``COLUMNS`` as parameters; ValueError for another number of them."""
+_NO_SESSION: Final = ("", "", "")
+
+
+def as_row(values: Sequence[Value], *, sessions: bool = True) -> Row:
+    """Values in the order of ``COLUMNS`` as parameters; ValueError for another number of them.
+    Without ``sessions`` those of a version that knew of none.
+    """
+    if not sessions:
+        values = (*values, *_NO_SESSION)
     return dict(zip(COLUMNS, values, strict=True))

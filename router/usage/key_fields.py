@@ -98,6 +98,7 @@ _FIELDS: Final[Mapping[str, Check]] = {
     "models": strings,
     "endpoints": strings,
     "tools": strings,
+    "default_model": string,
     "expires": string,
     "tags": strings,
     "priority": _count,

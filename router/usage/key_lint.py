@@ -28,7 +28,11 @@ def hints(fields: Mapping[str, Any], served: Served, tags: Collection[str]) -> l
 
 
 def _of_models(fields: Mapping[str, Any], served: Served) -> Iterator[str]:
-    named = [(("models", at), model) for at, model in enumerate(fields.get("models") or ())]
+    named: list[tuple[tuple[int | str, ...], str]] = [
+        (("models", at), model) for at, model in enumerate(fields.get("models") or ())
+    ]
+    if default := fields.get("default_model"):
+        named.append((("default_model",), default))
     limited = [(("model_limits", model), model) for model in fields.get("model_limits") or ()]
     for place, model in [*named, *limited]:
         if served(model) is False:

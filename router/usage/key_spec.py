@@ -119,6 +119,7 @@ def shown_spec(spec: KeySpec) -> dict[str, Any]:
         "models": spec.models,
         "endpoints": spec.endpoints,
         "tools": spec.tools,
+        "default_model": spec.default_model,
         "expires": spec.expires.isoformat() if spec.expires is not None else None,
     }
 
@@ -155,4 +156,5 @@ def key_from(name: str, spec: KeySpec) -> Key:
         model_limits=model_limits_of(spec.model_limits),
         virtual=True,
         tools=spec.tools,
+        default_model=spec.default_model,
     )

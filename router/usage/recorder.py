@@ -30,6 +30,7 @@ from router.core.usage_record import (
     Spent,
     Tokens,
     UsageRecord,
+    session_of,
     tokens_of,
 )
 from router.endpoints.selector import SlotReservation
@@ -125,6 +126,7 @@ class UsageRecorder:
             provenance,
             attempt.builder.id if attempt.builder is not None else None,
             exchange.stream,
+            session_of(exchange.request.headers, exchange.body),
         )
         if self._priced.get(served) != place:
             self._remember(served, place)
@@ -146,6 +148,7 @@ class UsageRecorder:
         record = UsageRecord(
             ident, at, *_whose(exchange), Kind.CACHE, exchange.model or "", served, "", tokens,
             cost, took, None, "ok", None, Provenance.CACHED, response, exchange.stream,
+            session_of(exchange.request.headers, exchange.body),
         )  # fmt: skip
         for book in self.books:
             book(record)
@@ -162,6 +165,7 @@ class UsageRecorder:
             ident, at, *_whose(exchange), Kind.TOOL, exchange.model or "", name, "", NO_TOKENS,
             cost, took, None, outcome, error, Provenance.REPORTED,
             exchange.builder.id if exchange.builder is not None else None, exchange.stream,
+            session_of(exchange.request.headers, exchange.body),
         )  # fmt: skip
         if exchange.result.spent is not None:
             exchange.result.spent.add(record)

@@ -41,9 +41,12 @@ COLUMNS: Final[Mapping[str, str]] = {
     "kind": "kind",
     "outcome": "outcome",
     "provenance": "provenance",
+    "session": "session",
+    "agent": "agent",
 }
 """What usage is grouped by, and the column for it. By ``tag`` a row counts for each of its tags,
-and is in the group '' without any; ``tags`` are all of a row's together.
+and is in the group '' without any; ``tags`` are all of a row's together. Rows that were rolled up
+have no ``session`` and no ``agent``.
 """
 
 FILTERS: Final = tuple(name for name in COLUMNS if name != "tags")

@@ -34,8 +34,11 @@ __all__ = [
 ]
 
 _NAME: Final = re.compile(r"usage-\d+-[0-9a-f]{12}\.journal")
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The first value of every line, ahead of the row's."""
+
+_WITHOUT_SESSIONS: Final = 1
+"""The format before: routers that stopped, or still run, may have left such lines."""
 
 LONG: Final = 8192
 """The texts of a line with more bytes are clipped."""
@@ -99,11 +102,12 @@ def clipped(values: Iterable[str | int | float | None]) -> bytes:
 def decoded(line: bytes) -> Row:
     """The row of a line; raises ValueError."""
     values = orjson.loads(line)
-    if type(values) is not list or not values or values[0] != FORMAT:
+    formats = (FORMAT, _WITHOUT_SESSIONS)
+    if type(values) is not list or not values or values[0] not in formats:
         raise ValueError("no row of this version")
     if b"\\u0000" in line:  # PostgreSQL has no place for it
         values = [v.replace("\0", "\ufffd") if isinstance(v, str) else v for v in values]
-    return as_row(values[1:])
+    return as_row(values[1:], sessions=values[0] == FORMAT)
 
 
 def read(segment: Segment, until: int) -> Batch:

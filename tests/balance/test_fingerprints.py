@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import example, given
@@ -218,6 +218,27 @@ class TestKey:
         one = fingerprints({"prompt_cache_key": "k", "input": "a"})
         other = fingerprints({"prompt_cache_key": key, "input": "a"})
         assert not set(one) & set(other)
+
+
+class TestSession:
+    LONG: Final = {"role": "system", "content": "x" * 2000}
+
+    def test_it_stands_between_the_instructions_and_what_was_said(self) -> None:
+        body = {"messages": [self.LONG, user("a"), user("b")]}
+        plain, named = fingerprints(body), fingerprints(body, session=("s", "agent"))
+        assert named == [plain[0], *named[1:3], *plain[1:]]
+        assert fingerprints(body, session=("s", "")) == [plain[0], named[1], *plain[1:]]
+        other = fingerprints({"input": "else"}, session=("s", "agent"))
+        assert other[:2] == named[1:3], "whatever else is said"
+
+    def test_an_agent_is_one_of_its_session(self) -> None:
+        [one], [other] = (fingerprints({}, session=("", "agent")), fingerprints({}, session=("s",)))
+        assert one != other
+        assert fingerprints({}, session=("s", "agent"))[1] not in (one, other)
+
+    def test_without_a_name_nothing_changes(self) -> None:
+        body = {"messages": [self.LONG, user("a")]}
+        assert fingerprints(body, session=("", "")) == fingerprints(body)
 
 
 class TestAnything:

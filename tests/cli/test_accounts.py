@@ -127,7 +127,8 @@ def test_fallbacks_that_lead_nowhere() -> None:
             "b": ["b", "a:latest"],
             "claude-*": "b",
             "gpt-*": {"models": ["d"], "for_keys": "any"},
-        }
+        },
+        default_model="e",
     )
     sound, said = remarks(given, [answer("a", "b")])
     assert not sound
@@ -136,6 +137,7 @@ def test_fallbacks_that_lead_nowhere() -> None:
         "models FAILED: fallbacks.a[1]: no endpoint serves a model 'c'",
         "models FAILED: fallbacks.b[1]: no endpoint serves a model 'a:latest'",
         "models FAILED: fallbacks.gpt-*[0]: no endpoint serves a model 'd'",
+        "models FAILED: default_model: no endpoint serves a model 'e'",
     ]
     silent = remarks(given, [answer(error="refused")])
     assert silent == (True, ["models fallbacks.b[0]: a model is no fallback of itself"])

@@ -46,6 +46,7 @@ async def test_a_key_from_its_beginning_to_its_end(tmp_path: Path, database_url:
         config, "create", "ann", "--models", "gpt-*, llama3", "--endpoints", "a*",
         "--expires", "30d", "--tag", "a", "--tag", "b", "--budget", "50usd/month",
         "--budget", "2_000_000tokens/day", "--rpm", "60", "--concurrent", "4", "--priority", "2",
+        "--default-model", "llama3",
     )  # fmt: skip
     secret = made.out.removesuffix("\n")
     assert made.status == 0
@@ -63,6 +64,7 @@ async def test_a_key_from_its_beginning_to_its_end(tmp_path: Path, database_url:
         assert key.spec is not None
         assert (key.spec.models, key.spec.endpoints, key.spec.budgets) == (None, ("a*",), ())
         assert (key.spec.tags, key.spec.priority) == (("a", "b"), 2)
+        assert key.spec.default_model == "llama3"
         assert (key.spec.limits.tokens_per_minute, key.spec.limits.concurrent) == (9, 4)
         assert key.spec.limits.requests_per_minute is None
         rotated = await keys(config, "rotate", "ann", "--grace", "1h")
@@ -151,6 +153,7 @@ def test_what_a_command_line_says() -> None:
     assert given.rpm is None
     for absent in ("models", "endpoints", "tags", "expires", "priority", "tpm"):
         assert absent not in vars(given)
+    assert parsed("--default-model", "none").default_model is None
     assert parsed("--expires", "never").expires is None
     assert parsed("--expires", "2999-01-01").expires == "2999-01-01"
     before = datetime.now(UTC)

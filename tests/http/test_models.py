@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
+from router.balance.capability import Abilities
 from tests.support.anthropic import VERSION
 from tests.support.fetch import fetch
 from tests.support.router import Reply, Router, endpoint, routing
@@ -125,3 +127,50 @@ async def test_and_their_own_errors(path: str, status: int, kind: str) -> None:
         reply = await get(router, path, **VERSION)
         assert (reply.status, reply.json["error"]["type"]) == (status, kind)
         assert reply.json["request_id"] == reply.headers["X-Request-Id"]
+
+
+async def test_codex_reads_a_list_of_its_own_beside() -> None:
+    capabilities = {"b": {"vision": False, "context_length": 8192}}
+    keys = [{"name": "all", "key": "sk-all"}, {"name": "some", "key": "sk-some", "models": ["a"]}]
+    async with (
+        Upstream() as one,
+        Upstream() as two,
+        routing(
+            endpoint(one, "chat", models=["a", "b"], context_length=4096),
+            endpoint(two, "chat", "two", models=["b"], capabilities=capabilities),
+            auth={"keys": keys},
+            default_model="b",
+        ) as router,
+    ):
+        path, key = "/v1/models?client_version=0.169.0", {"Authorization": "Bearer sk-all"}
+        reply = await get(router, path, **key)
+        assert [model["id"] for model in reply.json["data"]] == ["a", "b"]
+        b, a = reply.json["models"]
+        assert [(one["slug"], one["priority"]) for one in (b, a)] == [("b", 0), ("a", 1)]
+        assert (a["context_window"], b["context_window"]) == (4096, 8192)
+        assert b["input_modalities"] == ["text", "image"], "the other endpoint takes images"
+        etag = reply.headers["ETag"]
+        assert (await get(router, path, **key)).headers["ETag"] == etag
+        router.deployment("one", "a").learn(Abilities(context=2048), time.monotonic())
+        reply = await get(router, path, **key)
+        assert reply.json["models"][1]["context_window"] == 2048, "a refusal taught it"
+        assert reply.headers["ETag"] != etag
+        some = await get(router, path, Authorization="Bearer sk-some")
+        assert [model["slug"] for model in some.json["models"]] == ["a"]
+        plain = await get(router, "/v1/models", **key)
+        assert "models" not in plain.json
+        assert "ETag" not in plain.headers
+
+
+async def test_claude_code_finds_the_names_that_are_spelt_out() -> None:
+    aliases = {"claude-local": "m", "anthropic/small": "m", "claude-*": "m"}
+    async with (
+        Upstream() as upstream,
+        routing(endpoint(upstream, "chat", aliases=aliases)) as router,
+    ):
+        page = (await get(router, "/v1/models?limit=1000", **VERSION)).json
+        assert [model["id"] for model in page["data"]] == ["m", "claude-local", "anthropic/small"]
+        assert not page["has_more"]
+        assert (await get(router, "/v1/models/claude-opus-4-8")).status == 200
+        async with router.http.head(router.url + "/") as reply:
+            assert reply.status == 200

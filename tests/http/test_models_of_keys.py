@@ -25,7 +25,8 @@ async def test_only_those_that_the_key_may_use() -> None:
     dispatcher = RequestDispatcher(
         PluginSets(PluginChain([ApiKeys(RING)]), proceed), ServerSettings()
     )
-    api = ModelsApi(Depot(backend("one", "a", "b", "org/z:1", "org/y")).registry)
+    registry = Depot(backend("one", "a", "b", "org/z:1", "org/y")).registry
+    api = ModelsApi(registry, dispatcher.default_model)
     app = web.Application()
     for path, handler in (("/models", api.index), ("/models/{id:.+}", api.get)):
         app.router.add_get(path, dispatcher.route(Operation.MODELS, path, handler))

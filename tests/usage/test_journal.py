@@ -327,8 +327,17 @@ def test_the_lines_are_json(directory: Path) -> None:
     journal = Journal(directory)
     journal.append(row("a"))
     [path] = directory.iterdir()
-    assert orjson.loads(path.read_bytes())[:2] == [1, "a"]
+    assert orjson.loads(path.read_bytes())[:2] == [2, "a"]
     journal.close()
+
+
+def test_lines_of_a_version_without_sessions_are_rows() -> None:
+    values = row("a").values()
+    line = orjson.dumps((1, *values[:-3]))
+    assert decoded(line) == dict(zip(COLUMNS, values, strict=True))
+    for wrong in ((1, *values), (2, *values[:-3]), (3, *values)):
+        with pytest.raises(ValueError, match=r"no row|zip\(\)"):
+            decoded(orjson.dumps(wrong))
 
 
 def test_where_it_is() -> None:

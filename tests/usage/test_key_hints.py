@@ -29,6 +29,11 @@ def served(pattern: str) -> bool | None:
             {"model_limits": {"o33": {}}},
             ["model_limits.o33: no endpoint serves a model 'o33' at the moment."],
         ),
+        (
+            {"default_model": "o33"},
+            ["default_model: no endpoint serves a model 'o33' at the moment."],
+        ),
+        ({"default_model": "o3"}, []),
         ({"tags": ["team-a", "team-b", "other"]}, []),
         ({"tags": ["Team-A"]}, ["tags[0]: 'Team-A' has no budget; did you mean 'team-a'?"]),
         (

@@ -130,6 +130,7 @@ async def test_a_change_leaves_the_rest(store: KeyStore) -> None:
         "models": None,
         "endpoints": ("box*",),
         "tools": None,
+        "default_model": None,
         "priority": 5,
         "limits": {"requests_per_minute": 60, "tokens_per_minute": 9},
         "model_limits": {

@@ -36,6 +36,8 @@ def attribute(one: UsageRecord, name: str) -> list[str]:
         return sorted(set(one.tags)) or [""]
     if name == "tags":
         return [",".join(sorted(set(one.tags)))]
+    if name in ("session", "agent"):
+        return [one.session.id if name == "session" else one.session.agent]
     value = getattr(one, name)
     return [value.value if isinstance(value, Kind | Provenance) else value]
 

@@ -85,14 +85,12 @@ def compacted(
 
 
 def parse_compact(raw: bytes) -> dict[str, Any]:
-    """A request body with ``model``, and ``input``, or a history, or both.
+    """A request body with ``input``, or a history, or both; the model may be left out.
 
     ``null`` counts as absent, unknown fields pass, the others are those of a create request.
     Raises InvalidRequest with the code and the path of the field.
     """
     body = parse_object(raw)
-    if body.get("model") in (None, ""):
-        raise missing("model")
     check_fields(body)
     if not any(body.get(name) not in (None, []) for name in _INPUT):
         raise missing("input")

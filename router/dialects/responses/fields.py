@@ -100,7 +100,8 @@ FIELDS: Final = (
     RequestField(
         name="model",
         type=of.STRING,
-        description="A name from `/v1/models`. Needed, unless `prompt` has one.",
+        description="A name from `/v1/models`. Without one it is that of `prompt`, of the response "
+        "or conversation that is continued, or the default; without these, there is an error.",
         echo="always",
         in_chat=True,
         to_chat="translated",

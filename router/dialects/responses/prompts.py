@@ -124,7 +124,7 @@ def apply_prompt(
     part; elsewhere only texts can be put in. Values are put in as they are: what looks like a
     variable in them is text. Variables that the prompt does not have are disregarded.
     ``prompt`` then says which version it was, whatever the request left open.
-    Raises InvalidRequest for a variable without a value and for a request without a model.
+    Raises InvalidRequest for a variable without a value. There may be no model in it.
     """
     filler = _Filler(variables)
     merged = {k: v for k, v in fields.items() if k not in _LABELS}
@@ -138,8 +138,6 @@ def apply_prompt(
     merged["prompt"] = {"id": ident, "variables": dict(variables), "version": str(version)}
     if template:
         merged["input"] = [*filler.items(_items(template)), *_items(given.get("input") or [])]
-    if not merged.get("model"):
-        raise missing("model")
     return merged
 
 

@@ -76,21 +76,23 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def parse_create(raw: bytes, *, stream: bool | None = None) -> dict[str, Any]:
+def parse_create(
+    raw: bytes, *, stream: bool | None = None, any_model: bool = False
+) -> dict[str, Any]:
     """``parse_object`` and ``validate_create`` in one; the body has this ``stream`` unless it is
     None.
     """
     body = parse_object(raw)
     if stream is not None:
         body["stream"] = stream
-    validate_create(body)
+    validate_create(body, any_model=any_model)
     return body
 
 
-def validate_create(body: dict[str, Any]) -> None:
+def validate_create(body: dict[str, Any], *, any_model: bool = False) -> None:
     """Check a parsed body; raise InvalidRequest with the code and the path of the field.
 
-    The model may be left out where there is a prompt, which may have one.
+    The model may be left out with ``any_model``, and where there is a prompt, which may have one.
     """
     get = body.get
     if get("conversation") is not None and get("previous_response_id") is not None:
@@ -99,7 +101,7 @@ def validate_create(body: dict[str, Any]) -> None:
             "'conversation', not both.",
             code="mutually_exclusive_parameters",
         )
-    if get("model") in (None, "") and get("prompt") is None:
+    if get("model") in (None, "") and not any_model and get("prompt") is None:
         raise missing("model")
     check_fields(body)
     if get("input") in (None, []) and not _has_earlier_input(body):

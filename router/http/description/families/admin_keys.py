@@ -49,6 +49,7 @@ _BUDGET: Final = asked(
 _FIELDS: Final[Mapping[str, Schema]] = {
     "models": {**_TEXTS, "description": "Names or patterns; all where it is left out."},
     "endpoints": {**_TEXTS, "description": "Names or patterns; all where it is left out."},
+    "default_model": string("The model of requests that name none."),
     "expires": string("A date or time, such as `2030-01-31` or `2030-01-31T12:00Z`."),
     "tags": array(
         string(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,63}$"),
@@ -75,6 +76,7 @@ _KEY: Final[dict[str, Any]] = {
     "previous_until": None,
     "models": None,
     "endpoints": None,
+    "default_model": None,
     "expires": None,
     "tags": [],
     "priority": 1,
@@ -119,6 +121,7 @@ FAMILY: Final = Family(
                 "expires": nullable(string()),
                 "models": nullable(array(string())),
                 "endpoints": nullable(array(string())),
+                "default_model": nullable(string()),
                 "tags": array(string()),
                 "warnings": array(string(), "What may be a slip."),
             },

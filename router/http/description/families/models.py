@@ -9,6 +9,7 @@ from router.dialects.json_schema import (
     array,
     boolean,
     constant,
+    enum,
     integer,
     nullable,
     ref,
@@ -53,8 +54,26 @@ FAMILY: Final = Family(
                 "created_at": string(format="date-time"),
             }
         ),
+        "CodexModel": told(
+            {
+                "slug": string(),
+                "display_name": string(),
+                "priority": integer(0, description="Its place in the list, 0 first."),
+                "base_instructions": string(),
+                "input_modalities": array(enum("text", "image")),
+            },
+            {
+                "context_window": integer(1, description="In tokens, where it is known."),
+                "auto_compact_token_limit": integer(1),
+                "supported_reasoning_levels": array(told({"effort": string()})),
+            },
+            description="A `ModelInfo` of Codex, which has more fields.",
+        ),
         "Models": any_of(
-            told({"object": constant("list"), "data": array(ref("Model"))}),
+            told(
+                {"object": constant("list"), "data": array(ref("Model"))},
+                {"models": array(ref("CodexModel"))},
+            ),
             told(
                 {
                     "data": array(ref("AnthropicModel")),
@@ -71,11 +90,13 @@ FAMILY: Final = Family(
             path="/models",
             id="listModels",
             summary="List models",
-            description="The parameters are for Anthropic's form.",
+            description="The first three parameters are for Anthropic's form. For Codex, which "
+            "sends `client_version`, its own catalogue stands beside, under `models`.",
             parameters=(
                 query("limit", integer(1, 1000, default=20), "How many at most."),
                 query("after_id", string(), "Those after this model."),
                 query("before_id", string(), "Those right before this model."),
+                query("client_version", string(), "Codex' version; any will do."),
                 _VERSION,
             ),
             answer=json_answer(
