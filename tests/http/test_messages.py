@@ -142,6 +142,7 @@ async def test_who_has_no_key_is_told_in_its_form(headers: dict[str, str]) -> No
     ):
         reply = await post(router, asked(), headers=headers)
         assert error_of(reply)[:2] == (401, "authentication_error")
+        assert reply.headers["x-should-retry"] == "false"
         assert "sk-other" not in reply.body.decode()
 
 
