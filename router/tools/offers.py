@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from router.core.exchange import AnswerKind, Exchange
+from router.dialects.messages.tool_search import is_tool_search
+from router.dialects.operation import Operation
 from router.dialects.parameters import missing, object_, string
 from router.dialects.responses.tools import is_web_search
 from router.endpoints.registry import Registry
@@ -25,6 +27,7 @@ from router.tools.hosted import HostedTool
 from router.tools.mcp import McpClients, McpInvalid, McpServer
 from router.tools.mcp_tool import McpToolset
 from router.tools.search_tool import SearchTool
+from router.tools.tool_search.tool import ToolSearch
 from router.tools.web_search.options import read_options
 from router.tools.web_search.tool import WebSearch
 
@@ -104,6 +107,8 @@ class ToolOffers:
 
     def _runner(self, tool: Mapping[str, Any], *, native: bool) -> Runner:
         settings = self.settings
+        if is_tool_search(tool):
+            return "router"  # it is made for requests of an API that endpoints do not speak
         if tool["type"] == "mcp":
             named = tool.get("server_url") is not None
             elsewhere = named or tool.get("connector_id") is not None
@@ -119,10 +124,14 @@ class ToolOffers:
 
     def _made(self, exchange: Exchange, index: int, tool: Mapping[str, Any]) -> HostedTool:
         where = f"tools[{index}]"
+        if is_tool_search(tool):
+            return ToolSearch(index, tool)
         if tool["type"] != "mcp":
             assert self.search is not None
             include = exchange.body.get("include") or ()
-            return SearchTool(index, read_options(tool, where), self.search, include)
+            results = exchange.request.operation is Operation.MESSAGES
+            options = read_options(tool, where)
+            return SearchTool(index, options, self.search, include, results=results)
         known = self.settings.mcp.labelled(tool.get("server_label"))
         if known is not None and tool.get("server_url") is None:
             server, name = McpServer.configured(known), known.label
@@ -181,7 +190,8 @@ async def _closed_after(seconds: float, search: WebSearch) -> None:
 
 
 def _is_known(tool: Mapping[str, Any]) -> bool:
-    return tool.get("type") == "mcp" or is_web_search(tool.get("type"))
+    kind = tool.get("type")
+    return kind == "mcp" or is_web_search(kind) or is_tool_search(tool)
 
 
 async def _prepared(tools: Sequence[HostedTool]) -> None:
@@ -196,6 +206,8 @@ async def _prepared(tools: Sequence[HostedTool]) -> None:
 
 def _check_allowed(exchange: Exchange, tool: HostedTool) -> None:
     key = exchange.context.key
+    if tool.kind == ToolSearch.kind:
+        return  # it finds what the client itself has described
     if key is None or key.may_run(tool.kind, tool.server):
         return
     raise Forbidden(

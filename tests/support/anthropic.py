@@ -45,10 +45,11 @@ SAID = [{"type": "message", "role": "user", "content": [{"type": "input_text", "
 
 _EVENT: Final[TypeAdapter[Any]] = TypeAdapter(RawMessageStreamEvent)
 _FIELDS: Final = {
-    "text_delta": ("text", "text"),
-    "thinking_delta": ("thinking", "thinking"),
-    "signature_delta": ("thinking", "signature"),
-    "input_json_delta": ("tool_use", "partial_json"),
+    "text_delta": (("text",), "text"),
+    "citations_delta": (("text",), "citation"),
+    "thinking_delta": (("thinking",), "thinking"),
+    "signature_delta": (("thinking",), "signature"),
+    "input_json_delta": (("tool_use", "server_tool_use"), "partial_json"),
 }
 
 
@@ -125,7 +126,7 @@ def _check_grammar(events: list[dict[str, Any]], *, broken: bool) -> None:
         elif what == "content_block_delta":
             assert (state, event["index"]) == ("block", index)
             wanted, field = _FIELDS[event["delta"]["type"]]
-            assert kind == wanted
+            assert kind in wanted
             assert not signed, "something follows a signature"
             assert event["delta"][field] != ""
             signed = event["delta"]["type"] == "signature_delta"
@@ -155,7 +156,9 @@ def accumulated(events: list[dict[str, Any]]) -> dict[str, Any]:
         elif what == "content_block_delta":
             _, field = _FIELDS[event["delta"]["type"]]
             block, piece = message["content"][event["index"]], event["delta"][field]
-            if field == "partial_json":
+            if field == "citation":
+                block.setdefault("citations", []).append(piece)
+            elif field == "partial_json":
                 inputs[event["index"]] = inputs.get(event["index"], "") + piece
             else:
                 block[field] += piece

@@ -16,6 +16,7 @@ from router.dialects.messages.content import text_parts
 from router.dialects.messages.decode_history import MessagesHistory
 from router.dialects.messages.fields import bad, given, need, number, one_of, required, typed
 from router.dialects.messages.thinking import Show, Thinking, parse_thinking
+from router.dialects.messages.tool_search import as_function, is_tool_search
 from router.dialects.messages.tools import choice_of, tools_of
 
 __all__ = ["DecodedMessagesRequest", "decode_count_request", "decode_messages_request"]
@@ -89,6 +90,8 @@ def decode_count_request(body: Mapping[str, Any]) -> DecodedMessagesRequest:
     """The same for ``POST /v1/messages/count_tokens``: what of it makes up the prompt."""
     made = _translated({**body, "stream": False}, None)
     counted = {name: made.body[name] for name in _COUNTED if name in made.body}
+    if tools := counted.get("tools"):
+        counted["tools"] = [as_function(tool) if is_tool_search(tool) else tool for tool in tools]
     return DecodedMessagesRequest(counted, made.dropped, made.dropped_thinking, made.show)
 
 
@@ -100,7 +103,7 @@ def _translated(body: Mapping[str, Any], limit: int | None) -> DecodedMessagesRe
     history.add(need(body, "messages", list, ""))
     if not history.items:
         raise bad("messages", "At least one message with content is required")
-    tools, dropped = tools_of(body)
+    tools, dropped = tools_of(body, history.references)
     thinking = parse_thinking(body, limit)
     made: dict[str, Any] = {"model": model, "input": history.items, "store": False}
     if instructions := _system(body):

@@ -39,13 +39,14 @@ _DELTAS: Final = {
     "text": ("text_delta", "text"),
     "thinking": ("thinking_delta", "thinking"),
     "tool_use": ("input_json_delta", "partial_json"),
+    "server_tool_use": ("input_json_delta", "partial_json"),
 }
 
 
 class _Open:
     """A block that has begun. ``part`` is which part of its item's reasoning was the last."""
 
-    __slots__ = ("begun", "done", "held", "part", "signature", "started")
+    __slots__ = ("begun", "citations", "done", "held", "part", "signature", "started")
 
     def __init__(self, begun: dict[str, Any]) -> None:
         self.begun = begun
@@ -53,6 +54,7 @@ class _Open:
         self.started = self.done = False
         self.signature: str | None = None
         self.part: int | None = None
+        self.citations: Sequence[dict[str, Any]] = ()
 
 
 class MessagesEncoder:
@@ -69,6 +71,7 @@ class MessagesEncoder:
         self._index = 0
         self._held = 0
         self._opened = False
+        self._pages: dict[str, str] = {}
         self._events = OutputEvents(self)
 
     def whole(self, body: bytes) -> bytes:
@@ -119,11 +122,14 @@ class MessagesEncoder:
     def item_done(self, place: int | str, item: dict[str, Any]) -> None:
         """See ``OutputListener.item_done``: its blocks end, signed where they have to be."""
         told = next((part for part in ("summary", "content") if part in self._blocks(place)), None)
-        for block in blocks_of(item, self._show, told):
+        for block in blocks_of(item, self._show, told, pages=self._pages):
             opened = self._blocks(place).get(block.part)
             if opened is None:
                 opened = self._open(place, block.part, block.begun)
+                if block.begun["type"] == "server_tool_use":
+                    self._say(opened, block.text)
             opened.signature = block.signature
+            opened.citations = block.citations
         self._close(place)
 
     def response_done(self, response: dict[str, Any]) -> None:
@@ -186,6 +192,9 @@ class MessagesEncoder:
                     self._delta(block, "".join(block.held))
             if not block.done:
                 return
+            for citation in block.citations:
+                delta = {"type": "citations_delta", "citation": citation}
+                self._event("content_block_delta", delta=delta)
             if block.begun["type"] == "thinking":
                 signature = block.signature or sign(None)
                 self._event(

@@ -55,7 +55,7 @@ def test_a_prompt_that_is_too_long(said: str, numbers: tuple[str, str]) -> None:
         "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context "
         "length is 32768 tokens and your request has 9000 input tokens (32000 > 32768 - 9000).",
         "This model's maximum context length is 32768 tokens. However, you requested 32000 output "
-        "tokens and your prompt contains at least 9000 input tokens, for a total of at least 41000.",
+        "tokens and your prompt contains at least 9000 input tokens, for at least 41000 in total.",
     ],
 )
 def test_an_answer_that_is_too_long(said: str) -> None:
