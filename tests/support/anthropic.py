@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 from anthropic.types import Message, RawMessageStreamEvent
+from anthropic.types.beta import BetaContextManagementResponse
 from pydantic import BaseModel, TypeAdapter
 
 from router.response.frame import Frame
@@ -74,6 +75,9 @@ def bodies_of(events: Sequence[Event]) -> list[dict[str, Any]]:
 
 def check_message(message: dict[str, Any]) -> None:
     """Check a finished message."""
+    message = dict(message)
+    if (managed := message.pop("context_management", None)) is not None:
+        _check_known(BetaContextManagementResponse.model_validate(managed, strict=True))
     _check_known(Message.model_validate(message, strict=True))
     assert message["id"].startswith("msg_")
     assert len(message["id"]) > len("msg_")
@@ -112,7 +116,8 @@ def _check_grammar(events: list[dict[str, Any]], *, broken: bool) -> None:
         if what == "ping":
             assert state != "new"
             continue
-        _check_known(_EVENT.validate_python(event, strict=True))
+        known = {k: v for k, v in event.items() if k != "context_management"}
+        _check_known(_EVENT.validate_python(known, strict=True))
         if what == "message_start":
             assert state == "new"
             assert event["message"]["content"] == []
@@ -165,6 +170,8 @@ def accumulated(events: list[dict[str, Any]]) -> dict[str, Any]:
         elif what == "message_delta":
             message |= event["delta"]
             message["usage"] |= event["usage"]
+            if "context_management" in event:
+                message["context_management"] = event["context_management"]
     for index, text in inputs.items():
         message["content"][index]["input"] = _input(text)
     return message

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from router.dialects.messages.content import text_parts
+from router.dialects.messages.context import AppliedEdits, parse_edits
 from router.dialects.messages.decode_history import MessagesHistory
 from router.dialects.messages.fields import bad, given, need, number, one_of, required, typed
 from router.dialects.messages.thinking import Show, Thinking, parse_thinking
@@ -29,6 +30,7 @@ _READ: Final = frozenset(
     {
         "cache",
         "cache_control",
+        "context_management",
         "max_tokens",
         "messages",
         "metadata",
@@ -69,13 +71,14 @@ _TIERS: Final[Mapping[str, str]] = {"auto": "auto", "standard_only": "default"}
 class DecodedMessagesRequest:
     """``dropped`` are the paths of what a Responses request cannot carry, ``dropped_thinking`` is
     how many blocks of thinking were signed by somebody else, ``show`` what is to be shown of new
-    ones.
+    ones, ``edits`` what was cleared of the history.
     """
 
     body: dict[str, Any]
     dropped: tuple[str, ...]
     dropped_thinking: int
     show: Show
+    edits: AppliedEdits
 
 
 def decode_messages_request(body: Mapping[str, Any]) -> DecodedMessagesRequest:
@@ -92,7 +95,7 @@ def decode_count_request(body: Mapping[str, Any]) -> DecodedMessagesRequest:
     counted = {name: made.body[name] for name in _COUNTED if name in made.body}
     if tools := counted.get("tools"):
         counted["tools"] = [as_function(tool) if is_tool_search(tool) else tool for tool in tools]
-    return DecodedMessagesRequest(counted, made.dropped, made.dropped_thinking, made.show)
+    return replace(made, body=counted)
 
 
 def _translated(body: Mapping[str, Any], limit: int | None) -> DecodedMessagesRequest:
@@ -124,7 +127,14 @@ def _translated(body: Mapping[str, Any], limit: int | None) -> DecodedMessagesRe
     dropped += [name for name, value in body.items() if name not in _READ and value is not None]
     output = body.get("output_config") or {}
     dropped += [f"output_config.{name}" for name in output if name not in ("effort", "format")]
-    return DecodedMessagesRequest(made, tuple(dropped), history.dropped_thinking, thinking.show)
+    edits = parse_edits(body)
+    return DecodedMessagesRequest(
+        made,
+        (*dropped, *edits.dropped),
+        history.dropped_thinking,
+        thinking.show,
+        edits.apply(made),
+    )
 
 
 def _system(body: Mapping[str, Any]) -> str:
@@ -153,6 +163,8 @@ def _reasoning(thinking: Thinking) -> dict[str, Any]:
     if thinking.show == "text":
         reasoning["summary"] = "auto"
     fields: dict[str, Any] = {"reasoning": reasoning} if reasoning else {}
+    if thinking.on is not None:
+        fields["switch_thinking"] = thinking.on
     if thinking.show != "nothing":
         fields["include"] = [_ENCRYPTED]
     return fields

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.dialects.messages.context import NO_EDITS, AppliedEdits
 from router.dialects.messages.encode_response import (
     blocks_of,
     call_of,
@@ -59,11 +60,12 @@ class _Open:
 
 class MessagesEncoder:
     """Implements ``router.dialects.dialect.ResponseEncoder``; ``show`` is what is shown of
-    reasoning.
+    reasoning, ``edits`` what was cleared of the history.
     """
 
-    def __init__(self, show: Show, request_id: str | None) -> None:
+    def __init__(self, show: Show, request_id: str | None, edits: AppliedEdits = NO_EDITS) -> None:
         self._show = show
+        self._edits = edits
         self._request_id = request_id
         self._out: list[Frame] = []
         self._line: deque[_Open] = deque()
@@ -76,7 +78,8 @@ class MessagesEncoder:
 
     def whole(self, body: bytes) -> bytes:
         """See ``ResponseEncoder.whole``."""
-        return orjson.dumps(message_of(orjson.loads(body), self._show))
+        message = message_of(orjson.loads(body), self._show)
+        return orjson.dumps({**message, **self._edits.told()})
 
     def frames(self, batch: Sequence[Frame]) -> list[Frame]:
         """See ``ResponseEncoder.frames``; raises UpstreamFailure for more than can be held."""
@@ -139,9 +142,8 @@ class MessagesEncoder:
         self.response_opened(response)
         usage = usage_of(response)
         usage.pop("service_tier", None)
-        self._out.append(
-            Frame.of({"type": "message_delta", "delta": stop_of(response), "usage": usage})
-        )
+        delta = {"type": "message_delta", "delta": stop_of(response), "usage": usage}
+        self._out.append(Frame.of({**delta, **self._edits.told()}))
         self._out.append(Frame.of({"type": "message_stop"}))
 
     def response_failed(self, response: dict[str, Any]) -> None:
@@ -213,7 +215,10 @@ class MessagesEncoder:
 
 
 class TokenCountEncoder:
-    """Tells how many tokens a prompt has."""
+    """Tells how many tokens a prompt has, and had before ``edits`` cleared some of it."""
+
+    def __init__(self, edits: AppliedEdits = NO_EDITS) -> None:
+        self._edits = edits
 
     def frames(self, batch: Sequence[Frame]) -> list[Frame]:
         """See ``ResponseEncoder.frames``: a count is never streamed."""
@@ -221,4 +226,8 @@ class TokenCountEncoder:
 
     def whole(self, body: bytes) -> bytes:
         """See ``ResponseEncoder.whole``."""
-        return orjson.dumps({"input_tokens": orjson.loads(body)["input_tokens"]})
+        count = orjson.loads(body)["input_tokens"]
+        told: dict[str, Any] = {"input_tokens": count}
+        if self._edits.applied is not None:
+            told["context_management"] = {"original_input_tokens": count + self._edits.tokens}
+        return orjson.dumps(told)
