@@ -163,8 +163,8 @@ def _reasoning(thinking: Thinking) -> dict[str, Any]:
     if thinking.show == "text":
         reasoning["summary"] = "auto"
     fields: dict[str, Any] = {"reasoning": reasoning} if reasoning else {}
-    if thinking.on is not None:
-        fields["switch_thinking"] = thinking.on
+    if thinking.on is not None and not (thinking.on and thinking.effort):
+        fields["switch_thinking"] = thinking.on  # an effort says it as well
     if thinking.show != "nothing":
         fields["include"] = [_ENCRYPTED]
     return fields

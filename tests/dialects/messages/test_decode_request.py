@@ -84,22 +84,14 @@ def made(**fields: Any) -> dict[str, Any]:
         ),
         (
             {"thinking": {"type": "enabled", "budget_tokens": 1024}},
-            {
-                "reasoning": {"effort": "low", "summary": "auto"},
-                "include": ENCRYPTED,
-                "switch_thinking": True,
-            },
+            {"reasoning": {"effort": "low", "summary": "auto"}, "include": ENCRYPTED},
         ),
         (
             {
                 "thinking": {"type": "enabled", "budget_tokens": 1024},
                 "output_config": {"effort": "max"},
             },
-            {
-                "reasoning": {"effort": "max", "summary": "auto"},
-                "include": ENCRYPTED,
-                "switch_thinking": True,
-            },
+            {"reasoning": {"effort": "max", "summary": "auto"}, "include": ENCRYPTED},
         ),
         ({"output_config": {"effort": "medium"}}, {"reasoning": {"effort": "medium"}}),
         (
