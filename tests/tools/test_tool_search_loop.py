@@ -164,6 +164,20 @@ async def test_the_last_turn_has_what_was_found_and_no_search() -> None:
         assert len(model.requests) == 3
 
 
+async def test_the_same_again_with_a_cache() -> None:
+    answer = searches((BM25["name"], {"query": "weather"}))
+    async with asking(answer, cache={"mode": "always"}) as (client, _):
+        first = await asked(client, [BM25, *DEFERRED], [USER], stream=False)
+        again = await asked(client, [BM25, *DEFERRED], [USER], stream=True)
+        kinds = [block.type for block in first.content]
+        assert [block.type for block in again.content] == kinds
+        assert kinds == ["text", "server_tool_use", "tool_search_tool_result", "tool_use"]
+        # What else there is to be found makes another request of it.
+        other = await asked(client, [BM25, *DEFERRED[1:]], [USER], stream=False)
+        found: Any = other.content[2]
+        assert [one.tool_name for one in found.content.tool_references] == []
+
+
 async def test_a_key_without_tools_may_search_its_own() -> None:
     key = {"name": "ann", "key": "sk-key", "tools": []}
     answer = searches((BM25["name"], {"query": "weather"}))
