@@ -23,6 +23,7 @@ from router.dialects.messages.encode_response import (
     usage_of,
 )
 from router.dialects.messages.schema import error_body
+from router.dialects.messages.server_tools import use_and_result
 from router.dialects.messages.thinking import Show, sign
 from router.errors import UpstreamFailure
 from router.response.frame import Frame
@@ -92,6 +93,11 @@ class MessagesEncoder:
         if not self._opened:
             self._opened = True
             self._out.append(Frame.of({"type": "message_start", "message": outline(response)}))
+
+    def item_added(self, place: int | str, item: dict[str, Any]) -> None:
+        """See ``OutputListener.item_added``: a search is shown while it is under way."""
+        if (ran := use_and_result(item)) is not None and ran[1] != "{}":
+            self._say(self._open(place, "use", ran[0]), ran[1])
 
     def text(
         self, place: int | str, part: int, kind: str, piece: str, logprobs: Any, *, whole: bool

@@ -64,7 +64,7 @@ def use_and_result(item: Mapping[str, Any]) -> tuple[Block, str, Block] | None:
 
 def _searched(item: Mapping[str, Any]) -> tuple[str, str, Any]:
     action = _dict(item.get("action"))
-    asked = {name: action[name] for name in _ASKED if isinstance(action.get(name), str)}
+    asked = {name: text for name in _ASKED if (text := _text(action, name))}
     arguments = orjson.dumps(asked).decode()
     if item.get("status") == "failed":
         code = _SEARCH_ERRORS.get(_text(item, "error"), _UNAVAILABLE)

@@ -181,6 +181,19 @@ def test_what_cut_it_short(final: Any, stop: str) -> None:
     assert ("stop_details" in message) == (stop == "refusal")
 
 
+def test_a_search_is_shown_while_it_is_under_way() -> None:
+    search = {"id": "ws_1", "type": "web_search_call", "status": "in_progress"}
+    search["action"] = {"type": "search", "query": "q"}  # type: ignore[assignment]
+    events = natives.events({**search, "status": "completed"})
+    begun = {"type": "response.output_item.added", "output_index": 0, "item": search}
+    told = events_of(MessagesEncoder("text", None).frames(frames([*events[:2], begun])))
+    assert [event["type"] for event in told] == [
+        "message_start", "content_block_start", "content_block_delta",
+    ]  # fmt: skip
+    assert told[1]["content_block"] == use("web_search", {})
+    assert told[2]["delta"]["partial_json"] == '{"query":"q"}'
+
+
 def test_usage_tells_the_cache_apart() -> None:
     usage = {
         "input_tokens": 100,
