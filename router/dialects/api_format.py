@@ -24,9 +24,10 @@ class ApiFormat:
     """The form of one API's answers.
 
     ``error`` is the JSON body of an error; ``failed`` the frame that ends a stream which has begun.
-    ``headers`` are those of a stream, ``encode`` how one of its frames is written, ``silence`` what
-    may be written between two of them to show that there is somebody (empty: nothing may).
-    ``names`` are those of its fields that the Responses API has under another name, by that name.
+    ``error_headers`` are those that an error has besides its own, ``headers`` those of a stream.
+    ``encode`` is how one of its frames is written, ``silence`` what may be written between two of
+    them to show that there is somebody (empty: nothing may). ``names`` are those of its fields that
+    the Responses API has under another name, by that name.
     """
 
     error: Callable[[RouterError], Mapping[str, Any]]
@@ -35,6 +36,7 @@ class ApiFormat:
     encode: Callable[[Frame], bytes] = methodcaller("encode")
     silence: bytes = COMMENT
     names: Mapping[str, str] = field(default_factory=dict)
+    error_headers: Callable[[RouterError], Mapping[str, str]] = lambda error: {}
 
 
 def encode_line(frame: Frame) -> bytes:

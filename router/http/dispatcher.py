@@ -267,15 +267,19 @@ class RequestDispatcher:
             with contextlib.suppress(ClientGone):
                 sink.feed([exchange.context.api_format.failed(error)])
             return Outcome.FAILED
-        headers = answer_headers(exchange, error.headers)
-        sink.finish(error.status, orjson.dumps(exchange.context.api_format.error(error)), headers)
+        form = exchange.context.api_format
+        headers = answer_headers(exchange, {**form.error_headers(error), **error.headers})
+        sink.finish(error.status, orjson.dumps(form.error(error)), headers)
         return _outcome(error)
 
     def _refused(self, exchange: Exchange, error: RouterError) -> web.Response:
         exchange.result.set_error(error)
         exchange.context.plugin_set.chain.ended(exchange, _outcome(error))
-        response = json_response(exchange.context.api_format.error(error), error.status)
-        response.headers.update({**exchange.result.headers, **error.headers})
+        form = exchange.context.api_format
+        response = json_response(form.error(error), error.status)
+        response.headers.update(
+            {**exchange.result.headers, **form.error_headers(error), **error.headers}
+        )
         response.headers["X-Request-Id"] = exchange.request.id
         return response
 

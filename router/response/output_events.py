@@ -40,6 +40,10 @@ class OutputListener(Protocol):
         """The response has begun; told again before other events of its opening."""
         ...
 
+    def item_added(self, place: Place, item: dict[str, Any]) -> None:
+        """An item begins: it says as much of itself as is known."""
+        ...
+
     def text(
         self, place: Place, part: int, kind: TextKind, piece: str, logprobs: Any, *, whole: bool
     ) -> None:
@@ -140,6 +144,7 @@ class OutputEvents:
     def _item_added(self, event: dict[str, Any]) -> None:
         item, place = event.get("item"), _place(event)
         if isinstance(item, dict):
+            self._listener.item_added(place, item)
             self._begin_call(place, self._progress(place), item)
 
     def _begin_call(self, place: Place, progress: _Progress, item: dict[str, Any]) -> None:

@@ -115,6 +115,9 @@ class EndpointSettings(Section):
     and where it turns out that there is no such route. ``system_messages`` is what becomes, for
     ``chat`` and ``ollama``, of those after the first user message: ``dialects.system_messages``;
     None merges them in translated requests, and leaves passed on Chat Completions as they are.
+    ``thinking_switch``, for ``chat`` only, is the variable of the model's chat template that
+    switches thinking: ``enable_thinking`` with Qwen's and GLM's, ``thinking`` with DeepSeek's and
+    Granite's. vLLM, SGLang and llama.cpp take such variables; other servers may refuse them.
     ``stream_whole_answers``: a stream is asked for also where the client wants its answer in one
     piece, which is put together here. It is for servers that notice only while they stream that
     nobody waits for an answer any more; see ``router.upstream.translated.assembles``.
@@ -155,6 +158,9 @@ class EndpointSettings(Section):
     """Later system messages are merged into the first (`merge`), kept (`keep`), or sent as the
     user's (`user`).
     """
+    thinking_switch: Literal["enable_thinking", "thinking"] | None = None
+    """The field of `chat_template_kwargs` that switches thinking, where the engine takes them.
+    """
     stream_whole_answers: bool = False
     """Whether whole answers are asked for as streams, so that engines notice a client that leaves.
     """
@@ -171,6 +177,13 @@ class EndpointSettings(Section):
     def _translated_messages_have_it(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and info.data.get("dialect") == "responses":
             raise wrong("is for endpoints with dialect: chat or ollama only")
+        return value
+
+    @field_validator("thinking_switch", mode="after")
+    @classmethod
+    def _chat_templates_have_it(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("dialect", "chat") != "chat":
+            raise wrong("is for endpoints with dialect: chat only")
         return value
 
     @field_validator("chat_completions", mode="after")

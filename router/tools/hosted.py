@@ -93,6 +93,10 @@ class HostedTool(Protocol):
         """What the model is offered: function tools of the Responses API."""
         ...
 
+    def loaded(self) -> Sequence[Mapping[str, Any]]:
+        """Functions of the client's own that it has found, and that are offered from now on."""
+        ...
+
     def chosen(self, choice: Mapping[str, Any]) -> Sequence[str] | None:
         """The names of those functions that a ``tool_choice``, or an entry of its allowed tools,
         stands for; None where it is not about this tool.

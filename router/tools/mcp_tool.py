@@ -154,6 +154,10 @@ class McpToolset:
         """See ``HostedTool.functions``."""
         return self._functions
 
+    def loaded(self) -> Sequence[Mapping[str, Any]]:
+        """See ``HostedTool.loaded``: it finds no tools."""
+        return ()
+
     def chosen(self, choice: Mapping[str, Any]) -> Sequence[str] | None:
         """See ``HostedTool.chosen``."""
         if choice.get("type") != "mcp" or choice.get("server_label") != self._label:

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from router.core.exchange import AnswerKind, Exchange
+from router.dialects.messages.tool_search import is_tool_search
+from router.dialects.operation import Operation
 from router.dialects.parameters import missing, object_, string
 from router.dialects.responses.tools import is_web_search
 from router.endpoints.registry import Registry
@@ -21,11 +23,12 @@ from router.settings.mcp import CLIENT
 from router.settings.tools import ToolsSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
-from router.tools.deferred_tools import DeferredTools, is_server_search
 from router.tools.hosted import TOOL_SEARCH, HostedTool
 from router.tools.mcp import McpClients, McpInvalid, McpServer
 from router.tools.mcp_tool import McpToolset
 from router.tools.search_tool import SearchTool
+from router.tools.tool_search.deferred import DeferredTools, is_server_search
+from router.tools.tool_search.tool import ToolSearch
 from router.tools.web_search.options import read_options
 from router.tools.web_search.tool import WebSearch
 
@@ -109,6 +112,8 @@ class ToolOffers:
         settings = self.settings
         if tool["type"] == TOOL_SEARCH:
             return "endpoint" if native else "router"
+        if is_tool_search(tool):
+            return "router"  # it is made for requests of an API that endpoints do not speak
         if tool["type"] == "mcp":
             named = tool.get("server_url") is not None
             elsewhere = named or tool.get("connector_id") is not None
@@ -126,10 +131,14 @@ class ToolOffers:
         where = f"tools[{index}]"
         if tool["type"] == TOOL_SEARCH:
             return DeferredTools(index, exchange.body["tools"])
+        if is_tool_search(tool):
+            return ToolSearch(index, tool)
         if tool["type"] != "mcp":
             assert self.search is not None
             include = exchange.body.get("include") or ()
-            return SearchTool(index, read_options(tool, where), self.search, include)
+            results = exchange.request.operation is Operation.MESSAGES
+            options = read_options(tool, where)
+            return SearchTool(index, options, self.search, include, results=results)
         known = self.settings.mcp.labelled(tool.get("server_label"))
         if known is not None and tool.get("server_url") is None:
             server, name = McpServer.configured(known), known.label
@@ -189,7 +198,11 @@ async def _closed_after(seconds: float, search: WebSearch) -> None:
 
 def _is_known(tool: Mapping[str, Any]) -> bool:
     kind = tool.get("type")
-    return kind == "mcp" or is_web_search(kind) or is_server_search(tool)
+    return kind == "mcp" or is_web_search(kind) or _is_search(tool)
+
+
+def _is_search(tool: Mapping[str, Any]) -> bool:
+    return is_tool_search(tool) or is_server_search(tool)
 
 
 async def _prepared(tools: Sequence[HostedTool]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from router.dialects.responses.tools import is_web_search
@@ -21,20 +22,28 @@ _SOURCES: Final = "web_search_call.action.sources"
 
 class SearchTool:
     """Implements ``router.tools.hosted.HostedTool``, for the tool at ``index`` of a request with
-    these ``options``. ``include`` is the request's.
+    these ``options``. ``include`` is the request's; with ``results`` its items have what the model
+    was shown of each page, as ``results``: ``url``, ``title``, ``text`` and ``date``.
     """
 
     kind = "web_search"
     type = "web_search_call"
 
     def __init__(
-        self, index: int, options: SearchOptions, search: WebSearch, include: Collection[str]
+        self,
+        index: int,
+        options: SearchOptions,
+        search: WebSearch,
+        include: Collection[str],
+        *,
+        results: bool = False,
     ) -> None:
         self.index = index
         self.server: str = search.provider
         self._options = options
         self._search = search
         self._shows_sources = _SOURCES in include
+        self._shows_results = results
         self._function = search.offered(options)
         self._used = 0
 
@@ -48,6 +57,10 @@ class SearchTool:
     def functions(self) -> Sequence[Mapping[str, Any]]:
         """See ``HostedTool.functions``."""
         return (self._function,)
+
+    def loaded(self) -> Sequence[Mapping[str, Any]]:
+        """See ``HostedTool.loaded``: it finds no tools."""
+        return ()
 
     def chosen(self, choice: Mapping[str, Any]) -> Sequence[str] | None:
         """See ``HostedTool.chosen``."""
@@ -65,7 +78,10 @@ class SearchTool:
         """See ``HostedTool.run``."""
         used, self._used = self._used, self._used + 1
         found = await self._search.run(self._options, call.arguments, deadline=deadline, used=used)
-        shown = {"action": self._shown(found.action)}
+        shown: Item = {"action": self._shown(found.action)}
+        if self._shows_results:
+            shown["results"] = [asdict(source) for source in found.sources]
+            shown["error"] = found.error
         return ToolResult(found.text, shown, found.error, found.sources, found.cost)
 
     def _shown(self, action: WebSearchAction) -> Mapping[str, Any]:

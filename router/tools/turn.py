@@ -177,7 +177,9 @@ def turn_body(
     if not offered and any(tool.kind == TOOL_SEARCH for tool in tools):
         others = without_deferred(others)  # nobody searches for them any more
     functions = [function for tool in tools for function in tool.functions()] if offered else []
-    asked["tools"] = [*functions, *others]
+    # What is found comes last: as with the rest of the prompt, what was there before stays.
+    loaded = {one["name"]: one for tool in tools for one in tool.loaded()}
+    asked["tools"] = [*functions, *others, *loaded.values()]
     choice = _choice(body.get("tool_choice"), tools, first=first, offered=offered)
     if choice is None or not asked["tools"]:
         asked.pop("tool_choice", None)

@@ -160,6 +160,38 @@ async def test_thinking_is_not_shown_to_who_does_not_ask(
     assert [block.type for block in message.content] == ["text"]
 
 
+async def test_old_results_are_cleared(claude: AsyncAnthropic, model: str) -> None:
+    messages: list[Any] = [user("Say exactly: done")]
+    for n in range(4):
+        call = {"type": "tool_use", "id": f"toolu_{n}", "name": "get_weather", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": "sunny " * 300}
+        messages += [
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [result]},
+        ]
+    asked: Any = {"model": model, "messages": messages, "tools": [WEATHER]}
+    edit = {"type": "clear_tool_uses_20250919", "trigger": {"type": "tool_uses", "value": 2}}
+    edited: Any = {
+        "context_management": {"edits": [edit]},
+        "betas": ["context-management-2025-06-27"],
+    }
+    message = await claude.beta.messages.create(max_tokens=1000, **asked, **edited)
+    async with claude.beta.messages.stream(max_tokens=1000, **asked, **edited) as stream:
+        streamed = await stream.get_final_message()
+    for told in (message.context_management, streamed.context_management):
+        assert told is not None
+        done: Any = told.applied_edits[0]
+        assert done.type == "clear_tool_uses_20250919"
+        assert (done.cleared_tool_uses, done.cleared_input_tokens > 400) == (1, True)
+    plain = await claude.messages.count_tokens(**asked)
+    count = await claude.beta.messages.count_tokens(**asked, **edited)
+    assert count.input_tokens + 200 < plain.input_tokens
+    assert count.context_management is not None
+    assert count.context_management.original_input_tokens == pytest.approx(
+        plain.input_tokens, rel=0.2
+    )
+
+
 async def test_a_schema(claude: AsyncAnthropic, model: str) -> None:
     schema = {
         "type": "object",

@@ -142,6 +142,7 @@ async def test_who_has_no_key_is_told_in_its_form(headers: dict[str, str]) -> No
     ):
         reply = await post(router, asked(), headers=headers)
         assert error_of(reply)[:2] == (401, "authentication_error")
+        assert reply.headers["x-should-retry"] == "false"
         assert "sk-other" not in reply.body.decode()
 
 
@@ -166,6 +167,36 @@ async def test_an_upstream_that_refuses(
         routing(endpoint(upstream, dialect)) as router,
     ):
         assert error_of(await post(router, asked()))[:2] == (told, kind)
+
+
+@STREAM
+async def test_a_prompt_that_is_too_long(*, stream: bool) -> None:
+    """In the words by which Claude Code knows that it has to compact."""
+    said = (
+        "This model's maximum context length is 4096 tokens. However, you requested 5100 tokens "
+        "(5000 in the messages, 100 in the completion)."
+    )
+    script = whole(orjson.dumps({"error": {"message": said}}), status=400)
+    async with (
+        Upstream(default=script) as upstream,
+        routing(endpoint(upstream, "chat")) as router,
+    ):
+        status, kind, message = error_of(await post(router, asked(stream=stream)))
+        assert (status, kind) == (400, "invalid_request_error")
+        assert message == f"prompt is too long: 5000 tokens > 4096 maximum ({said})"
+
+
+async def test_a_spent_budget_is_not_to_be_tried_again() -> None:
+    key = {"name": "ann", "key": KEY, "budgets": [{"period": "month", "tokens": 1}]}
+    async with (
+        Upstream(default=whole(SPEECH["chat"].whole)) as upstream,
+        routing(endpoint(upstream, "chat"), auth={"keys": [key]}) as router,
+    ):
+        refused = await post(router, asked(), headers={"x-api-key": KEY})
+        if refused.status == 200:  # a budget that is unused takes one request
+            refused = await post(router, asked(), headers={"x-api-key": KEY})
+        assert error_of(refused)[:2] == (429, "rate_limit_error")
+        assert refused.headers["x-should-retry"] == "false"
 
 
 async def test_an_upstream_that_is_silent() -> None:

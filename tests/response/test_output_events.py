@@ -33,6 +33,8 @@ class Heard:
     def response_opened(self, response: dict[str, Any]) -> None:
         pass
 
+    def item_added(self, place: int | str, item: dict[str, Any]) -> None: ...
+
     def text(
         self, place: Any, part: int, kind: str, piece: str, logprobs: Any, *, whole: bool
     ) -> None:

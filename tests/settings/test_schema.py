@@ -174,6 +174,14 @@ def test_num_ctx_is_accepted_for_ollama() -> None:
     assert EndpointSettings(**{**ENDPOINT, "dialect": "ollama", "num_ctx": 8192}).num_ctx == 8192
 
 
+def test_thinking_is_switched_for_chat() -> None:
+    assert EndpointSettings(**ENDPOINT).thinking_switch is None
+    for dialect in ("responses", "ollama"):
+        faults = endpoint_faults(dialect=dialect, thinking_switch="enable_thinking")
+        assert list(faults) == ["thinking_switch"]
+    assert list(endpoint_faults(dialect="chat", thinking_switch="on")) == ["thinking_switch"]
+
+
 def test_system_messages_are_rearranged_for_chat_and_ollama() -> None:
     assert EndpointSettings(**ENDPOINT).system_messages is None
     for dialect in ("chat", "ollama"):

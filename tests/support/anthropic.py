@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 from anthropic.types import Message, RawMessageStreamEvent
+from anthropic.types.beta import BetaContextManagementResponse
 from pydantic import BaseModel, TypeAdapter
 
 from router.response.frame import Frame
@@ -45,10 +46,11 @@ SAID = [{"type": "message", "role": "user", "content": [{"type": "input_text", "
 
 _EVENT: Final[TypeAdapter[Any]] = TypeAdapter(RawMessageStreamEvent)
 _FIELDS: Final = {
-    "text_delta": ("text", "text"),
-    "thinking_delta": ("thinking", "thinking"),
-    "signature_delta": ("thinking", "signature"),
-    "input_json_delta": ("tool_use", "partial_json"),
+    "text_delta": (("text",), "text"),
+    "citations_delta": (("text",), "citation"),
+    "thinking_delta": (("thinking",), "thinking"),
+    "signature_delta": (("thinking",), "signature"),
+    "input_json_delta": (("tool_use", "server_tool_use"), "partial_json"),
 }
 
 
@@ -73,6 +75,9 @@ def bodies_of(events: Sequence[Event]) -> list[dict[str, Any]]:
 
 def check_message(message: dict[str, Any]) -> None:
     """Check a finished message."""
+    message = dict(message)
+    if (managed := message.pop("context_management", None)) is not None:
+        _check_known(BetaContextManagementResponse.model_validate(managed, strict=True))
     _check_known(Message.model_validate(message, strict=True))
     assert message["id"].startswith("msg_")
     assert len(message["id"]) > len("msg_")
@@ -111,7 +116,8 @@ def _check_grammar(events: list[dict[str, Any]], *, broken: bool) -> None:
         if what == "ping":
             assert state != "new"
             continue
-        _check_known(_EVENT.validate_python(event, strict=True))
+        known = {k: v for k, v in event.items() if k != "context_management"}
+        _check_known(_EVENT.validate_python(known, strict=True))
         if what == "message_start":
             assert state == "new"
             assert event["message"]["content"] == []
@@ -125,7 +131,7 @@ def _check_grammar(events: list[dict[str, Any]], *, broken: bool) -> None:
         elif what == "content_block_delta":
             assert (state, event["index"]) == ("block", index)
             wanted, field = _FIELDS[event["delta"]["type"]]
-            assert kind == wanted
+            assert kind in wanted
             assert not signed, "something follows a signature"
             assert event["delta"][field] != ""
             signed = event["delta"]["type"] == "signature_delta"
@@ -155,13 +161,17 @@ def accumulated(events: list[dict[str, Any]]) -> dict[str, Any]:
         elif what == "content_block_delta":
             _, field = _FIELDS[event["delta"]["type"]]
             block, piece = message["content"][event["index"]], event["delta"][field]
-            if field == "partial_json":
+            if field == "citation":
+                block.setdefault("citations", []).append(piece)
+            elif field == "partial_json":
                 inputs[event["index"]] = inputs.get(event["index"], "") + piece
             else:
                 block[field] += piece
         elif what == "message_delta":
             message |= event["delta"]
             message["usage"] |= event["usage"]
+            if "context_management" in event:
+                message["context_management"] = event["context_management"]
     for index, text in inputs.items():
         message["content"][index]["input"] = _input(text)
     return message

@@ -37,6 +37,9 @@ class Tool:
     def functions(self) -> Sequence[Item]:
         return [{"type": "function", "name": "f", "parameters": {}}]
 
+    def loaded(self) -> Sequence[Item]:
+        return ()
+
     def chosen(self, choice: Mapping[str, Any]) -> Sequence[str] | None:
         return None
 

@@ -18,6 +18,7 @@ from router.settings.fetch import FetchSettings
 from router.settings.schema import Dialect
 from router.settings.tools import ToolsSettings
 from router.tools.offers import ToolOffers
+from tests.support.anthropic import check_message
 from tests.support.calling_model import Said, asked_tools, calling, outputs_of
 from tests.support.fleet import DIALECTS, http_client, routed
 from tests.support.order import check_order, parse_sse
@@ -129,6 +130,7 @@ async def test_anthropics_search_is_served_by_the_same(stream: bool) -> None:
     ):
         asked: Any = {"model": "m", "max_tokens": 100, "tools": [tool]}
         asked["messages"] = [{"role": "user", "content": "Yards?"}]
+        message: Any
         if stream:
             async with client.messages.stream(**asked) as streamed:
                 message = await streamed.get_final_message()
@@ -140,6 +142,42 @@ async def test_anthropics_search_is_served_by_the_same(stream: bool) -> None:
         assert message.usage.server_tool_use is not None
         assert message.usage.server_tool_use.web_search_requests == 1
         assert len(model.requests) == 2
+        check_message(message.to_dict(mode="json"))
+        use, result, text = message.content
+        assert (use.type, use.name, use.input) == (
+            "server_tool_use",
+            "web_search",
+            {"query": "yards"},
+        )
+        assert result.type == "web_search_tool_result"
+        assert result.tool_use_id == use.id
+        [page] = result.content
+        assert (page.url, page.title) == (PAGE, "Yards")
+        [citation] = text.citations
+        assert (citation.type, citation.url) == ("web_search_result_location", PAGE)
+        assert citation.cited_text == "All about yards."
+        asked["messages"] += [message.to_param(), {"role": "user", "content": "And more?"}]
+        await client.messages.create(**asked)
+        sent = model.requests[2].json["messages"]
+        assert [one["role"] for one in sent] == ["user", "assistant", "tool", "assistant", "user"]
+        assert "All about yards." in sent[2]["content"]
+        assert sent[1]["tool_calls"][0]["function"]["name"] == "web_search"
+
+
+async def test_anthropics_search_that_fails_says_so_in_its_result() -> None:
+    tool: Any = {"type": "web_search_20250305", "name": "web_search"}
+    async with (
+        searching() as (url, _, _, service),
+        anthropic.AsyncAnthropic(base_url=url, api_key="sk", max_retries=0) as client,
+    ):
+        service.on_get = json_answer({"error": "down"}, 500)
+        said: Any = [{"role": "user", "content": "Yards?"}]
+        asked: Any = {"model": "m", "max_tokens": 100, "tools": [tool], "messages": said}
+        message = await client.messages.create(**asked)
+        check_message(message.to_dict(mode="json"))
+        result: Any = message.content[1]
+        assert (result.type, result.content.error_code) == ("web_search_tool_result", "unavailable")
+        await client.messages.create(**{**asked, "messages": [*said, message.to_param(), *said]})
 
 
 async def test_a_reload_closes_the_former_search_once_its_time_is_over() -> None:

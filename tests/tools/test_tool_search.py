@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from router.settings.schema import Dialect
-from router.tools.deferred_tools import DeferredTools
 from router.tools.hosted import HostedCall
+from router.tools.tool_search.deferred import DeferredTools
 from tests.support.calling_model import Said, outputs_of
 from tests.support.tool_stage import stage
 from tests.support.upstream import Received

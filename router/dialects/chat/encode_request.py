@@ -93,6 +93,8 @@ def encode_for_chat(
             continue
         if not limited or name not in _LIMITS:
             chat[name] = value
+    if settings.thinking_switch is not None:
+        _switch_thinking(chat, body, settings.thinking_switch)
     if left_out := _DROPPED & body.keys():
         given = {name: body[name] for name in left_out}
         dropped = (*dropped, *sorted(dropped_fields(given, ())))
@@ -117,6 +119,17 @@ def _add_options(chat: dict[str, Any], body: Mapping[str, Any]) -> tuple[str, ..
         if body.get("top_logprobs"):
             chat["top_logprobs"] = body["top_logprobs"]
     return plan.dropped
+
+
+def _switch_thinking(chat: dict[str, Any], body: Mapping[str, Any], switch: str) -> None:
+    """Have the chat template switch thinking on or off, if the request says anything of it."""
+    wanted = body.get("switch_thinking")
+    if wanted is None and (effort := (body.get("reasoning") or {}).get("effort")) is not None:
+        wanted = effort != "none"
+    if wanted is not None:
+        given = chat.get("chat_template_kwargs")
+        given = given if isinstance(given, dict) else {}
+        chat["chat_template_kwargs"] = {switch: wanted, **given}
 
 
 def _question(body: Mapping[str, Any]) -> list[dict[str, Any]] | None:

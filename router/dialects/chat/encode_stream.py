@@ -155,6 +155,9 @@ class ChatEncoder:
                 _name(response), response["created_at"], model, self._wants_usage
             )
 
+    def item_added(self, place: int | str, item: dict[str, Any]) -> None:
+        """See ``OutputListener.item_added``: nothing is told of it yet."""
+
     def text(
         self, place: int | str, part: int, kind: str, piece: str, logprobs: Any, *, whole: bool
     ) -> None:

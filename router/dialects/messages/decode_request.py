@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from router.dialects.messages.content import text_parts
+from router.dialects.messages.context import AppliedEdits, parse_edits
 from router.dialects.messages.decode_history import MessagesHistory
 from router.dialects.messages.fields import bad, given, need, number, one_of, required, typed
 from router.dialects.messages.thinking import Show, Thinking, parse_thinking
+from router.dialects.messages.tool_search import as_function, is_tool_search
 from router.dialects.messages.tools import choice_of, tools_of
 
 __all__ = ["DecodedMessagesRequest", "decode_count_request", "decode_messages_request"]
@@ -28,6 +30,7 @@ _READ: Final = frozenset(
     {
         "cache",
         "cache_control",
+        "context_management",
         "max_tokens",
         "messages",
         "metadata",
@@ -68,13 +71,14 @@ _TIERS: Final[Mapping[str, str]] = {"auto": "auto", "standard_only": "default"}
 class DecodedMessagesRequest:
     """``dropped`` are the paths of what a Responses request cannot carry, ``dropped_thinking`` is
     how many blocks of thinking were signed by somebody else, ``show`` what is to be shown of new
-    ones.
+    ones, ``edits`` what was cleared of the history.
     """
 
     body: dict[str, Any]
     dropped: tuple[str, ...]
     dropped_thinking: int
     show: Show
+    edits: AppliedEdits
 
 
 def decode_messages_request(body: Mapping[str, Any]) -> DecodedMessagesRequest:
@@ -89,7 +93,9 @@ def decode_count_request(body: Mapping[str, Any]) -> DecodedMessagesRequest:
     """The same for ``POST /v1/messages/count_tokens``: what of it makes up the prompt."""
     made = _translated({**body, "stream": False}, None)
     counted = {name: made.body[name] for name in _COUNTED if name in made.body}
-    return DecodedMessagesRequest(counted, made.dropped, made.dropped_thinking, made.show)
+    if tools := counted.get("tools"):
+        counted["tools"] = [as_function(tool) if is_tool_search(tool) else tool for tool in tools]
+    return replace(made, body=counted)
 
 
 def _translated(body: Mapping[str, Any], limit: int | None) -> DecodedMessagesRequest:
@@ -100,7 +106,7 @@ def _translated(body: Mapping[str, Any], limit: int | None) -> DecodedMessagesRe
     history.add(need(body, "messages", list, ""))
     if not history.items:
         raise bad("messages", "At least one message with content is required")
-    tools, dropped = tools_of(body)
+    tools, dropped = tools_of(body, history.references)
     thinking = parse_thinking(body, limit)
     made: dict[str, Any] = {"model": model, "input": history.items, "store": False}
     if instructions := _system(body):
@@ -121,7 +127,14 @@ def _translated(body: Mapping[str, Any], limit: int | None) -> DecodedMessagesRe
     dropped += [name for name, value in body.items() if name not in _READ and value is not None]
     output = body.get("output_config") or {}
     dropped += [f"output_config.{name}" for name in output if name not in ("effort", "format")]
-    return DecodedMessagesRequest(made, tuple(dropped), history.dropped_thinking, thinking.show)
+    edits = parse_edits(body)
+    return DecodedMessagesRequest(
+        made,
+        (*dropped, *edits.dropped),
+        history.dropped_thinking,
+        thinking.show,
+        edits.apply(made),
+    )
 
 
 def _system(body: Mapping[str, Any]) -> str:
@@ -150,6 +163,8 @@ def _reasoning(thinking: Thinking) -> dict[str, Any]:
     if thinking.show == "text":
         reasoning["summary"] = "auto"
     fields: dict[str, Any] = {"reasoning": reasoning} if reasoning else {}
+    if thinking.on is not None and not (thinking.on and thinking.effort):
+        fields["switch_thinking"] = thinking.on  # an effort says it as well
     if thinking.show != "nothing":
         fields["include"] = [_ENCRYPTED]
     return fields

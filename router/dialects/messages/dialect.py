@@ -17,7 +17,7 @@ def _message(body: dict[str, Any]) -> ApiRequest:
     decoded = decode_messages_request(body)
     return ApiRequest(
         decoded.body,
-        lambda times: MessagesEncoder(decoded.show, times.id),
+        lambda times: MessagesEncoder(decoded.show, times.id, decoded.edits),
         decoded.dropped,
         decoded.dropped_thinking,
     )
@@ -26,7 +26,10 @@ def _message(body: dict[str, Any]) -> ApiRequest:
 def _token_count(body: dict[str, Any]) -> ApiRequest:
     decoded = decode_count_request(body)
     return ApiRequest(
-        decoded.body, lambda times: TokenCountEncoder(), decoded.dropped, decoded.dropped_thinking
+        decoded.body,
+        lambda times: TokenCountEncoder(decoded.edits),
+        decoded.dropped,
+        decoded.dropped_thinking,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
+from router.dialects.messages.server_tools import citations_of, use_and_result
 from router.dialects.messages.thinking import Show, sign
 from router.errors import UpstreamRejected
 
@@ -35,7 +36,8 @@ _STATUSES: Final[Mapping[Any, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class ContentBlock:
-    """A content block: as it begins, the text that is streamed into it, and its signature.
+    """A content block: as it begins, the text that is streamed into it, its signature, and what it
+    cites.
 
     ``part`` tells it from others of its item.
     """
@@ -44,21 +46,28 @@ class ContentBlock:
     begun: dict[str, Any]
     text: str = ""
     signature: str | None = None
+    citations: Sequence[dict[str, Any]] = ()
 
     def finished(self) -> dict[str, Any]:
         """The block with all of its text."""
         kind = self.begun["type"]
-        if kind == "tool_use":
+        if kind in ("tool_use", "server_tool_use"):
             return {**self.begun, "input": _input(self.text)}
         if kind == "thinking":
             return {**self.begun, "thinking": self.text, "signature": self.signature}
-        return {**self.begun, "text": self.text} if kind == "text" else self.begun
+        if kind != "text":
+            return self.begun
+        cited = {"citations": list(self.citations)} if self.citations else {}
+        return {**self.begun, "text": self.text, **cited}
 
 
-def blocks_of(item: Any, show: Show, told: Any = None) -> Iterator[ContentBlock]:
+def blocks_of(
+    item: Any, show: Show, told: Any = None, *, pages: dict[str, str]
+) -> Iterator[ContentBlock]:
     """The blocks of an output item, which may be whatever an endpoint sent.
 
     ``told`` is the list of a reasoning item, ``content`` or ``summary``, that was told before.
+    ``pages`` are the texts of pages by URL, which grow by those that the item has found.
     """
     if not isinstance(item, dict):
         return
@@ -68,13 +77,25 @@ def blocks_of(item: Any, show: Show, told: Any = None) -> Iterator[ContentBlock]
             if isinstance(part, dict):
                 text = part.get(_TEXTS.get(part.get("type"), ""))
                 if isinstance(text, str) and text:
-                    yield ContentBlock(index, {"type": "text", "text": ""}, text)
+                    cited = citations_of(part, pages)
+                    yield ContentBlock(index, {"type": "text", "text": ""}, text, citations=cited)
     elif kind in _CALLS:
         if (begun := call_of(item)) is not None:
             arguments = item.get(_CALLS[kind])
             yield ContentBlock("call", begun, arguments if isinstance(arguments, str) else "")
     elif kind == "reasoning" and show != "nothing":
         yield from _thinking(item, show, told)
+    elif (ran := use_and_result(item)) is not None:
+        pages.update(_pages(item))
+        yield ContentBlock("use", ran[0], ran[1])
+        yield ContentBlock("result", ran[2])
+
+
+def _pages(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for page in _list(item.get("results")):
+        url, text = _dict(page).get("url"), _dict(page).get("text")
+        if isinstance(url, str) and isinstance(text, str):
+            yield url, text
 
 
 def call_of(item: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -141,10 +162,11 @@ def message_of(response: Mapping[str, Any], show: Show) -> dict[str, Any]:
         # Not an endpoint's own fault: another one would have been asked.
         _, message = error_of(response)
         raise UpstreamRejected.quoting(message)
+    pages: dict[str, str] = {}
     content = [
         block.finished()
         for item in _list(response.get("output"))
-        for block in blocks_of(item, show)
+        for block in blocks_of(item, show, pages=pages)
     ]
     return {
         **outline(response),

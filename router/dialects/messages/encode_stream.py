@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.dialects.messages.context import NO_EDITS, AppliedEdits
 from router.dialects.messages.encode_response import (
     blocks_of,
     call_of,
@@ -22,6 +23,7 @@ from router.dialects.messages.encode_response import (
     usage_of,
 )
 from router.dialects.messages.schema import error_body
+from router.dialects.messages.server_tools import use_and_result
 from router.dialects.messages.thinking import Show, sign
 from router.errors import UpstreamFailure
 from router.response.frame import Frame
@@ -39,13 +41,14 @@ _DELTAS: Final = {
     "text": ("text_delta", "text"),
     "thinking": ("thinking_delta", "thinking"),
     "tool_use": ("input_json_delta", "partial_json"),
+    "server_tool_use": ("input_json_delta", "partial_json"),
 }
 
 
 class _Open:
     """A block that has begun. ``part`` is which part of its item's reasoning was the last."""
 
-    __slots__ = ("begun", "done", "held", "part", "signature", "started")
+    __slots__ = ("begun", "citations", "done", "held", "part", "signature", "started")
 
     def __init__(self, begun: dict[str, Any]) -> None:
         self.begun = begun
@@ -53,15 +56,17 @@ class _Open:
         self.started = self.done = False
         self.signature: str | None = None
         self.part: int | None = None
+        self.citations: Sequence[dict[str, Any]] = ()
 
 
 class MessagesEncoder:
     """Implements ``router.dialects.dialect.ResponseEncoder``; ``show`` is what is shown of
-    reasoning.
+    reasoning, ``edits`` what was cleared of the history.
     """
 
-    def __init__(self, show: Show, request_id: str | None) -> None:
+    def __init__(self, show: Show, request_id: str | None, edits: AppliedEdits = NO_EDITS) -> None:
         self._show = show
+        self._edits = edits
         self._request_id = request_id
         self._out: list[Frame] = []
         self._line: deque[_Open] = deque()
@@ -69,11 +74,13 @@ class MessagesEncoder:
         self._index = 0
         self._held = 0
         self._opened = False
+        self._pages: dict[str, str] = {}
         self._events = OutputEvents(self)
 
     def whole(self, body: bytes) -> bytes:
         """See ``ResponseEncoder.whole``."""
-        return orjson.dumps(message_of(orjson.loads(body), self._show))
+        message = message_of(orjson.loads(body), self._show)
+        return orjson.dumps({**message, **self._edits.told()})
 
     def frames(self, batch: Sequence[Frame]) -> list[Frame]:
         """See ``ResponseEncoder.frames``; raises UpstreamFailure for more than can be held."""
@@ -86,6 +93,11 @@ class MessagesEncoder:
         if not self._opened:
             self._opened = True
             self._out.append(Frame.of({"type": "message_start", "message": outline(response)}))
+
+    def item_added(self, place: int | str, item: dict[str, Any]) -> None:
+        """See ``OutputListener.item_added``: a search is shown while it is under way."""
+        if (ran := use_and_result(item)) is not None and ran[1] != "{}":
+            self._say(self._open(place, "use", ran[0]), ran[1])
 
     def text(
         self, place: int | str, part: int, kind: str, piece: str, logprobs: Any, *, whole: bool
@@ -119,11 +131,14 @@ class MessagesEncoder:
     def item_done(self, place: int | str, item: dict[str, Any]) -> None:
         """See ``OutputListener.item_done``: its blocks end, signed where they have to be."""
         told = next((part for part in ("summary", "content") if part in self._blocks(place)), None)
-        for block in blocks_of(item, self._show, told):
+        for block in blocks_of(item, self._show, told, pages=self._pages):
             opened = self._blocks(place).get(block.part)
             if opened is None:
                 opened = self._open(place, block.part, block.begun)
+                if block.begun["type"] == "server_tool_use":
+                    self._say(opened, block.text)
             opened.signature = block.signature
+            opened.citations = block.citations
         self._close(place)
 
     def response_done(self, response: dict[str, Any]) -> None:
@@ -133,9 +148,8 @@ class MessagesEncoder:
         self.response_opened(response)
         usage = usage_of(response)
         usage.pop("service_tier", None)
-        self._out.append(
-            Frame.of({"type": "message_delta", "delta": stop_of(response), "usage": usage})
-        )
+        delta = {"type": "message_delta", "delta": stop_of(response), "usage": usage}
+        self._out.append(Frame.of({**delta, **self._edits.told()}))
         self._out.append(Frame.of({"type": "message_stop"}))
 
     def response_failed(self, response: dict[str, Any]) -> None:
@@ -186,6 +200,9 @@ class MessagesEncoder:
                     self._delta(block, "".join(block.held))
             if not block.done:
                 return
+            for citation in block.citations:
+                delta = {"type": "citations_delta", "citation": citation}
+                self._event("content_block_delta", delta=delta)
             if block.begun["type"] == "thinking":
                 signature = block.signature or sign(None)
                 self._event(
@@ -204,7 +221,10 @@ class MessagesEncoder:
 
 
 class TokenCountEncoder:
-    """Tells how many tokens a prompt has."""
+    """Tells how many tokens a prompt has, and had before ``edits`` cleared some of it."""
+
+    def __init__(self, edits: AppliedEdits = NO_EDITS) -> None:
+        self._edits = edits
 
     def frames(self, batch: Sequence[Frame]) -> list[Frame]:
         """See ``ResponseEncoder.frames``: a count is never streamed."""
@@ -212,4 +232,8 @@ class TokenCountEncoder:
 
     def whole(self, body: bytes) -> bytes:
         """See ``ResponseEncoder.whole``."""
-        return orjson.dumps({"input_tokens": orjson.loads(body)["input_tokens"]})
+        count = orjson.loads(body)["input_tokens"]
+        told: dict[str, Any] = {"input_tokens": count}
+        if self._edits.applied is not None:
+            told["context_management"] = {"original_input_tokens": count + self._edits.tokens}
+        return orjson.dumps(told)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from router.balance.overflow import CONTEXT_EXCEEDED
 from router.dialects.api_format import ApiFormat
-from router.errors import RouterError
+from router.dialects.messages.overflow import overflow_message
+from router.errors import NotCached, NotSupported, QuotaExceeded, RouterError
 from router.response.frame import Frame
 
 __all__ = ["ANTHROPIC", "REQUEST_ID", "anthropic_format", "error_body"]
@@ -39,6 +41,11 @@ _NAMES: Final[Mapping[str, str]] = {
 }
 
 
+_NO_RETRY: Final[Mapping[str, str]] = {"x-should-retry": "false"}
+_LASTING: Final = (NotCached, NotSupported, QuotaExceeded)
+"""Errors of statuses that clients retry, which the same request would get again."""
+
+
 def error_body(status: int, message: str, request_id: str | None) -> dict[str, Any]:
     """The body of an error; also the event that ends a stream which has begun."""
     kind = _TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
@@ -53,9 +60,24 @@ def anthropic_format(request_id: str | None) -> ApiFormat:
     """The form of the answers to the request with this id."""
 
     def error(error: RouterError) -> dict[str, Any]:
-        return error_body(error.status, error.message, request_id)
+        message = error.message
+        if error.code == CONTEXT_EXCEEDED:
+            message = overflow_message(message)
+        return error_body(error.status, message, request_id)
 
-    return ApiFormat(error, lambda failed: Frame.of(error(failed)), silence=_PING, names=_NAMES)
+    return ApiFormat(
+        error,
+        lambda failed: Frame.of(error(failed)),
+        silence=_PING,
+        names=_NAMES,
+        error_headers=_error_headers,
+    )
+
+
+def _error_headers(error: RouterError) -> Mapping[str, str]:
+    """Claude Code retries nearly everything, a wrong key (401) included, unless told not to."""
+    lasting = error.status in (401, 403) or isinstance(error, _LASTING)
+    return _NO_RETRY if lasting else {}
 
 
 ANTHROPIC: Final = anthropic_format(None)

@@ -28,10 +28,11 @@ _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """``effort`` is None where the model is to decide."""
+    """``effort`` is None where the model is to decide, ``on`` where nothing is said of it."""
 
     effort: str | None = None
     show: Show = "nothing"
+    on: bool | None = None
 
 
 def parse_thinking(body: Mapping[str, Any], limit: int | None) -> Thinking:
@@ -49,12 +50,12 @@ def parse_thinking(body: Mapping[str, Any], limit: int | None) -> Thinking:
         return Thinking(effort)
     kind = one_of(need(thinking, "type", str, "thinking"), _KINDS, "thinking.type")
     if kind == "disabled":
-        return Thinking(effort)
+        return Thinking(effort, on=False)
     if kind == "enabled":
         effort = effort or _effort_of(thinking, limit)
     display = given(thinking, "display", str, "thinking") or "summarized"
     one_of(display, ("summarized", "omitted"), "thinking.display")
-    return Thinking(effort, "signature" if display == "omitted" else "text")
+    return Thinking(effort, "signature" if display == "omitted" else "text", on=True)
 
 
 def _effort_of(thinking: Mapping[str, Any], limit: int | None) -> str:

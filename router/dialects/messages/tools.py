@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from router.dialects.messages.fields import bad, given, need, objects, one_of, refused
+from router.dialects.messages.tool_search import SEARCH_TOOLS, search_tool
 
 __all__ = ["choice_of", "tools_of"]
 
@@ -15,17 +16,30 @@ Tool = dict[str, Any]
 _DATED: Final = re.compile(r"([a-z][a-z0-9_]*?)_20\d{6}", re.ASCII)
 _CHOICES: Final[Mapping[str, str]] = {"auto": "auto", "any": "required", "none": "none"}
 
-_KNOWN: Final = frozenset({"name", "type", "description", "input_schema", "strict"})
+_KNOWN: Final = frozenset(
+    {"name", "type", "description", "input_schema", "strict", "defer_loading"}
+)
+_OF_SEARCH: Final = frozenset({"name", "type", "defer_loading", "strict"})
 _DOMAINS: Final = ("allowed_domains", "blocked_domains")
 _HINTS: Final = frozenset({"cache_control", "eager_input_streaming", "allowed_callers"})
 """They change neither what a model may call nor what it says."""
 
 
-def tools_of(body: Mapping[str, Any]) -> tuple[list[Tool], list[str]]:
-    """The tools, and the paths of what of them is not sent."""
+def tools_of(
+    body: Mapping[str, Any], referenced: Mapping[str, object]
+) -> tuple[list[Tool], list[str]]:
+    """The tools, and the paths of what of them is not sent.
+
+    ``referenced`` are the names of tools that were found, in that order: these come last. Tools
+    that are deferred and not found are in the list only as what the search tools search.
+    """
     tools: list[Tool] = []
+    found: list[Tool] = []
+    deferred: list[Tool] = []
+    searches: list[Tool] = []
     dropped: list[str] = []
     names: set[str] = set()
+    chosen = _named_choice(body)
     for where, tool in objects(given(body, "tools", list, "") or [], "tools"):
         kind = given(tool, "type", str, where) or "custom"
         name = need(tool, "name", str, where)
@@ -34,15 +48,40 @@ def tools_of(body: Mapping[str, Any]) -> tuple[list[Tool], list[str]]:
         if name in names:
             raise bad(f"{where}.name", f"Tool names must be unique, and '{name[:64]}' is not")
         names.add(name)
+        later = given(tool, "defer_loading", bool, where)
         if kind == "custom":
-            tools.append(_function(tool, where))
-            known = _KNOWN
+            made, known = _function(tool, where), _KNOWN
+        elif (undated := _undated(kind)) in SEARCH_TOOLS:
+            made, known, later = search_tool(undated, name, ()), _OF_SEARCH, False
+            searches.append(made)
         else:
             made, known = _hosted(kind, tool, where)
+            later = False
+        if not later:
             tools.append(made)
+        else:
+            (found if name in referenced or name == chosen else deferred).append(made)
         others = sorted(set(tool) - known - _HINTS)
         dropped += [f"{where}.{field}" for field in others if tool[field] not in (None, False, [])]
-    return tools, dropped
+    if not tools and not found and deferred:
+        raise bad("tools", "At least one tool must not have defer_loading set")
+    for search in searches:
+        search["deferred"] = deferred
+    places = {name: place for place, name in enumerate(referenced)}
+    found.sort(key=lambda tool: places.get(tool["name"], len(places)))
+    return [*tools, *found], dropped
+
+
+def _undated(kind: str) -> str:
+    """The name of a type of tools, without the day of its version."""
+    dated = _DATED.fullmatch(kind)
+    return dated[1] if dated else kind
+
+
+def _named_choice(body: Mapping[str, Any]) -> Any:
+    """The tool that has to be called, which has to be there."""
+    choice = body.get("tool_choice")
+    return choice.get("name") if isinstance(choice, dict) else None
 
 
 def _function(tool: Mapping[str, Any], where: str) -> Tool:
@@ -116,9 +155,12 @@ def choice_of(body: Mapping[str, Any], tools: list[Tool]) -> dict[str, Any]:
 
 
 def _chosen(name: str, given: list[Tool], tools: list[Tool]) -> dict[str, str]:
-    for theirs, ours in zip(given, tools, strict=True):
+    """The choice of a tool by its name, which hosted tools do not have in the Responses API."""
+    for tool in tools:
+        if tool.get("name") == name:
+            is_function = tool["type"] == "function"
+            return {"type": "function", "name": name} if is_function else {"type": tool["type"]}
+    for theirs in given:
         if theirs["name"] == name:
-            if ours["type"] == "function":
-                return {"type": "function", "name": name}
-            return {"type": ours["type"]}
+            return {"type": _HOSTED[_undated(theirs["type"])](theirs, "tools")[0]["type"]}
     raise bad("tool_choice.name", f"Tool '{name[:64]}' not found in provided tools")

@@ -143,7 +143,10 @@ def encode_ollama_request(
         form = forced_format(plan.tools, plan.name)
     if form is not None:
         out["format"] = form
+    # Switched on without an effort it is the model's own: those that cannot think would refuse.
     effort = (body.get("reasoning") or {}).get("effort")
+    if body.get("switch_thinking") is False:
+        effort = "none"
     if effort is not None:
         out["think"] = _think(model, effort)
     if wants_logprobs(body):

@@ -54,6 +54,9 @@ class OllamaEncoder:
     def response_opened(self, response: dict[str, Any]) -> None:
         """See ``OutputListener.response_opened``: there is no line for it."""
 
+    def item_added(self, place: int | str, item: dict[str, Any]) -> None:
+        """See ``OutputListener.item_added``: nothing is told of it yet."""
+
     def text(
         self, place: int | str, part: int, kind: str, piece: str, logprobs: Any, *, whole: bool
     ) -> None:

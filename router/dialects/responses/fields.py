@@ -217,6 +217,16 @@ FIELDS: Final = (
         per_request=True,
     ),
     RequestField(
+        name="switch_thinking",
+        type=of.FLAG,
+        description=(
+            "Whether the model may think, for endpoints that can switch it: Ollama's, and those "
+            "with `thinking_switch`. Others are not told."
+        ),
+        origin="router",
+        owner="router",
+    ),
+    RequestField(
         name="temperature",
         type=of.number(0, 2),
         default=1.0,

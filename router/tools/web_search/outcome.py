@@ -54,10 +54,14 @@ WebSearchAction = SearchAction | OpenAction | FindAction
 
 @dataclass(frozen=True, slots=True)
 class WebSource:
-    """A page that the model was shown something of, and may cite."""
+    """A page that the model was shown something of, and may cite. ``text`` is what it was shown,
+    ``date`` when the page was published, as the search service writes it.
+    """
 
     url: str
     title: str
+    text: str = ""
+    date: str = ""
 
 
 SearchError = Literal[

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.dialects.chat.encode_request import custom_tool_names
+from router.dialects.chat.encode_request import custom_tool_names, encode_for_chat
 from router.dialects.responses.fields import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.dialects.responses.schema import validate_create
 from router.errors import InvalidRequest
+from router.settings.schema import EndpointSettings
 from tests.support.chat import encoded
 
 PARAMETERS = {
@@ -85,6 +86,7 @@ SCHEMA = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
         ({"safety_identifier": "s"}, {"safety_identifier": "s"}),
         ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
         ({"reasoning": {"effort": None}}, {}),
+        ({"switch_thinking": False}, {}),
         ({"text": {"verbosity": "low"}}, {"verbosity": "low"}),
         ({"text": {"format": {"type": "text"}}}, {}),
         (
@@ -265,3 +267,31 @@ def test_fields_of_the_router_never_leave(fields: dict[str, Any]) -> None:
     assert chat.keys() & RESPONSES_FIELDS <= {"model"}
     for name in ("seed", "top_k", "model_extra", "stop"):
         assert chat.get(name) == fields.get(name)
+
+
+@pytest.mark.parametrize("switch", ["enable_thinking", "thinking"])
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({}, None),
+        ({"switch_thinking": False}, False),
+        ({"switch_thinking": True}, True),
+        ({"reasoning": {"effort": "none"}}, False),
+        ({"reasoning": {"effort": "low"}}, True),
+        ({"reasoning": {"summary": "auto"}}, None),
+        ({"switch_thinking": False, "reasoning": {"effort": "low"}}, False),
+    ],
+)
+def test_thinking_is_switched_where_the_template_can(
+    switch: str, fields: dict[str, Any], wanted: bool | None
+) -> None:
+    settings = EndpointSettings.model_validate(
+        {"name": "one", "url": "http://a/v1", "dialect": "chat", "thinking_switch": switch}
+    )
+    body = {"model": "m", "input": "Hi", **fields}
+    made = encode_for_chat(body, model="m", stream=False, usage=True, settings=settings, images={})
+    assert made.body.get("chat_template_kwargs") == (None if wanted is None else {switch: wanted})
+    assert made.dropped == ()
+    body["chat_template_kwargs"] = {switch: "theirs", "a": 1}
+    made = encode_for_chat(body, model="m", stream=False, usage=True, settings=settings, images={})
+    assert made.body["chat_template_kwargs"] == {switch: "theirs", "a": 1}

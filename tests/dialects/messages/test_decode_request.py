@@ -73,14 +73,14 @@ def made(**fields: Any) -> dict[str, Any]:
         ),
         ({"service_tier": "auto"}, {"service_tier": "auto"}),
         ({"service_tier": "standard_only"}, {"service_tier": "default"}),
-        ({"thinking": {"type": "disabled"}}, {}),
+        ({"thinking": {"type": "disabled"}}, {"switch_thinking": False}),
         (
             {"thinking": {"type": "adaptive"}},
-            {"reasoning": {"summary": "auto"}, "include": ENCRYPTED},
+            {"reasoning": {"summary": "auto"}, "include": ENCRYPTED, "switch_thinking": True},
         ),
         (
             {"thinking": {"type": "adaptive", "display": "omitted"}},
-            {"include": ENCRYPTED},
+            {"include": ENCRYPTED, "switch_thinking": True},
         ),
         (
             {"thinking": {"type": "enabled", "budget_tokens": 1024}},
@@ -339,7 +339,7 @@ def test_thinking_that_was_signed_by_somebody_else_is_dropped_and_counted() -> N
         ({}, ()),
         (EPHEMERAL, ()),
         ({"container": "c", "inference_geo": "eu", "speed": None}, ("container", "inference_geo")),
-        ({"mcp_servers": [{}], "context_management": {}}, ("mcp_servers", "context_management")),
+        ({"mcp_servers": [{}], "context_management": {}}, ("mcp_servers",)),
         ({"metadata": {"user_id": "u", "team": "t"}}, ("metadata.team",)),
         ({"output_config": {"effort": "low", "task_budget": {}}}, ("output_config.task_budget",)),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import orjson
@@ -18,6 +19,25 @@ from tests.support.anthropic import check_message, check_stream, events_of
 SEALED = "pm1.acc0.blob"
 LOOK = natives.call("look", '{"a":1}')
 TOOL_USE = {"type": "tool_use", "id": "call_look", "name": "look", "input": {"a": 1}}
+
+
+CITING = natives.message("See A")
+CITING["content"][0]["annotations"] = [
+    {"type": "url_citation", "url": "http://a", "title": "A", "start_index": 4, "end_index": 5},
+    {"type": "file_citation"}, 3,
+]  # fmt: skip
+
+
+def b64(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+def use(name: str, asked: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "server_tool_use", "id": "srvtoolu_1", "name": name, "input": asked}
+
+
+def ran(kind: str, content: Any) -> dict[str, Any]:
+    return {"type": f"{kind}_tool_result", "tool_use_id": "srvtoolu_1", "content": content}
 
 
 def said(value: str) -> dict[str, Any]:
@@ -88,9 +108,44 @@ def both(*items: dict[str, Any], show: Show = "text", **final: Any) -> dict[str,
         (
             [{"id": "ws_1", "type": "web_search_call", "status": "completed"},
              natives.message("a")],
-            [said("a")],
+            [use("web_search", {}), ran("web_search", []), said("a")],
             "end_turn",
         ),
+        (
+            [{"id": "ws_1", "type": "web_search_call", "status": "completed",
+              "action": {"type": "search", "query": "q", "queries": ["q"],
+                         "sources": [{"type": "url", "url": "http://a"}, 3, {"url": 4}]},
+              "results": [{"url": "http://a", "title": "A", "text": "ö" * 200, "date": "May"}, 3]},
+             CITING],
+            [use("web_search", {"query": "q"}),
+             ran("web_search", [{"type": "web_search_result", "url": "http://a", "title": "A",
+                                 "encrypted_content": "pmw1." + b64("ö" * 200),
+                                 "page_age": "May"}]),
+             {**said("See A"), "citations": [
+                 {"type": "web_search_result_location", "url": "http://a", "title": "A",
+                  "encrypted_index": "pmw1." + b64("4-5"), "cited_text": "ö" * 150}]}],
+            "end_turn",
+        ),
+        (
+            [{"id": "ws_1", "type": "web_search_call", "status": "failed", "results": [],
+              "action": {"type": "open_page", "url": "http://a"}, "error": "max_uses_exceeded"}],
+            [use("web_search", {"url": "http://a"}),
+             ran("web_search", {"type": "web_search_tool_result_error",
+                                "error_code": "max_uses_exceeded"})],
+            "end_turn",
+        ),
+        (
+            [{"id": "tsc_1", "type": "tool_search_call", "name": "tool_search_tool_bm25",
+              "arguments": '{"query":"q"}', "tool_references": ["a", "b"]}],
+            [use("tool_search_tool_bm25", {"query": "q"}),
+             ran("tool_search", {
+                 "type": "tool_search_tool_search_result",
+                 "tool_references": [{"type": "tool_reference", "tool_name": "a"},
+                                     {"type": "tool_reference", "tool_name": "b"}]})],
+            "end_turn",
+        ),
+        # An endpoint's own: nobody could say which tools it has loaded.
+        ([{"id": "tsc_1", "type": "tool_search_call", "name": 3, "arguments": {}}], [], "end_turn"),
     ],
 )  # fmt: skip
 def test_blocks(items: list[Any], content: list[Any], stop: str) -> None:
@@ -124,6 +179,19 @@ def test_what_cut_it_short(final: Any, stop: str) -> None:
     assert message["stop_reason"] == stop
     assert message["content"] == [{**TOOL_USE, "input": {"input": '{"a":'}}]
     assert ("stop_details" in message) == (stop == "refusal")
+
+
+def test_a_search_is_shown_while_it_is_under_way() -> None:
+    search = {"id": "ws_1", "type": "web_search_call", "status": "in_progress"}
+    search["action"] = {"type": "search", "query": "q"}  # type: ignore[assignment]
+    events = natives.events({**search, "status": "completed"})
+    begun = {"type": "response.output_item.added", "output_index": 0, "item": search}
+    told = events_of(MessagesEncoder("text", None).frames(frames([*events[:2], begun])))
+    assert [event["type"] for event in told] == [
+        "message_start", "content_block_start", "content_block_delta",
+    ]  # fmt: skip
+    assert told[1]["content_block"] == use("web_search", {})
+    assert told[2]["delta"]["partial_json"] == '{"query":"q"}'
 
 
 def test_usage_tells_the_cache_apart() -> None:

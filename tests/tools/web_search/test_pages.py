@@ -54,7 +54,10 @@ async def opened(
 async def test_a_page_is_read() -> None:
     outcome, files = await opened({"/a": page()})
     assert outcome.error is None
-    assert outcome.sources == (WebSource(f"http://pages.test:{files.port}/a", "A page & more"),)
+    [source] = outcome.sources
+    url = f"http://pages.test:{files.port}/a"
+    assert source == WebSource(url, "A page & more", source.text)
+    assert source.text.startswith("Heading\n\nSome words of the article.")
     assert outcome.action == {"type": "open_page", "url": f"http://pages.test:{files.port}/a"}
     assert "Heading\n\nSome words of the article." in outcome.text
     assert "• one" in outcome.text
@@ -98,7 +101,9 @@ async def test_text_is_found_in_a_page() -> None:
         assert found.action == {"type": "find_in_page", "url": url, "pattern": "WORDS  of"}
         assert "Found 20 times." in found.text
         assert "[1] Heading Some words of the article." in found.text
-        assert found.sources == (WebSource(url, "A page & more"),)
+        [source] = found.sources
+        assert source == WebSource(url, "A page & more", source.text)
+        assert source.text.startswith("[1] Heading Some words of the article.")
         missing = await run(tool, action="find_in_page", url=url, pattern="(.*)+$")
         assert missing.error is None
         assert "The text is not in the page." in missing.text

@@ -83,7 +83,8 @@ _FOUND: Final = asked(
         ),
     }
 )  # fmt: skip
-_CONTENT: Final = any_of(string(), array(ref("AnthropicContent")))
+_REFERENCE: Final = asked({"type": constant("tool_reference"), "tool_name": string()})
+_CONTENT: Final = any_of(string(), array(any_of(ref("AnthropicContent"), _REFERENCE)))
 _RESULT: Final = asked(
     {"type": constant("tool_result"), "tool_use_id": string()},
     {"content": _CONTENT, "is_error": boolean()},
@@ -100,6 +101,48 @@ _OF_MODELS: Final = any_of(
     ),
     asked({"type": constant("thinking"), "thinking": string()}, {"signature": string()}),
     asked({"type": constant("redacted_thinking"), "data": string()}),
+    asked(
+        {
+            "type": constant("server_tool_use"),
+            "id": string(),
+            "name": enum("web_search", "tool_search_tool_regex", "tool_search_tool_bm25"),
+            "input": mapping(ANYTHING),
+        }
+    ),
+    asked(
+        {
+            "type": constant("web_search_tool_result"),
+            "tool_use_id": string(),
+            "content": any_of(
+                array(
+                    asked(
+                        {"type": constant("web_search_result"), "url": string()},
+                        {"title": string(), "encrypted_content": string()},
+                    )
+                ),
+                asked({"type": constant("web_search_tool_result_error"), "error_code": string()}),
+            ),
+        }
+    ),
+    asked(
+        {
+            "type": constant("tool_search_tool_result"),
+            "tool_use_id": string(),
+            "content": any_of(
+                asked(
+                    {
+                        "type": constant("tool_search_tool_search_result"),
+                        "tool_references": array(_REFERENCE),
+                    }
+                ),
+                asked(
+                    {"type": constant("tool_search_tool_result_error"), "error_code": string()},
+                    {"error_message": string()},
+                ),
+            ),
+        }
+    ),
+    asked({"type": constant("compaction")}, {"content": string()}),
 )
 _THINKING: Final = any_of(
     asked({"type": enum("adaptive", "between_tools")}, {"display": enum("summarized", "omitted")}),
@@ -110,6 +153,33 @@ _THINKING: Final = any_of(
     ),
 )
 _FORMAT: Final = asked({"type": constant("json_schema"), "schema": mapping(ANYTHING)})
+
+_LEAST_TURNS: Final = 1
+_EDITS: Final = array(
+    any_of(
+        asked(
+            {"type": constant("clear_thinking_20251015")},
+            {
+                "keep": any_of(
+                    constant("all"),
+                    asked({"type": constant("all")}),
+                    asked({"type": constant("thinking_turns"), "value": integer(_LEAST_TURNS)}),
+                )
+            },
+        ),
+        asked(
+            {"type": constant("clear_tool_uses_20250919")},
+            {
+                "trigger": asked({"type": enum("input_tokens", "tool_uses"), "value": integer(1)}),
+                "keep": asked({"type": constant("tool_uses"), "value": integer(0)}),
+                "clear_at_least": asked({"type": constant("input_tokens"), "value": integer(0)}),
+                "exclude_tools": array(string()),
+                "clear_tool_inputs": any_of(boolean(), array(string())),
+            },
+        ),
+        asked({"type": constant("compact_20260112")}),
+    )
+)
 
 _COUNTED: Final[Mapping[str, Schema]] = {
     "model": string(minLength=1),
@@ -126,6 +196,7 @@ _OPTIONS: Final[Mapping[str, Schema]] = {
         ),
     ),
     "thinking": _THINKING,
+    "context_management": asked({}, {"edits": _EDITS}),
     "output_config": asked(
         {}, {"effort": enum("low", "medium", "high", "xhigh", "max"), "format": _FORMAT}
     ),
@@ -155,12 +226,20 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
     "AnthropicTool": any_of(
         asked(
             {"name": string(minLength=1), "input_schema": mapping(ANYTHING)},
-            {"type": constant("custom"), "description": string(), "strict": boolean()},
+            {
+                "type": constant("custom"),
+                "description": string(),
+                "strict": boolean(),
+                "defer_loading": boolean(),
+            },
         ),
         asked(
             {
                 "name": string(minLength=1),
-                "type": string(pattern="^(web_search|code_execution)_20[0-9]{6}$"),
+                "type": string(
+                    pattern="^(web_search|code_execution)_20[0-9]{6}$"
+                    "|^tool_search_tool_(regex|bm25)(_20[0-9]{6})?$"
+                ),
             }
         ),
     ),

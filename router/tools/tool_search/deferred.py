@@ -6,9 +6,6 @@ which the loop answers; the client is shown what OpenAI shows of its own search.
 
 from __future__ import annotations
 
-import math
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,6 +14,7 @@ import orjson
 from router.dialects.responses.namespaces import deferred_tools
 from router.response.call_items import search_arguments
 from router.tools.hosted import TOOL_SEARCH, HostedCall, ToolResult
+from router.tools.tool_search.catalogue import ToolCatalogue
 
 __all__ = ["DeferredTools", "is_server_search"]
 
@@ -30,12 +28,8 @@ _LIMIT: Final = 32
 _MOST_NAMED: Final = 4000
 """Characters of the names of tools that the model is told."""
 
-_MOST_WORDS: Final = 64
-"""Words of a query that are looked for."""
-
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
-_K: Final = 1.2
-_B: Final = 0.75
+_MOST_QUERY: Final = 1000
+"""Characters of a query that are looked at."""
 
 _DESCRIPTION: Final = (
     "Searches for tools that are not on offer yet, by what they do. Those that are found can be "
@@ -71,12 +65,15 @@ class DeferredTools:
 
     def __init__(self, index: int, tools: Sequence[Item]) -> None:
         self.index = index
-        self._tools = list(deferred_tools(tools))
+        # A namespace and a name are one name here, as no tool has it.
+        self._tools = {
+            f"{space or ''}\n{tool['name']}": (space, tool) for space, tool in deferred_tools(tools)
+        }
         self._about = {
             tool["name"]: tool.get("description") for tool in tools if tool["type"] == "namespace"
         }
-        self._words = [Counter(_words(_texts(*tool))) for tool in self._tools]
-        self._having = Counter(word for words in self._words for word in words)
+        named = [{**tool, "name": name} for name, (_, tool) in self._tools.items()]
+        self._catalogue = ToolCatalogue(named)
 
     async def prepare(self) -> None:
         """See ``HostedTool.prepare``: there is nothing to ask for."""
@@ -87,7 +84,7 @@ class DeferredTools:
 
     def functions(self) -> Sequence[Mapping[str, Any]]:
         """See ``HostedTool.functions``: it is a search of the client's, as far as anybody knows."""
-        names = ", ".join(_shown(*tool) for tool in self._tools)
+        names = ", ".join(_shown(*tool) for tool in self._tools.values())
         if len(names) > _MOST_NAMED:
             names = f"{names[:_MOST_NAMED]}…"
         return (
@@ -98,6 +95,10 @@ class DeferredTools:
                 "parameters": _PARAMETERS,
             },
         )
+
+    def loaded(self) -> Sequence[Mapping[str, Any]]:
+        """See ``HostedTool.loaded``: what is found is in the history that follows."""
+        return ()
 
     def chosen(self, choice: Mapping[str, Any]) -> Sequence[str] | None:
         """See ``HostedTool.chosen``."""
@@ -118,31 +119,12 @@ class DeferredTools:
         limit = arguments.get("limit")
         most = min(limit, _LIMIT) if type(limit) is int and limit > 0 else _MOST
         query = orjson.dumps([v for k, v in arguments.items() if k != "limit"]).decode()
-        return ToolResult("", {}, tools=self._grouped(self._found(_words([query]), most)))
+        names = self._catalogue.by_words(query[:_MOST_QUERY], most)
+        return ToolResult("", {}, tools=self._grouped(self._tools[name] for name in names))
 
     def failed(self, call: HostedCall, message: str, error: str) -> ToolResult:
         """See ``HostedTool.failed``."""
         return ToolResult("", {"status": "incomplete"}, error, tools=[])
-
-    def _found(self, query: Sequence[str], most: int) -> list[Found]:
-        """The tools that fit best, the best first: by BM25 over their names and descriptions."""
-        words, count = self._words, len(self._words)
-        mean = sum(map(Counter.total, words)) / max(count, 1)
-        rarities = {
-            word: math.log(1 + (count - having + 0.5) / (having + 0.5))
-            for word in query[:_MOST_WORDS]
-            if (having := self._having[word])
-        }
-        scores = []
-        for place, known in enumerate(words):
-            score = 0.0
-            length = _K * (1 - _B + _B * known.total() / mean) if mean else _K
-            for word, rarity in rarities.items():
-                if times := known[word]:
-                    score += rarity * times * (_K + 1) / (times + length)
-            if score > 0:
-                scores.append((-score, place))
-        return [self._tools[place] for _, place in sorted(scores)[:most]]
 
     def _grouped(self, found: Iterable[Found]) -> list[Item]:
         """The tools as a ``tool_search_output`` has them: those of a namespace together."""
@@ -168,26 +150,3 @@ class DeferredTools:
 
 def _shown(namespace: str | None, tool: Mapping[str, Any]) -> str:
     return tool["name"] if namespace is None else f"{namespace}.{tool['name']}"
-
-
-def _texts(namespace: str | None, tool: Mapping[str, Any]) -> list[str]:
-    """What is said of a tool; its name says the most."""
-    texts = [tool["name"]] * 3 + [namespace or "", tool.get("description") or ""]
-    properties = (tool.get("parameters") or {}).get("properties")
-    for name, about in properties.items() if isinstance(properties, dict) else ():
-        texts.append(name)
-        if isinstance(about, dict) and isinstance(about.get("description"), str):
-            texts.append(about["description"])
-    return texts
-
-
-def _words(texts: Iterable[str]) -> list[str]:
-    """The words, small, without the endings that most often differ."""
-    return [_stem(word.lower()) for text in texts for word in _WORD.findall(text)]
-
-
-def _stem(word: str) -> str:
-    for ending in ("ing", "es", "ed", "s"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[: -len(ending)]
-    return word
