@@ -48,7 +48,9 @@ async def test_a_day_at_work(
         }
         config = tmp_path / ".config" / "opencode" / "opencode.json"
         config.parent.mkdir(parents=True)
-        text = json.dumps({"mcp": {"test": server}, "permission": "allow", "model": "other/x"})
+        theirs = {"mcp": {"test": server}, "permission": "allow", "model": "other/x"}
+        # opencode itself adds the address of its schema where it is missing.
+        text = json.dumps({"$schema": "https://opencode.ai/config.json", **theirs})
         config.write_text(text)
         assert "DONE TASK-main" in await at.launch("opencode", "run", "TASK-main")
         at.went_well()

@@ -30,7 +30,7 @@ MODEL = "scripted"
 MCP_SERVER: Final[Mapping[str, Any]] = {
     "command": sys.executable,
     "args": ["-m", "tests.support.tool_server"],
-    "env": {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])},
+    "env": {"PYTHONPATH": os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, sys.path)]))},
 }
 """An MCP server on stdio, whose tool ``add`` adds two numbers."""
 
