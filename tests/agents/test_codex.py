@@ -63,13 +63,14 @@ async def test_a_day_at_work(
         config.parent.mkdir()
         text = theirs(MCP_SERVER)
         config.write_text(text)
-        assert "DONE TASK-main" in await at.launch("codex", *EXEC, "TASK-main")
+        output = await at.launch("codex", *EXEC, "TASK-main")
         at.went_well()
+        assert "DONE-main" in output
         assert "one\ntwo" in at.model.results["TASK-main"][0]
         assert "42" in at.model.results["TASK-main"][3]
         limit = ("-c", "model_auto_compact_token_limit=50")
         more = await at.launch("codex", *EXEC, *limit, "resume", "--last", "TASK-more")
-        assert "DONE TASK-more" in more
+        assert "DONE-more" in more
         assert at.model.summaries
         at.went_well()
         assert at.files() == {
@@ -88,4 +89,5 @@ def theirs(server: Mapping[str, object]) -> str:
         "check_for_update_on_startup = false\n[analytics]\nenabled = false\n"
         f"[mcp_servers.test]\ncommand = {json.dumps(server['command'])}\n"
         f"args = {json.dumps(server['args'])}\nenv = {{{env}}}\n"
+        "startup_timeout_sec = 60\nrequired = true\n"
     )

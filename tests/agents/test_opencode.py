@@ -52,12 +52,14 @@ async def test_a_day_at_work(
         # opencode itself adds the address of its schema where it is missing.
         text = json.dumps({"$schema": "https://opencode.ai/config.json", **theirs})
         config.write_text(text)
-        assert "DONE TASK-main" in await at.launch("opencode", "run", "TASK-main")
+        output = await at.launch("opencode", "run", "TASK-main")
         at.went_well()
+        assert "DONE-main" in output
         assert "two" in at.model.results["TASK-main"][0]
         assert "42" in at.model.results["TASK-main"][3]
-        assert "DONE TASK-more" in await at.launch("opencode", "run", "--continue", "TASK-more")
+        output = await at.launch("opencode", "run", "--continue", "TASK-more")
         at.went_well()
+        assert "DONE-more" in output
         assert at.files() == {
             "notes.txt": "one\nthree\n",
             "sorted.txt": "three\none\n",

@@ -27,7 +27,9 @@ from router.simulate.fields import BadRequest
 __all__ = ["Call", "ScriptedModel"]
 
 _PLACE: Final = re.compile(r"(?P<script>TASK-[a-z]+)|STEPS-DONE-(?P<done>\d+)")
-_WANTS_SUMMARY: Final = re.compile(r"summar|compact", re.IGNORECASE)
+_WANTS_SUMMARY: Final = re.compile(
+    r"(create|write|provide)\b[^.<]{0,80}\bsummary|compaction", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Call:
 
 @dataclass
 class ScriptedModel:
-    """``scripts`` by name; after the last step of one, the answer is ``DONE`` and its name.
+    """``scripts`` by name; after the last step of ``TASK-x``, the answer is ``DONE-x``.
 
     ``strict`` refuses, as many chat templates do, a second system message or one that is not first.
     ``results`` has the tools' results of each script, in the order of its calls, as last seen;
@@ -69,7 +71,8 @@ class ScriptedModel:
         self.results[name] = results
         steps = self.scripts[name]
         if done >= len(steps):
-            return _answer(question, f"DONE {name}")
+            # Not its whole name: what a sub-agent says may be told as a message of the user's.
+            return _answer(question, name.replace("TASK", "DONE"))
         return self._step(question, steps[done], results)
 
     def _place(self, messages: Sequence[Message]) -> tuple[str, int, list[str]]:
