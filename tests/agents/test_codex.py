@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from router.settings.schema import Dialect
-from tests.support.agents import MCP_SERVER, stage
+from tests.support.agents import KEY, MCP_SERVER, MODEL, stage
 from tests.support.fleet import DIALECTS
 from tests.support.scripted_model import Call
 
@@ -91,3 +91,27 @@ def theirs(server: Mapping[str, object]) -> str:
         f"args = {json.dumps(server['args'])}\nenv = {{{env}}}\n"
         "startup_timeout_sec = 60\nrequired = true\n"
     )
+
+
+@pytest.mark.parametrize("websocket", [True, False])
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_the_built_in_provider_compacts(
+    dialect: Dialect, websocket: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks for a WebSocket first, and for compaction by the API."""
+    server = {"server": {"websocket": websocket}}
+    async with stage(dialect, SCRIPTS, tmp_path, monkeypatch, **server) as at:
+        (at.project / "sorted.txt").write_text("two\none\n")
+        options = [
+            f"openai_base_url={json.dumps(at.router.url + '/v1')}",
+            f"model={json.dumps(MODEL)}",
+            "model_auto_compact_token_limit=50",
+        ]
+        given = [word for option in options for word in ("-c", option)]
+        output = await at.run("codex", *EXEC, *given, "TASK-more", CODEX_API_KEY=KEY)
+        assert not at.model.problems, at.model.problems
+        assert "DONE-more" in output
+        assert at.model.summaries
+        assert at.files() == {"sorted.txt": "two\none\n", "more.txt": "resumed\n"}
+        refused = [line["status"] for line in at.refusals()]
+        assert refused == ([] if websocket else [426])
