@@ -66,6 +66,7 @@ async def test_a_day_at_work(
         output = await at.launch("codex", *EXEC, "TASK-main")
         at.went_well()
         assert "DONE-main" in output
+        assert "Model metadata" not in output, "Codex does not know the model"
         assert "one\ntwo" in at.model.results["TASK-main"][0]
         assert "42" in at.model.results["TASK-main"][3]
         limit = ("-c", "model_auto_compact_token_limit=50")
