@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -173,6 +175,30 @@ def test_the_configuration_of_codex_is_valid() -> None:
     provider = shown["model_providers"][shown["model_provider"]]
     assert provider["wire_api"] == "responses"
     assert provider["base_url"].endswith("/v1")
+
+
+def test_the_other_recipes_for_agents(demo: int) -> None:
+    """opencode's file and launch's command lines say the same; the agent of Python is one."""
+    agents = _ROOT / "docs" / "agents.md"
+    (shown,) = _blocks("json", agents)
+    config = json.loads(shown)
+    (program,) = _blocks("python", agents)
+    _run([sys.executable, "-c", program])
+    url = f"http://127.0.0.1:{demo}"
+    command = [sys.executable, "-m", "router", "launch", "opencode", "--url", url, "--print"]
+    made = _run(command)
+    content = re.search(r"OPENCODE_CONFIG_CONTENT='(.*)'", made)
+    assert content is not None
+    ours = json.loads(content[1])["provider"]["pointsman"]
+    theirs = config["provider"]["pointsman"]
+    assert ours["npm"] == theirs["npm"]
+    assert ours["options"].keys() == theirs["options"].keys()
+    (block,) = (block for block in _blocks("sh", agents) if "pointsman launch" in block)
+    lines = [line for line in block.splitlines() if line.startswith("pointsman launch")]
+    assert len(lines) == 3
+    for line in lines:
+        words = [*shlex.split(line, comments=True)[2:3], "--print", "--url", url]
+        assert "unset POINTSMAN_API_KEY" in _run([*command[:4], *words]) or words[0] == "claude"
 
 
 def test_the_files_that_the_readme_writes_are_valid(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
+from router.cli.running_router import CommandError, RunningRouter, address, is_url
 from router.cli.terminal import aligned, printable
 
 if TYPE_CHECKING:
@@ -27,22 +27,11 @@ __all__ = ["KEY", "add_arguments", "run"]
 KEY: Final = "POINTSMAN_ADMIN__KEY"
 """The variable with the key; it is the one that sets admin.key in a router's environment."""
 
-_SECONDS: Final = 10.0
-_MAX_BYTES: Final = 64 * 1024 * 1024
-_ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where it listens: how to get there
 _HEADINGS: Final = (
     "ENDPOINT", "STATE", "CONNECTION", "MODEL", "GRADE", "SLOTS", "BREAKER", "MEMORY",
     "TTFT-RECENT", "TTFT-P95",
 )  # fmt: skip
 _NO_MODEL: Final = ("-",) * 7
-
-
-class _CommandError(Exception):
-    """What to tell the user; ``status`` is the exit status."""
-
-    def __init__(self, message: str, status: int = 1) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 def add_arguments(endpoints: argparse.ArgumentParser) -> None:
@@ -71,132 +60,50 @@ def run(settings: Settings | None, args: argparse.Namespace) -> int:
     try:
         router = _router(settings, args)
         if (args.action is None) is not (args.name is None):
-            raise _CommandError("pointsman: say which endpoint: pointsman endpoints drain NAME", 2)
+            raise CommandError("pointsman: say which endpoint: pointsman endpoints drain NAME", 2)
         path = "/admin/endpoints"
         if args.action is not None:
             path += f"/{quote(args.name, safe='')}/{args.action}"
-        body = asyncio.run(_asked(router, "GET" if args.action is None else "POST", path))
+        body = asyncio.run(router.ask("GET" if args.action is None else "POST", path))
         _show(router, body, args)
-    except _CommandError as failed:
+    except CommandError as failed:
         print(failed, file=sys.stderr)
         return failed.status
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Router:
-    url: str
-    key: str
-
-
-def _router(settings: Settings | None, args: argparse.Namespace) -> _Router:
+def _router(settings: Settings | None, args: argparse.Namespace) -> RunningRouter:
     """Where to ask, and with which key."""
     url = args.url
     if settings is None:
         if url is None:
-            raise _CommandError("pointsman: say which router: --config FILE, or --url URL", 2)
+            raise CommandError("pointsman: say which router: --config FILE, or --url URL", 2)
         key = os.environ.get(KEY, "")
         if not key:
-            raise _CommandError(
+            raise CommandError(
                 f"pointsman: {KEY} is not set; it has to hold the router's admin key"
             )
     else:
         if settings.admin.key is None:
-            raise _CommandError(
+            raise CommandError(
                 f"{args.config}: admin.key is not set, so the router's admin routes are closed"
             )
         key = settings.admin.key.get_secret_value()
-        url = url or _address(settings, args.config)
-    if not _is_url(url):
-        raise _CommandError('pointsman: --url must be like "http://host:port"', 2)
-    return _Router(url.rstrip("/"), key)
+        url = url or address(settings, args.config)
+    if not is_url(url):
+        raise CommandError('pointsman: --url must be like "http://host:port"', 2)
+    return RunningRouter(url.rstrip("/"), key, "the admin key")
 
 
-def _is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        return False
-    return bool(usable) and "@" not in parts.netloc and not (parts.query or parts.fragment)
-
-
-def _address(settings: Settings, config: Path) -> str:
-    server = settings.server
-    if not server.port:
-        raise _CommandError(f"{config}: server.port is 0, any free one; say which with --url")
-    host = _ANY_ADDRESS.get(server.host, server.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
-
-
-async def _asked(router: _Router, method: str, path: str) -> bytes:
-    """The router's answer; raises _Failed for any other."""
-    import aiohttp
-
-    # No proxy, and nothing that is redirected: the key is for this address only.
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
-    headers = {"Authorization": f"Bearer {router.key}"}
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as http,
-            http.request(
-                method, router.url + path, headers=headers, allow_redirects=False
-            ) as response,
-        ):
-            status = response.status
-            body = await response.content.read(_MAX_BYTES)
-            while not response.content.at_eof():
-                body += await response.content.read(_MAX_BYTES)
-                if len(body) > _MAX_BYTES:
-                    raise _not_a_router(router)
-    except TimeoutError:
-        raise _CommandError(
-            f"pointsman: {router.url} did not answer in {_SECONDS:g} s", 2
-        ) from None
-    except aiohttp.ClientConnectorError as exc:
-        reason = os.strerror(exc.errno) if exc.errno and exc.errno > 0 else printable(str(exc))
-        raise _CommandError(f"pointsman: no router answers at {router.url}: {reason}", 2) from None
-    except (aiohttp.ClientError, ValueError, OSError) as exc:
-        raise _CommandError(f"pointsman: {router.url}: {printable(str(exc))}", 2) from None
-    if status != 200:
-        raise _refused(router, status, body)
-    return body
-
-
-def _refused(router: _Router, status: int, body: bytes) -> _CommandError:
-    if status == 401:
-        return _CommandError(f"pointsman: the router at {router.url} refuses the admin key")
-    try:
-        message = str(_decoded(router, body)["error"]["message"])
-    except (_CommandError, KeyError, TypeError):
-        return _CommandError(f"pointsman: {router.url} is no Pointsman router: HTTP {status}", 2)
-    return _CommandError(f"pointsman: {printable(message)}")
-
-
-def _not_a_router(router: _Router) -> _CommandError:
-    return _CommandError(
-        f"pointsman: {router.url} is no Pointsman router that this command knows", 2
-    )
-
-
-def _decoded(router: _Router, body: bytes) -> Any:
-    import orjson
-
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise _not_a_router(router) from None
-
-
-def _show(router: _Router, body: bytes, args: argparse.Namespace) -> None:
-    report = _decoded(router, body)
+def _show(router: RunningRouter, body: bytes, args: argparse.Namespace) -> None:
+    report = router.decoded(body)
     try:
         if args.action is not None:
             lines = list(aligned([_HEADINGS, *_rows(report)]))
         else:
             lines = list(_described(report))
     except (KeyError, TypeError, ValueError):
-        raise _not_a_router(router) from None
+        raise router.unknown() from None
     print(body.decode() if args.json else "\n".join(lines))
 
 

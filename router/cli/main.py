@@ -1,13 +1,13 @@
-"""The command line: ``pointsman serve | demo | check | endpoints | keys | usage | probe | state |
-embedder | simulate``.
+"""The command line: ``pointsman serve | demo | launch | check | endpoints | keys | usage | probe |
+state | embedder | simulate``.
 
 Exit status: 0 all is well; 1 the settings, the address or the database cannot be used; 2 a wrong
 command line, an endpoint or a database that did not answer ``check``, a router that did not answer
-``endpoints``, a model that ``probe`` could not ask, a name or field of ``keys`` that cannot be, or
-stored state in which ``state`` found
-something broken; 130 interrupted; 141 whoever read the output has left.
-A mistake of the user is one line per mistake on stderr, never a
-traceback. Each command imports what it needs when it runs.
+``endpoints`` or ``launch``, a model that ``probe`` could not ask, a name or field of ``keys`` that
+cannot be, or stored state in which ``state`` found something broken; 127 an agent that is not
+installed; 130 interrupted; 141 whoever read the output has left. ``launch`` ends as the agent does.
+A mistake of the user is one line per mistake on stderr, never a traceback. Each command imports
+what it needs when it runs.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from router.cli import cache as cli_cache
 from router.cli import embedder as cli_embedder
 from router.cli import endpoints as cli_endpoints
 from router.cli import keys as cli_keys
+from router.cli import launch as cli_launch
 from router.cli import prices as cli_prices
 from router.cli import probe as cli_probe
 from router.cli import state as cli_state
@@ -95,6 +96,11 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="run the router in front of simulated backends")
     demo.add_argument("--port", type=_port, default=8080, help="default: %(default)s")
     demo.set_defaults(run=_demo)
+
+    cli_launch.add_arguments(
+        commands.add_parser("launch", help="start a coding agent, pointed at a running router"),
+        _launch,
+    )
 
     check = commands.add_parser(
         "check", help="validate the settings, ask every endpoint and the database"
@@ -229,6 +235,10 @@ def _check(args: argparse.Namespace) -> int:
 
 def _endpoints(args: argparse.Namespace) -> int:
     return cli_endpoints.run(_settings(args.config) if args.config is not None else None, args)
+
+
+def _launch(args: argparse.Namespace) -> int:
+    return cli_launch.run(_settings(args.config) if args.config is not None else None, args)
 
 
 def _probe_models(args: argparse.Namespace) -> int:

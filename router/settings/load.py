@@ -30,8 +30,10 @@ from router.settings.words import did_you_mean, in_words
 __all__ = ["Mistake", "SettingsError", "load_settings", "parse_settings"]
 
 _PREFIX = "POINTSMAN_"
-_OTHERS = frozenset({"POINTSMAN_DATA_DIR"})
-"""Variables that are read elsewhere: where ``pointsman embedder install`` keeps what it makes."""
+_OTHERS = frozenset({"POINTSMAN_API_KEY", "POINTSMAN_DATA_DIR", "POINTSMAN_URL"})
+"""Variables that are read elsewhere: where ``pointsman embedder install`` keeps what it makes, and
+which router ``pointsman launch`` points an agent at.
+"""
 
 # What Kubernetes sets in every pod beside a service that is called "pointsman".
 _SERVICE_LINK = re.compile(

@@ -333,7 +333,7 @@ async def test_something_that_is_no_router(command: Command, script: Script) -> 
 
 @pytest.mark.usefixtures("with_key")
 async def test_a_deadline(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.cli.endpoints._SECONDS", 0.2)
+    monkeypatch.setattr("router.cli.running_router._SECONDS", 0.2)
     async with Upstream(silent) as other:
         said = await command("drain", "x", "--url", other.address)
         said.failed(2, "did not answer in 0.2 s")
@@ -341,7 +341,7 @@ async def test_a_deadline(command: Command, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("with_key")
 async def test_an_answer_without_an_end(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.cli.endpoints._MAX_BYTES", 100)
+    monkeypatch.setattr("router.cli.running_router._MAX_BYTES", 100)
     async with Upstream(whole(b" " * 1000)) as other:
         said = await command("drain", "x", "--url", other.address)
         said.failed(2, "is no Pointsman router")

@@ -352,4 +352,5 @@ def test_any_text_gives_settings_or_mistakes(text: str) -> None:
 
 
 def test_variables_that_are_for_others() -> None:
-    assert parse(GOOD, KEY="x", POINTSMAN_DATA_DIR="/data").endpoints
+    others = ("POINTSMAN_DATA_DIR", "POINTSMAN_URL", "POINTSMAN_API_KEY")
+    assert parse(GOOD, KEY="x", **dict.fromkeys(others, "of something else")).endpoints
