@@ -6,6 +6,7 @@ answer       the one response that the client is given, made of the answers of s
 hosted       what a hosted tool is to the loop
 mcp_tool     tools of MCP servers, on the client in ``mcp``
 search_tool  web search, on the providers in ``web_search``
-tool_search  searches in the tools that a request defers
 compaction   conversations that are compacted here
+
+The package ``tool_search`` searches in the tools that a request defers.
 """
