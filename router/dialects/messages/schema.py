@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from router.dialects.api_format import ApiFormat
-from router.errors import RouterError
+from router.errors import RouterError, UpstreamError
 from router.response.frame import Frame
 
 __all__ = ["ANTHROPIC", "REQUEST_ID", "anthropic_format", "error_body"]
@@ -52,10 +52,14 @@ def error_body(status: int, message: str, request_id: str | None) -> dict[str, A
 def anthropic_format(request_id: str | None) -> ApiFormat:
     """The form of the answers to the request with this id."""
 
-    def error(error: RouterError) -> dict[str, Any]:
+    def error(error: RouterError) -> Mapping[str, Any]:
+        if isinstance(error, UpstreamError) and error.said is not None:
+            return error.said.body  # some clients look for its very words
         return error_body(error.status, error.message, request_id)
 
-    return ApiFormat(error, lambda failed: Frame.of(error(failed)), silence=_PING, names=_NAMES)
+    return ApiFormat(
+        error, lambda failed: Frame.of(dict(error(failed))), silence=_PING, names=_NAMES
+    )
 
 
 ANTHROPIC: Final = anthropic_format(None)
