@@ -144,7 +144,9 @@ def encoded_by(encoder: ResponseEncoder) -> Proceed:
         except UpstreamError as error:
             if exchange.native is not None and error.said is not None:
                 error.status = error.said.status
-                error.headers = {**error.said.headers, **error.headers}
+                known = {name.lower() for name in error.headers}
+                more = {n: v for n, v in error.said.headers.items() if n.lower() not in known}
+                error.headers = {**more, **error.headers}
             raise
 
     return answer

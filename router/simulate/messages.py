@@ -63,7 +63,6 @@ async def count_tokens(request: web.Request) -> web.Response:
 
 async def list_models(request: web.Request) -> web.Response:
     """``GET /v1/models``, in one page."""
-    _need_version(request)
     names = request.app[BACKEND].models
     data = [
         {
