@@ -309,7 +309,8 @@ class Delivery:
         self.response_headers: dict[str, str] = {}
         """Headers that the current attempt adds to the answer."""
         self._timer: asyncio.TimerHandle | None = None
-        if exchange.stream:
+        # What passes as it comes has the status and the headers of its endpoint, too.
+        if exchange.stream and exchange.native is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(open_after, self._open_early)
 
@@ -363,6 +364,11 @@ class Delivery:
         """Drop the timer."""
         if self._timer is not None:
             self._timer.cancel()
+
+    def open_head(self) -> None:
+        """Begin a stream whose endpoint has, though it has said nothing yet."""
+        if not self._sink.opened:
+            self._open()
 
     def _open_early(self) -> None:
         if self._sink.opened:

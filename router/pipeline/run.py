@@ -339,6 +339,8 @@ class _Run:
         assert decoder is not None
         self._exchange.result.partial = bool(attempt.response_headers)
         self._exchange.result.passed = attempt.passed
+        if attempt.passed:
+            self.delivery.open_head()
         if attempt.response_headers:
             self._count_dropped_reasoning(attempt)
         while True:

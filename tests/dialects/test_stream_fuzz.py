@@ -444,7 +444,9 @@ def test_wrong_types_in_a_whole_answer(name: str, data: st.DataObject) -> None:
     decoder = dialect.decoder()
     with contextlib.suppress(UpstreamError):
         assert isinstance(orjson.loads(decoder.whole(body)), dict)
-    if not isinstance(decoder, ChatPassthrough | ChatEncoder | ResponsesDecoder):
+    if not isinstance(
+        decoder, ChatPassthrough | ChatEncoder | MessagesPassthrough | ResponsesDecoder
+    ):
         streaming = dialect.decoder()
         try:
             frames = streaming.whole_as_stream(body)

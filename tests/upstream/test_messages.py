@@ -17,7 +17,7 @@ from openai import AsyncOpenAI
 from tests.support.fetch import fetch
 from tests.support.router import API_KEY, Router, endpoint, routing
 from tests.support.speech import SPEECH
-from tests.support.upstream import Upstream, json_answer, streamed, whole
+from tests.support.upstream import Upstream, json_answer, paced, streamed, whole
 
 HELLO = SPEECH["messages"]
 MESSAGE = orjson.loads(HELLO.whole)
@@ -303,3 +303,23 @@ async def test_with_a_cache_it_is_translated_and_kept() -> None:
     assert answers[1][1]["X-Cache"] == "HIT"
     texts = [orjson.loads(body)["content"][0]["text"] for _, _, body in answers]
     assert texts == [HELLO.text] * 2
+
+
+async def test_the_head_of_a_stream_waits_for_the_endpoints() -> None:
+    """However early other streams are opened: the client reads its status and its headers."""
+    late = paced(streamed(*HELLO.pieces, kind=HELLO.kind, headers=LIMITS), 0.2)
+    async with passing(late, server={"open_after": 0.01}) as (upstream, router):
+        status, shown, body = await post(router, {**ASKED, "stream": True})
+        assert (status, shown["request-id"]) == (200, "req_theirs")
+        assert b'"id":"msg_up"' in body
+        upstream.default = paced(json_answer(OVERLOADED, 529), 0.2)
+        status, _, body = await post(router, {**ASKED, "stream": True})
+    assert (status, orjson.loads(body)) == (529, OVERLOADED)
+
+
+async def test_an_error_in_place_of_output_is_told_as_it_came() -> None:
+    pieces = (HELLO.opening, HELLO.error)
+    async with passing(streamed(*pieces, kind=HELLO.kind)) as (_, router):
+        status, _, body = await post(router, {**ASKED, "stream": True})
+    assert status == 200
+    assert body.endswith(HELLO.error)

@@ -110,10 +110,10 @@ class MessagesPassthrough:
         if self.ended:
             return []
         self.ended = True
-        if not self.has_output:
-            return self._builder.fail(error, [])
         if self._reported is not None:
             return [PassedFrame("error", self._reported)]
+        if not self.has_output and self._builder.state is not StreamState.NEW:
+            return self._builder.fail(error, [])
         frame = self._failed(error)
         return [PassedFrame(frame.type, frame.data)]
 
