@@ -353,7 +353,7 @@ def _block_events(index: int, block: dict[str, Any]) -> Iterator[dict[str, Any]]
         begun = {**block, "input": {}}
         deltas = [
             {"type": "input_json_delta", "partial_json": piece}
-            for piece in ("", *pieces(orjson.dumps(block["input"]).decode()))
+            for piece in pieces(orjson.dumps(block["input"]).decode())
         ]
     elif kind == "thinking":
         begun = {"type": "thinking", "thinking": "", "signature": ""}
