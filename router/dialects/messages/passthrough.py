@@ -151,9 +151,9 @@ class MessagesPassthrough:
         frames.append(PassedFrame(kind, data))
 
     def _begin(self, frames: list[Frame]) -> None:
-        self.has_output = True
         if self._beginning is None:
             raise UpstreamFailure("The endpoint's stream does not begin with 'message_start'.")
+        self.has_output = True
         if self._builder.state is StreamState.NEW:
             frames.append(self._beginning)
         self._beginning = None
