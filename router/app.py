@@ -242,7 +242,7 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         PromptsApi(dispatcher, stateful.prompts),
         ChatApi(dispatcher),
         EmbeddingsApi(dispatcher),
-        [TranslatedApi(dispatcher, api) for api in client_apis()],
+        [TranslatedApi(dispatcher, api, registry) for api in client_apis()],
         sockets,
         ModelsApi(registry, dispatcher.default_model),
         admin,

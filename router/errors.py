@@ -38,11 +38,12 @@ The envelope is ``{"error": {"message", "type", "param", "code"}}``, with all fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 __all__ = [
     "AuthenticationFailed",
     "Conflict",
+    "EndpointWords",
     "Forbidden",
     "InternalError",
     "InvalidRequest",
@@ -286,14 +287,27 @@ class InternalError(RouterError):
     default_code = "internal_error"
 
 
+class EndpointWords(NamedTuple):
+    """An endpoint's own error: its status, its decoded body, and those of its headers that are for
+    the client.
+    """
+
+    status: int
+    body: Mapping[str, Any]
+    headers: Mapping[str, str]
+
+
 class UpstreamError(RouterError):
     """Something went wrong at an endpoint.
+
+    ``said`` is the error as the endpoint put it, where a client that speaks its API is told so.
 
     ``elsewhere`` says that another endpoint may well succeed, ``again`` that even the same one
     may (nothing but the connection failed), so that a single candidate is tried once more.
     """
 
     elsewhere: bool = True
+    said: EndpointWords | None = None
 
     def __init__(
         self,

@@ -26,7 +26,12 @@ def test_an_example_loads(path: Path) -> None:
 def test_the_fleet_shows_every_dialect_and_every_section() -> None:
     (path,) = (path for path in EXAMPLES if path.name == "fleet.yaml")
     settings = load_settings(path, environment(path))
-    assert {endpoint.dialect for endpoint in settings.endpoints} == {"responses", "chat", "ollama"}
+    assert {endpoint.dialect for endpoint in settings.endpoints} == {
+        "responses",
+        "chat",
+        "ollama",
+        "messages",
+    }
     assert settings.model_fields_set == set(type(settings).model_fields)
 
 

@@ -145,7 +145,9 @@ class ResponseCachePlugin(Interceptor):
     async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
         """See ``Interceptor.intercept``."""
         surface = SURFACES.get(exchange.request.operation.kind)
-        if surface is None or exchange.request.operation is Operation.RUN:
+        # What one endpoint understands, and nobody here, cannot be told from other requests.
+        unknown = exchange.native is not None and exchange.native.refused is not None
+        if surface is None or unknown or exchange.request.operation is Operation.RUN:
             await proceed(exchange, sink)
             return
         asked = self._read(exchange, surface, proceed)
@@ -196,7 +198,7 @@ class ResponseCachePlugin(Interceptor):
         if not (controls.lookup or controls.store):
             by_itself = self._policy.mode == "always" or controls.asked
             return "refused" if by_itself else "not_asked"
-        if exchange.dropped or REASONING_DROPPED in exchange.result.headers:
+        if exchange.incomplete or REASONING_DROPPED in exchange.result.headers:
             # The answer is to less than what was asked.
             controls = replace(controls, store=False)
         if surface.decoded:

@@ -134,7 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     cli_embedder.add_arguments(embedder)
 
     simulate = commands.add_parser("simulate", help="run one simulated backend")
-    simulate.add_argument("--dialect", choices=("responses", "chat", "ollama"), required=True)
+    simulate.add_argument(
+        "--dialect", choices=("responses", "chat", "ollama", "messages"), required=True
+    )
     simulate.add_argument("--port", type=_port, required=True)
     simulate.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
     simulate.add_argument(

@@ -20,7 +20,7 @@ from router.core.usage_record import Spent
 from router.dialects.api_format import OPENAI, ApiFormat
 from router.dialects.chat.decode_request import DecodedChat, decode_chat
 from router.dialects.operation import AnswerKind, Operation
-from router.errors import InternalError, RouterError
+from router.errors import InternalError, InvalidRequest, RouterError
 from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.telemetry.tasks import Worker
@@ -38,6 +38,7 @@ __all__ = [
     "ExchangeContext",
     "ExchangeRecord",
     "ExchangeResult",
+    "NativeRequest",
     "Operation",
     "Outcome",
     "PassingSink",
@@ -174,6 +175,23 @@ class ClientRequest(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class NativeRequest:
+    """A request as its client sent it, for endpoints that speak the client's own API: those of
+    ``dialect``. Only where one of them serves the model there is one.
+
+    ``query`` and ``headers`` go with ``body``. ``dropped_reasoning`` is how much encrypted
+    reasoning any other endpoint is not sent, and ``refused`` why it cannot be asked at all.
+    """
+
+    dialect: str
+    body: dict[str, Any]
+    headers: Mapping[str, str]
+    query: str = ""
+    dropped_reasoning: int = 0
+    refused: InvalidRequest | None = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class ExchangeContext:
     """What a request is answered in: who asks, and with whose help.
 
@@ -204,7 +222,8 @@ class ExchangeResult:
     speaks; ``spent`` is what all attempts came to. ``cache`` says what the response cache had to do
     with it (``hit`` …), ``limit`` which limit or budget refused it. ``queue_seconds`` are those
     that it waited for slots, and for models to be loaded. ``partial`` says that the endpoint which
-    answers was not sent everything that was asked. Times are of ``time.monotonic``, in seconds.
+    answers was not sent everything that was asked, ``passed`` that it was sent the client's own
+    request (``NativeRequest``). Times are of ``time.monotonic``, in seconds.
     """
 
     status: int = 0
@@ -221,6 +240,7 @@ class ExchangeResult:
     limit: str | None = None
     queue_seconds: float = 0.0
     partial: bool = False
+    passed: bool = False
     first_output: float | None = None
     finished: float | None = None
 
@@ -274,6 +294,7 @@ class Exchange:
     prompts of the deployment that is asked. ``running`` says that a task of its own works on it and
     ends it, ``abort`` why the router itself ends it before its time. ``turn`` is the number of the
     turn, from 1, where it is one of several that the router makes an answer of (``tools.loop``).
+    ``native`` is the request for endpoints that speak its API; one that is derived has none.
     """
 
     request: ClientRequest
@@ -291,6 +312,7 @@ class Exchange:
     running: bool = False
     abort: RouterError | None = None
     turn: int = 0
+    native: NativeRequest | None = None
     _decoded: DecodedChat | None = field(default=None, init=False)
 
     async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -347,6 +369,13 @@ class Exchange:
         if self.request.operation.kind is AnswerKind.CHAT:
             return self.context.truncates_chat
         return self.body.get("truncation") == "auto"
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether ``body`` says less than what the client asked."""
+        native = self.native
+        lost = native is not None and (native.dropped_reasoning or native.refused is not None)
+        return bool(self.dropped or lost)
 
     @property
     def shown_model(self) -> str:

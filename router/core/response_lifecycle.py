@@ -94,7 +94,7 @@ def client_headers(exchange: Exchange, response_headers: Mapping[str, str]) -> d
         headers[REASONING_DROPPED] = str(
             int(reasoning_dropped) + int(response_headers[REASONING_DROPPED])
         )
-    if exchange.dropped:
+    if exchange.dropped and not exchange.result.passed:
         others = headers.get(DROPPED_PARAMETERS, "")
         headers |= dropped_header([*exchange.dropped, *filter(None, others.split(", "))])
     return headers

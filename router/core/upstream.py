@@ -15,6 +15,7 @@ from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
 
 __all__ = [
+    "ANTHROPIC_VERSION",
     "DIRECT",
     "REASONING_DROPPED",
     "Adapter",
@@ -33,6 +34,9 @@ __all__ = [
 
 REASONING_DROPPED: Final = "X-Pointsman-Reasoning-Dropped"
 """The header that says how many items of encrypted reasoning another account had issued."""
+
+ANTHROPIC_VERSION: Final = ("anthropic-version", "2023-06-01")
+"""The header that Anthropic's API needs, and the version that is spoken here."""
 
 _SHOWN: Final = 200
 """Characters of a client's value that an error repeats."""
@@ -136,6 +140,11 @@ class UpstreamResponse(Protocol):
     is_json: bool
     complete: bool
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The HTTP headers, looked up without regard to case."""
+        ...
+
     async def read(self) -> bytes:
         """Everything that has arrived since the last read, at least one byte; empty at the end.
 
@@ -217,6 +226,9 @@ class UpstreamCall:
     assembles: bool = False
     """The answer comes as a stream, but is wanted in one piece; see
     ``EndpointSettings.stream_whole_answers``."""
+    passes: Callable[[Mapping[str, str]], dict[str, str]] | None = None
+    """The answer passes as it came to a client that speaks the endpoint's API, with the headers
+    that this picks of its own."""
     named: Callable[[str], str] | None = None
     """What the client calls a field that the endpoint complains of; None: the same."""
 

@@ -50,13 +50,15 @@ class EncodedRequest:
 
     ``path`` is relative to the endpoint's URL. ``dropped`` are the fields, and types of tools, that
     it leaves out. ``forced_call``: the text of the answer is a tool call as JSON,
-    ``{"name", "arguments"}``.
+    ``{"name", "arguments"}``. ``foreign_reasoning`` is how many items of encrypted reasoning it
+    leaves out because another account issued them; None: all, since the dialect has no such thing.
     """
 
     path: str
     body: dict[str, Any]
     dropped: tuple[str, ...] = ()
     forced_call: bool = False
+    foreign_reasoning: int | None = None
 
 
 class EncodeRequest(Protocol):
@@ -162,13 +164,15 @@ class ApiRequest:
 @dataclass(frozen=True, slots=True)
 class ApiRoute:
     """A route. ``path`` follows a prefix; ``decode`` takes the request's JSON object, and raises
-    InvalidRequest.
+    InvalidRequest. ``outline`` does the same for what only endpoints of ``ClientApi.dialect``
+    understand: what is said of it is enough to choose one of them.
     """
 
     path: str
     operation: Operation
     decode: Callable[[dict[str, Any]], ApiRequest]
     method: str = "POST"
+    outline: Callable[[dict[str, Any]], ApiRequest] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +181,16 @@ class ClientApi:
 
     ``prefixes`` are where its routes are served. ``form`` gives the form of the answers to the
     request with an id, None before there is one, and ``headers`` what every answer to it has.
+    ``dialect`` is that of the endpoints which speak this API themselves: requests pass to them as
+    they come, with the query and the headers that ``passes`` picks.
     """
 
     routes: Sequence[ApiRoute]
     form: Callable[[str | None], ApiFormat]
     prefixes: Sequence[str] = ("/v1", "/api/v1")
     headers: Callable[[str], Mapping[str, str]] = lambda request_id: {}
+    dialect: str | None = None
+    passes: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda headers: {}
 
 
 def endpoint_dialects() -> dict[str, EndpointDialect]:

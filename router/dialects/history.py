@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import orjson
+
 from router.dialects.responses.input_items import item_type
 
-__all__ = ["CLIENT_CALLS", "Matches", "consistent", "is_models_own", "match"]
+__all__ = ["CLIENT_CALLS", "Matches", "arguments_object", "consistent", "is_models_own", "match"]
 
 Item = dict[str, Any]
 
@@ -42,6 +44,9 @@ _OUTPUTS: Final[Mapping[str, str]] = {
     "shell_call_output": "call_id",
     "tool_search_output": "call_id",
 }
+
+_SHALLOW: Final = 200
+"""Arguments with no more brackets than this can be written again (orjson: 254 levels)."""
 
 
 @dataclass(slots=True)
@@ -151,3 +156,20 @@ def _reasoning_of(gone: set[int], history: Sequence[Item]) -> set[int]:
         else:
             led_to_gone = led_on = False
     return found
+
+
+def arguments_object(text: str) -> dict[str, Any]:
+    """Arguments of a call as an object.
+
+    What is none (a model was cut short, or wrote nonsense) is kept as ``{"input": …}``: refusing
+    it would lock the client out of its own history.
+    """
+    if not text.strip():
+        return {}
+    try:
+        value = orjson.loads(text)
+        if text.count("{") + text.count("[") > _SHALLOW:
+            orjson.dumps([[[[[[[[value]]]]]]]])  # it must fit into a message of the body
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return {"input": text}
+    return value if isinstance(value, dict) else {"input": text}

@@ -42,6 +42,7 @@ _PATHS: Final[dict[Dialect, str]] = {
     "responses": "/responses",
     "chat": "/chat/completions",
     "ollama": "/api/chat",
+    "messages": "/messages",
 }
 
 

@@ -209,7 +209,7 @@ class RequestDispatcher:
 
         Raises InvalidRequest where nothing may be left out of a request, and something was.
         """
-        if exchange.dropped and self._strict:
+        if exchange.dropped and self._strict and exchange.native is None:
             refuse_dropped(exchange.dropped, {})
         exchange.context.plugin_set.chain.started(exchange)
         reply = reply or HttpReply(

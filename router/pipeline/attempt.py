@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from router.core.exchange import AnswerKind, ClientGone, Exchange, Sink
+from router.core.exchange import AnswerKind, ClientGone, Exchange, NativeRequest, Sink
 from router.core.response_lifecycle import client_headers
-from router.core.upstream import DIRECT, UpstreamCall, UpstreamResponse
+from router.core.upstream import DIRECT, REASONING_DROPPED, UpstreamCall, UpstreamResponse
 from router.core.usage_record import Kind
 from router.dialects.dropped import dropped_header, refuse_dropped
 from router.endpoints.selector import SlotReservation
@@ -54,7 +54,8 @@ class Attempt:
 
     ``sent`` is when the request was, on the monotonic clock. ``response_headers`` are headers for
     the answer. ``kind`` is why it is made, ``error`` why it failed, ``answered`` whether an answer
-    has begun, ``complete`` whether all of it came. ``decoder`` reads the answer, once it has been
+    has begun, ``complete`` whether all of it came, ``passed`` whether it passes as it came
+    (``UpstreamCall.passes``). ``decoder`` reads the answer, once it has been
     asked for.
     """
 
@@ -73,6 +74,7 @@ class Attempt:
         "decoder",
         "error",
         "kind",
+        "passed",
         "reservation",
         "response_headers",
         "sent",
@@ -108,6 +110,7 @@ class Attempt:
         self.error: UpstreamError | None = None
         self.answered = False
         self.complete = False
+        self.passed = False
 
     async def send(self) -> StreamDecoder:
         """Send the request and wait for the answer's head.
@@ -126,7 +129,8 @@ class Attempt:
         while True:
             request = call.request
             if self.trace is not None and self.trace.headers:
-                request = replace(request, headers=self.trace.headers)
+                headers = {**(request.headers or {}), **self.trace.headers}
+                request = replace(request, headers=headers)
             try:
                 self._answer = await transport.send(request)
                 break
@@ -140,6 +144,9 @@ class Attempt:
         self.answered = True
         self._assembles = call.assembles
         self._in_json = self._answer.is_json
+        self.passed = call.passes is not None
+        if call.passes is not None:
+            self._exchange.result.headers |= call.passes(self._answer.headers)
         return call.decoder
 
     @staticmethod
@@ -166,6 +173,8 @@ class Attempt:
             call = adapter.compact(exchange, model, builder)
         else:
             call = adapter.respond(exchange, model, builder, deployment.context)
+        if exchange.native is not None and call.passes is None:
+            self._translated(exchange.native, call)
         if call.dropped and (names := exchange.context.api_format.names):
             call.dropped = tuple([names.get(name, name) for name in call.dropped])
         if call.dropped and self._strict:
@@ -176,6 +185,18 @@ class Attempt:
         if call.dropped:
             self.response_headers.update(dropped_header(call.dropped))
         return call
+
+    def _translated(self, native: NativeRequest, call: UpstreamCall) -> None:
+        """An endpoint that does not speak the client's API is asked for what can be translated;
+        raises InvalidRequest where that is not enough.
+        """
+        if native.refused is not None:
+            raise native.refused
+        if self._strict:
+            refuse_dropped(self._exchange.dropped, {})
+        if native.dropped_reasoning:
+            lost = native.dropped_reasoning + int(call.response_headers.get(REASONING_DROPPED, 0))
+            call.response_headers[REASONING_DROPPED] = str(lost)
 
     async def whole(self) -> bytes:
         """The client's body for an answer in one piece; raises UpstreamError."""
@@ -288,7 +309,8 @@ class Delivery:
         self.response_headers: dict[str, str] = {}
         """Headers that the current attempt adds to the answer."""
         self._timer: asyncio.TimerHandle | None = None
-        if exchange.stream:
+        # What passes as it comes has the status and the headers of its endpoint, too.
+        if exchange.stream and exchange.native is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(open_after, self._open_early)
 
@@ -342,6 +364,11 @@ class Delivery:
         """Drop the timer."""
         if self._timer is not None:
             self._timer.cancel()
+
+    def open_head(self) -> None:
+        """Begin a stream whose endpoint has, though it has said nothing yet."""
+        if not self._sink.opened:
+            self._open()
 
     def _open_early(self) -> None:
         if self._sink.opened:

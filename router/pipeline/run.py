@@ -350,6 +350,7 @@ class _Run:
     async def _whole(self, attempt: Attempt) -> None:
         decoder = await attempt.send()
         self._exchange.result.partial = bool(attempt.response_headers)
+        self._exchange.result.passed = attempt.passed
         if attempt.response_headers:
             self._count_dropped_reasoning(attempt)
         body = await attempt.whole()
@@ -369,6 +370,9 @@ class _Run:
         decoder = await attempt.send() if frames is None else attempt.decoder
         assert decoder is not None
         self._exchange.result.partial = bool(attempt.response_headers)
+        self._exchange.result.passed = attempt.passed
+        if attempt.passed:
+            self.delivery.open_head()
         if attempt.response_headers:
             self._count_dropped_reasoning(attempt)
         while True:

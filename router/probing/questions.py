@@ -111,6 +111,7 @@ def _red_square(size: int = 64) -> str:
 
 
 _FEW: Final = 16  # no limit may be lower in the Responses API
+_THOUGHT: Final = 2048  # Anthropic lets no model think with less than half of that
 _SOME: Final = 256  # for a call or an object, and what some models think before it
 
 _PING: Final = {
@@ -161,5 +162,9 @@ QUESTIONS: Final = (
         {"input": [{"role": "user", "content": _LOOK}], "max_output_tokens": _SOME},
         _names_the_color,
     ),
-    ProbeQuestion("reasoning", {**PLAIN, "reasoning": {"effort": "low"}}, _shows_reasoning),
+    ProbeQuestion(
+        "reasoning",
+        {**PLAIN, "reasoning": {"effort": "low"}, "max_output_tokens": _THOUGHT},
+        _shows_reasoning,
+    ),
 )

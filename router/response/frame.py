@@ -25,6 +25,7 @@ __all__ = [
     "Comment",
     "EventTooLarge",
     "Frame",
+    "PassedFrame",
     "SSEDecoder",
     "encode_event",
     "load_object",
@@ -165,6 +166,12 @@ class Frame:
 
     def __repr__(self) -> str:
         return f"Frame({self.type!r}, {len(self.data)} bytes)"
+
+
+class PassedFrame(Frame):
+    """An event of an endpoint that speaks the client's own API: it passes as it came."""
+
+    __slots__ = ()
 
 
 class Comment(Frame):

@@ -17,7 +17,8 @@ from router.response.frame import Frame
 
 __all__ = [
     "ArgumentsText", "InputText", "ItemWriter", "OutputText", "PartWriter", "RawReasoningText",
-    "ReasoningItem", "RefusalItem", "RefusalText", "SummaryText", "TextItem", "TextWriter",
+    "ReasoningItem", "RefusalItem", "RefusalText", "SilentReasoningItem", "SummaryText",
+    "TextItem", "TextWriter",
 ]  # fmt: skip
 
 Item = dict[str, Any]
@@ -251,13 +252,44 @@ class RefusalItem(_MessageItem, RefusalText):
 
 
 class ReasoningItem(_PartItem, SummaryText):
-    """Reasoning, streamed as one summary part: the form that every client of the API reads."""
+    """Reasoning, streamed as one summary part: the form that every client of the API reads.
+    ``encrypted`` is what can be sent back of it, where the endpoint has encrypted it.
+    """
 
     id_prefix = "rs_"
     parts = "summary"
 
-    __slots__ = ()
+    __slots__ = ("encrypted",)
+
+    encrypted: str | None
+
+    def open(self) -> None:
+        self.encrypted = None
+        super().open()
 
     def finished(self, status: str) -> Item:
         summary = [{"type": "summary_text", "text": "".join(self.pieces)}]
-        return {"id": self.id, "type": "reasoning", "summary": summary}
+        item: Item = {"id": self.id, "type": "reasoning", "summary": summary}
+        if self.encrypted is not None:
+            item["encrypted_content"] = self.encrypted
+        return item
+
+
+class SilentReasoningItem(ReasoningItem):
+    """Reasoning without a text."""
+
+    __slots__ = ()
+
+    def open(self) -> None:
+        self.encrypted = None
+        added = {"output_index": self.index, "item": self.finished("in_progress")}
+        self._out.append(self.builder.event("response.output_item.added", added))
+
+    def close(self, status: str) -> Item:
+        item = self.finished(status)
+        done = {"output_index": self.index, "item": item}
+        self._out.append(self.builder.event("response.output_item.done", done))
+        return item
+
+    def finished(self, status: str) -> Item:
+        return {**super().finished(status), "summary": []}

@@ -174,6 +174,17 @@ class ResponseMachine:
         self._say_held()
         self._say("reasoning", text)
 
+    def encrypt_reasoning(self, encrypted: str, *, hide: bool, silent: bool) -> None:
+        """A piece of reasoning is over, and this can be sent back of it. ``hide`` keeps that from
+        the client (``encrypted_reasoning``); ``silent``: it has no text.
+        """
+        self._say_held()
+        if self.builder.state is StreamState.NEW:
+            self._output.out.extend(self.builder.open())
+        ident = self._output.encrypt(None if hide else encrypted, silent=silent)
+        if hide and ident is not None:
+            self.encrypted_reasoning[ident] = encrypted
+
     def text(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         """A piece of the answer; reasoning in ``<think>`` tags is taken out of it."""
         if not self._settled:

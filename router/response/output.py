@@ -18,7 +18,13 @@ from router.errors import UpstreamFailure
 from router.response.builder import ResponseBuilder, StreamState
 from router.response.call_items import CallItem, CustomCallItem, SearchCallItem, ToolName
 from router.response.frame import Frame
-from router.response.items import ItemWriter, ReasoningItem, RefusalItem, TextItem
+from router.response.items import (
+    ItemWriter,
+    ReasoningItem,
+    RefusalItem,
+    SilentReasoningItem,
+    TextItem,
+)
 
 __all__ = ["MAX_WAITING_CHARS", "OutputBuilder"]
 
@@ -103,6 +109,22 @@ class OutputBuilder:
             item.delta_with_logprobs(text, logprobs)
         elif item is not None:
             item.delta(text)
+
+    def encrypt(self, encrypted: str | None, *, silent: bool) -> str | None:
+        """End a piece of reasoning, with what can be sent back of it (None where it is kept from
+        the client); ``silent`` is one without a text. The id of its item; None where it waits for
+        others, and is not known yet.
+        """
+        if silent:
+            if self._waiting or not (self._open is None or self._close_if_complete()):
+                return None
+            self._begin("reasoning", SilentReasoningItem(self.builder, len(self.items), self.out))
+        item = self._open
+        if not isinstance(item, ReasoningItem) or self._waiting:
+            return None
+        item.encrypted = encrypted
+        self._finish_open("completed")
+        return item.id
 
     def call(self, key: int, call_id: str | None, name: str | None, fragment: str) -> None:
         """A fragment of the tool call that upstream numbers ``key``."""

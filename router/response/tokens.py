@@ -15,6 +15,7 @@ __all__ = [
     "estimated_usage",
     "from_chat",
     "from_embeddings",
+    "from_messages",
     "from_ollama",
     "from_rerank",
     "from_response",
@@ -91,6 +92,28 @@ def from_rerank(answer: dict[str, Any]) -> dict[str, Any] | None:
         if (found := _counted(_object(counts).get("input_tokens"), None)) is not None:
             return found
     return from_embeddings(answer.get("usage"))
+
+
+def from_messages(usage: Any) -> dict[str, Any] | None:
+    """The ``usage`` of a message, as a Responses ``usage``; None when it has no counts.
+
+    ``input_tokens`` is there what was neither read from the cache nor written to it.
+    """
+    if not isinstance(usage, dict):
+        return None
+    read = _count(usage.get("cache_read_input_tokens")) or 0
+    written = _count(usage.get("cache_creation_input_tokens")) or 0
+    inputs = _count(usage.get("input_tokens"))
+    thought = _detail(usage.get("output_tokens_details"), "thinking_tokens")
+    known = _counted(
+        None if inputs is None else inputs + read + written,
+        usage.get("output_tokens"),
+        cached=read,
+        reasoning=thought,
+    )
+    if known is not None:
+        known["input_tokens_details"]["cache_write_tokens"] = written
+    return known
 
 
 def from_ollama(line: dict[str, Any]) -> dict[str, Any] | None:

@@ -193,7 +193,8 @@ class TagSettings(Section):
 class PriceSettings(Section):
     """What a model costs, in USD per million tokens.
 
-    ``cached`` input costs as much as other ``input``, and ``reasoning`` as much as other
+    ``cached`` input, and what is written to a cache (``cache_write``), cost as much as other
+    ``input``, and ``reasoning`` as much as other
     ``output``, unless it is said. ``gpu_hour`` is for models on one's own machines, in place of the
     others: a further token costs nothing there.
     """
@@ -202,6 +203,8 @@ class PriceSettings(Section):
     """Input tokens."""
     cached: Usd | None = None
     """Input tokens from a prompt cache."""
+    cache_write: Usd | None = None
+    """Input tokens that are written to a prompt cache."""
     output: Usd | None = None
     """Output tokens."""
     reasoning: Usd | None = None
@@ -211,7 +214,7 @@ class PriceSettings(Section):
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        per_token = (self.input, self.cached, self.output, self.reasoning)
+        per_token = (self.input, self.cached, self.cache_write, self.output, self.reasoning)
         if self.gpu_hour is not None:
             if any(price is not None for price in per_token):
                 raise wrong("has either gpu_hour or prices per million tokens")

@@ -23,7 +23,7 @@ from router.settings.values import (
 
 __all__ = ["CapabilitySettings", "Dialect", "EndpointSettings", "TimeoutSettings", "TlsSettings"]
 
-_BUILT_IN: Final = ("responses", "chat", "ollama")
+_BUILT_IN: Final = ("responses", "chat", "ollama", "messages")
 
 
 def _dialects() -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def _dialects() -> tuple[str, ...]:
 
 
 if TYPE_CHECKING:
-    Dialect = Literal["responses", "chat", "ollama"]
+    Dialect = Literal["responses", "chat", "ollama", "messages"]
 else:
     Dialect = Literal[_dialects()]
 
@@ -111,9 +111,12 @@ class EndpointSettings(Section):
     several that match, later ones win.
     ``priority`` is its tier for the policy of that name: 1 is first. ``keep_alive`` is how long
     Ollama is told to keep models in memory. ``chat_completions``: ``native`` passes them on,
-    ``translated`` makes requests of the endpoint's own API of them; ``auto`` translates for Ollama,
-    and where it turns out that there is no such route. ``system_messages`` is what becomes, for
-    ``chat`` and ``ollama``, of those after the first user message: ``dialects.system_messages``;
+    ``translated`` makes requests of the endpoint's own API of them; ``auto`` translates for Ollama
+    and for ``messages``, and where it turns out that there is no such route. ``max_tokens``,
+    ``thinking`` and ``prompt_caching`` are for ``messages``, whose API requires a limit for every
+    answer and keeps no prompt unasked: see ``dialects.messages.claude`` and ``cache_control``.
+    ``system_messages`` is what becomes, for all dialects but ``responses``, of those after the
+    first user message: ``dialects.system_messages``;
     None merges them in translated requests, and leaves passed on Chat Completions as they are.
     ``thinking_switch``, for ``chat`` only, is the variable of the model's chat template that
     switches thinking: ``enable_thinking`` with Qwen's and GLM's, ``thinking`` with DeepSeek's and
@@ -128,7 +131,7 @@ class EndpointSettings(Section):
     url: BaseUrl
     """Its base URL, with `/v1` where its API has that."""
     dialect: Dialect
-    """What it speaks: `responses`, `chat` or `ollama`."""
+    """What it speaks: `responses`, `chat`, `ollama` or `messages` (Anthropic's API)."""
     api_key: Secret | None = None
     """The key that it is sent."""
     models: Annotated[tuple[Text, ...], AfterValidator(not_empty)] | None = None
@@ -151,6 +154,16 @@ class EndpointSettings(Section):
     """The context in tokens that Ollama is asked to load models with."""
     keep_alive: KeepAlive | None = None
     """How long Ollama keeps a model in memory; without it its own time."""
+    max_tokens: Count | None = None
+    """For `dialect: messages`: the tokens of an answer where a request sets no limit; without it as
+    many as the model's name tells.
+    """
+    thinking: Literal["auto", "adaptive", "budget", "off"] = "auto"
+    """For `dialect: messages`: a reasoning effort becomes `adaptive` thinking, a `budget` of tokens
+    or nothing (`off`); `auto` goes by the model's name.
+    """
+    prompt_caching: Literal["auto", "off"] = "auto"
+    """For `dialect: messages`: whether translated prompts are marked for the endpoint's cache."""
     chat_completions: Literal["auto", "native", "translated"] = "auto"
     """Chat Completions pass as they are (`native`), are `translated`, or, with `auto`, what it has.
     """
@@ -172,11 +185,18 @@ class EndpointSettings(Section):
             raise wrong("is for endpoints with dialect: ollama only")
         return value
 
+    @field_validator("max_tokens", "thinking", "prompt_caching", mode="after")
+    @classmethod
+    def _only_messages_has_it(cls, value: object, info: ValidationInfo) -> object:
+        if value not in (None, "auto") and info.data.get("dialect", "messages") != "messages":
+            raise wrong("is for endpoints with dialect: messages only")
+        return value
+
     @field_validator("system_messages", mode="after")
     @classmethod
     def _translated_messages_have_it(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and info.data.get("dialect") == "responses":
-            raise wrong("is for endpoints with dialect: chat or ollama only")
+            raise wrong("is for endpoints with dialect: chat, ollama or messages only")
         return value
 
     @field_validator("thinking_switch", mode="after")
@@ -189,6 +209,9 @@ class EndpointSettings(Section):
     @field_validator("chat_completions", mode="after")
     @classmethod
     def _chat_speaks_it(cls, value: str, info: ValidationInfo) -> str:
-        if value == "translated" and info.data.get("dialect") == "chat":
+        dialect = info.data.get("dialect")
+        if value == "translated" and dialect == "chat":
             raise wrong("cannot be translated for endpoints with dialect: chat, which speak it")
+        if value == "native" and dialect == "messages":
+            raise wrong("cannot be native for endpoints with dialect: messages")
         return value

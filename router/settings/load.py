@@ -1,6 +1,6 @@
 """Read the settings from one YAML file and the environment, and report every mistake at once.
 
-    pointsman.yaml:12: endpoints[0].dialect: must be one of 'responses', 'chat' or 'ollama'
+    pointsman.yaml:12: endpoints[0].weight: must be greater than 0
 
 Values may refer to environment variables: ``${NAME}``, ``${NAME:-default}`` (the default also
 stands in for an empty variable), ``$${`` for a literal ``${``. References are resolved in values

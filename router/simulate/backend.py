@@ -31,12 +31,13 @@ __all__ = [
     "stream",
 ]
 
-Dialect = Literal["responses", "chat", "ollama"]
+Dialect = Literal["responses", "chat", "ollama", "messages"]
 
 _log: Final = logging.getLogger(__name__)
 _WRITE_TIMEOUT: Final = 600.0
 _BODY_TIMEOUT: Final = 60.0
 _CLIENT_CLOSED_REQUEST: Final = 499
+_TYPES: Final = {404: "not_found_error", 413: "request_too_large"}
 
 
 @dataclass(slots=True)
@@ -139,7 +140,9 @@ async def stream(
 async def error_middleware(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Give every error the envelope of its API: OpenAI's under ``/v1``, else Ollama's."""
+    """Give every error the envelope of its API: OpenAI's under ``/v1``, else Ollama's; Anthropic's
+    where that is spoken.
+    """
     try:
         return await handler(request)
     except BadRequest as error:
@@ -157,6 +160,11 @@ def _error(request: web.Request, error: BadRequest) -> web.Response:
     backend = request.app[BACKEND]
     if backend.dialect == "ollama" and not request.path.startswith("/v1/"):
         return json_answer({"error": error.message}, error.status)
+    if backend.dialect == "messages":
+        body = _anthropic_error(error)
+        response = json_answer(body, error.status)
+        response.headers["request-id"] = body["request_id"]
+        return response
     envelope = {
         "message": error.message,
         "type": "invalid_request_error",
@@ -164,3 +172,10 @@ def _error(request: web.Request, error: BadRequest) -> web.Response:
         "code": error.code,
     }
     return json_answer({"error": envelope}, error.status)
+
+
+def _anthropic_error(error: BadRequest) -> dict[str, Any]:
+    """The error as Anthropic puts it."""
+    kind = _TYPES.get(error.status, "invalid_request_error")
+    said = {"type": kind, "message": error.message}
+    return {"type": "error", "error": said, "request_id": new_id("req_")[:28]}

@@ -13,7 +13,7 @@ from typing import Final
 
 from aiohttp import web
 
-from router.simulate import chat, ollama, ollama_manage, plain, responses
+from router.simulate import chat, messages, ollama, ollama_manage, plain, responses
 from router.simulate.backend import BACKEND, Backend, Dialect, error_middleware, json_answer
 from router.simulate.memory import Memory
 
@@ -23,6 +23,7 @@ DEFAULT_MODELS: Final[dict[Dialect, tuple[str, ...]]] = {
     "responses": ("sim-native",),
     "chat": ("sim-chat", "sim-embed"),
     "ollama": ("sim-llama:latest", "sim-embed:latest"),
+    "messages": ("sim-claude",),
 }
 DEFAULT_PACE: Final = 0.02
 """Seconds between the pieces of a stream: fast, but slow enough to be seen."""
@@ -60,6 +61,9 @@ def create_backend(
     app = web.Application(middlewares=[error_middleware], client_max_size=_MAX_BODY)
     memory = Memory(load_seconds, max_loaded)
     app[BACKEND] = Backend(dialect, names, pace, int(time.time()), memory)
+    if dialect == "messages":
+        _serve_messages(app)
+        return app
     app.router.add_get("/v1/models", _list_models)
     app.router.add_get("/v1/models/{id}", _get_model)
     app.router.add_post("/v1/chat/completions", chat.chat_completions)
@@ -72,19 +76,29 @@ def create_backend(
         app.router.add_post("/v1/responses/input_tokens", responses.count_input_tokens)
         app.router.add_route("*", "/v1/responses/{id}{rest:(/.*)?}", responses.retrieve)
     if dialect == "ollama":
-        app.router.add_get("/api/version", ollama.version)
-        app.router.add_get("/api/tags", ollama.tags)
-        app.router.add_get("/api/ps", ollama.ps)
-        app.router.add_post("/api/show", ollama.show)
-        app.router.add_post("/api/chat", ollama.chat)
-        app.router.add_post("/api/generate", ollama.generate)
-        app.router.add_post("/api/embed", plain.ollama_embed)
-        app.router.add_post("/api/pull", ollama_manage.pull)
-        app.router.add_post("/api/push", ollama_manage.push)
-        app.router.add_post("/api/create", ollama_manage.create)
-        app.router.add_post("/api/copy", ollama_manage.copy)
-        app.router.add_delete("/api/delete", ollama_manage.delete)
+        _serve_ollama(app)
     return app
+
+
+def _serve_messages(app: web.Application) -> None:
+    app.router.add_get("/v1/models", messages.list_models)
+    app.router.add_post("/v1/messages", messages.create)
+    app.router.add_post("/v1/messages/count_tokens", messages.count_tokens)
+
+
+def _serve_ollama(app: web.Application) -> None:
+    app.router.add_get("/api/version", ollama.version)
+    app.router.add_get("/api/tags", ollama.tags)
+    app.router.add_get("/api/ps", ollama.ps)
+    app.router.add_post("/api/show", ollama.show)
+    app.router.add_post("/api/chat", ollama.chat)
+    app.router.add_post("/api/generate", ollama.generate)
+    app.router.add_post("/api/embed", plain.ollama_embed)
+    app.router.add_post("/api/pull", ollama_manage.pull)
+    app.router.add_post("/api/push", ollama_manage.push)
+    app.router.add_post("/api/create", ollama_manage.create)
+    app.router.add_post("/api/copy", ollama_manage.copy)
+    app.router.add_delete("/api/delete", ollama_manage.delete)
 
 
 def run(

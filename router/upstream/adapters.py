@@ -9,6 +9,7 @@ from router.dialects.dialect import endpoint_dialects
 from router.settings.schema import Dialect, EndpointSettings
 from router.upstream.chat import ChatAdapter
 from router.upstream.http1 import HttpTransport
+from router.upstream.messages import MessagesAdapter
 from router.upstream.ollama import OllamaAdapter
 from router.upstream.responses import ResponsesAdapter
 from router.upstream.translated import TranslatingAdapter
@@ -16,9 +17,13 @@ from router.upstream.translated import TranslatingAdapter
 __all__ = ["connect", "make_adapter"]
 
 _ADAPTERS: Final[
-    dict[Dialect, type[ChatAdapter] | type[OllamaAdapter] | type[ResponsesAdapter]]
+    dict[
+        Dialect,
+        type[ChatAdapter] | type[MessagesAdapter] | type[OllamaAdapter] | type[ResponsesAdapter],
+    ]
 ] = {
     "chat": ChatAdapter,
+    "messages": MessagesAdapter,
     "ollama": OllamaAdapter,
     "responses": ResponsesAdapter,
 }

@@ -20,7 +20,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
-from router.core.upstream import LoadRequest, UpstreamRequest
+from router.core.upstream import ANTHROPIC_VERSION, LoadRequest, UpstreamRequest
 from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout, UpstreamUnavailable
 from router.settings.schema import EndpointSettings
 from router.upstream.answer import MAX_BODY_BYTES, HttpAnswer
@@ -56,10 +56,14 @@ class HttpTransport:
             "User-Agent: pointsman",
         ]
         self._key = b""
+        self._for_get = ""
+        if endpoint.dialect == "messages":  # its POSTs may have another one
+            self._for_get = f"\r\n{ANTHROPIC_VERSION[0]}: {ANTHROPIC_VERSION[1]}"
         if endpoint.api_key is not None:
             key = endpoint.api_key.get_secret_value()
             self._key = key.encode()
-            fields.append(f"Authorization: Bearer {key}")
+            name = "x-api-key: " if endpoint.dialect == "messages" else "Authorization: Bearer "
+            fields.append(name + key)
         self._fields = "\r\n".join(fields)
 
     async def send(self, request: UpstreamRequest) -> HttpAnswer:
@@ -90,7 +94,9 @@ class HttpTransport:
     ) -> tuple[int, bytes]:
         """See ``Transport.get``."""
         line = self._request_line("GET", self._base(unversioned) + path)
-        return await self._within(timeout, f"{line}{self._fields}\r\n\r\n".encode(), b"")
+        return await self._within(
+            timeout, f"{line}{self._fields}{self._for_get}\r\n\r\n".encode(), b""
+        )
 
     async def post(self, request: LoadRequest, timeout: float) -> tuple[int, bytes]:
         """See ``Transport.post``."""

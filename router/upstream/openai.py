@@ -26,10 +26,16 @@ _LM_STUDIO: Final[Mapping[str, str]] = {
     "loading": "loading",
     "not-loaded": "unloaded",
 }
-_CONTEXT: Final = ("max_model_len", "loaded_context_length", "context_length", "context_window")
+_CONTEXT: Final = (
+    "max_model_len",
+    "loaded_context_length",
+    "context_length",
+    "context_window",
+    "max_input_tokens",
+)
 """Where servers tell the context of a model as they run it: vLLM and SGLang; LM Studio; OpenRouter;
-Groq. What a model was trained with, or could have, is something else. llama.cpp tells it in the
-model's ``meta`` as ``n_ctx``: the context of a slot, which is what a request gets."""
+Groq; Anthropic. What a model was trained with, or could have, is something else. llama.cpp tells it
+in the model's ``meta`` as ``n_ctx``: the context of a slot, which is what a request gets."""
 
 
 def chat_passthrough(

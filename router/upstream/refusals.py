@@ -11,6 +11,7 @@ import orjson
 from router.balance.inference import inferred_abilities
 from router.balance.refused_types import may_name_types
 from router.errors import (
+    EndpointWords,
     UpstreamError,
     UpstreamFailure,
     UpstreamLoading,
@@ -21,9 +22,9 @@ from router.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from router.response.upstream_errors import rejection, reported, says_loading
+from router.response.upstream_errors import ReportedError, rejection, reported, says_loading
 
-__all__ = ["refusal"]
+__all__ = ["passed_headers", "refusal"]
 
 _SOMETIMES: Final = frozenset({404, 500, 501})
 """So llama.cpp and OpenRouter, too, say that a model lacks what a request needs, or that a type of
@@ -40,6 +41,11 @@ _UNABLE: Final = re.compile(
 
 _OF_A_MODEL: Final = re.compile(r"model|deployment", re.IGNORECASE)
 
+_OVERLOADED: Final = 529
+"""So Anthropic says that it has too much to do."""
+
+_PASSED: Final = re.compile(r"request-id|retry-after|anthropic-[a-z0-9-]+")
+
 _RETRY_AFTER: Final = re.compile(r"[0-9A-Za-z ,:.+]{1,40}")
 """Seconds or an HTTP date; anything else is not repeated."""
 
@@ -51,7 +57,22 @@ def refusal(endpoint: str, status: int, headers: Mapping[str, str], body: bytes)
     param and message; what concerns the router's own credentials or the endpoint's health is not
     the client's to see in detail.
     """
-    error = reported(_decoded(body), status)
+    decoded = _decoded(body)
+    error = _judged(endpoint, status, headers, reported(decoded, status))
+    of_the_router = status in _CREDENTIALS and not isinstance(error, UpstreamRejected)
+    if not of_the_router and isinstance(decoded, dict) and decoded.get("type") == "error":
+        error.said = EndpointWords(status, decoded, passed_headers(headers))
+    return error
+
+
+def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers of an endpoint's answer that a client which speaks Anthropic's API reads."""
+    return {name: headers[name] for name in headers if _PASSED.fullmatch(name)}
+
+
+def _judged(
+    endpoint: str, status: int, headers: Mapping[str, str], error: ReportedError
+) -> UpstreamError:
     message, code = error.message, error.code
     if status == 429:
         said = message or f"Endpoint '{endpoint}' limits its rate."
@@ -84,6 +105,8 @@ def _failure(endpoint: str, status: int, code: str | None, message: str) -> Upst
         )
     if status in (408, 504):
         return UpstreamTimeout(f"Endpoint '{endpoint}' timed out (HTTP {status}).")
+    if status == _OVERLOADED:
+        return UpstreamFailure(f"Endpoint '{endpoint}' is overloaded (HTTP {status}).")
     if status == 503:
         return UpstreamUnavailable(f"Endpoint '{endpoint}' is unavailable (HTTP 503).")
     if 300 <= status < 400:

@@ -121,8 +121,12 @@ class TranslatingAdapter:
             settings=self._endpoint,
             images=exchange.images,
         )
-        if isinstance(given.get("input"), list):
-            response_headers = {**dropped_note(given), **response_headers}
+        lost = encoded.foreign_reasoning
+        if lost is None:
+            if isinstance(given.get("input"), list):
+                response_headers = {**dropped_note(given), **response_headers}
+        elif lost:
+            response_headers[REASONING_DROPPED] = str(lost)
         options = machine_options(exchange, given, names, forced_call=encoded.forced_call)
         return UpstreamCall(
             UpstreamRequest(encoded.path, orjson.dumps(encoded.body), exchange.stream),

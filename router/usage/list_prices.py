@@ -29,6 +29,7 @@ _NAMES: Final = {
     "input": "input_mtok",
     "output": "output_mtok",
     "cached": "cache_read_mtok",
+    "written": "cache_write_mtok",
     "reasoning": "output_reasoning_mtok",
 }
 

@@ -22,8 +22,9 @@ _MOST: Final = 2**63 - 1
 @dataclass(frozen=True, slots=True)
 class PriceStep:
     """Prices in USD per million tokens that hold for requests of more than ``above`` input tokens;
-    ``request`` is in USD per request. None is unknown. Cached input and reasoning that have no
-    price of their own cost as much as other input and other output.
+    ``request`` is in USD per request. None is unknown. Cached input, input that is written to a
+    cache, and reasoning that have no price of their own cost as much as other input and other
+    output.
     """
 
     input: Decimal | None = None
@@ -32,12 +33,14 @@ class PriceStep:
     reasoning: Decimal | None = None
     request: Decimal = Decimal(0)
     above: int = 0
+    written: Decimal | None = None
 
     def words(self) -> str:
         """For people: ``2.50 USD per million input tokens, 1.25 cached, 10.00 output``."""
         prices = {
             "input": self.input,
             "cached": self.cached,
+            "written to the cache": self.written,
             "output": self.output,
             "reasoning": self.reasoning,
         }
@@ -58,14 +61,15 @@ class Rates:
         # The highest step first: the first that a request is above of is its own.
         self._scaled = tuple(_Scaled(step) for step in reversed(self.steps))
 
-    def cost(self, tokens: Tokens) -> int | None:
+    def cost(self, tokens: Tokens, written: int = 0) -> int | None:
         """In whole nano-USD, halves rounded up; None where tokens are of a kind whose price is
-        unknown. More cached tokens than input, or more reasoning than output, are not counted.
+        unknown. ``written`` of the input was written to a cache. More cached and written tokens
+        than input, or more reasoning than output, are not counted.
         """
         for scaled in self._scaled:
             if tokens.input > scaled.above:
                 break
-        return scaled.cost(tokens)
+        return scaled.cost(tokens, written)
 
     def words(self) -> str:
         """For people."""
@@ -78,23 +82,35 @@ class Rates:
 class _Scaled:
     """One step in integers: nano-USD, times ``per``."""
 
-    __slots__ = ("above", "cached", "half", "input", "output", "per", "reasoning", "request")
+    __slots__ = (
+        "above",
+        "cached",
+        "half",
+        "input",
+        "output",
+        "per",
+        "reasoning",
+        "request",
+        "written",
+    )
 
     def __init__(self, step: PriceStep) -> None:
         cached = step.input if step.cached is None else step.cached
         reasoning = step.output if step.reasoning is None else step.reasoning
-        per_token = [_nano(price) for price in (step.input, cached, step.output, reasoning)]
+        written = step.input if step.written is None else step.written
+        prices = (step.input, cached, step.output, reasoning, written)
+        per_token = [_nano(price) for price in prices]
         request = Fraction(step.request) * NANO
         denominators = [price.denominator for price in per_token if price is not None]
         self.per = lcm(request.denominator, *denominators)
         self.half = self.per // 2
-        self.input, self.cached, self.output, self.reasoning = (
+        self.input, self.cached, self.output, self.reasoning, self.written = (
             None if price is None else int(price * self.per) for price in per_token
         )
         self.request = int(request * self.per)
         self.above = step.above
 
-    def cost(self, tokens: Tokens) -> int | None:
+    def cost(self, tokens: Tokens, written: int) -> int | None:
         """See ``Rates.cost``."""
         total = self.request
         if tokens.input > 0:
@@ -102,6 +118,8 @@ class _Scaled:
                 return None
             cached = min(tokens.cached, tokens.input)
             total += (tokens.input - cached) * self.input + cached * self.cached
+            if written and self.written is not None:
+                total += min(written, tokens.input - cached) * (self.written - self.input)
         if tokens.output > 0:
             if self.output is None or self.reasoning is None:
                 return None

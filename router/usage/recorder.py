@@ -54,9 +54,9 @@ from router.usage.rates import FREE, PriceStep, Rates
 
 __all__ = ["AttemptFacts", "Book", "Price", "Prices", "UsageRecorder"]
 
-Price = Callable[[str, str, str, Tokens, float], int | None]
-"""What tokens cost in nano-USD: (endpoint, its URL, its own name for the model, tokens, Unix time);
-None where no price is known.
+Price = Callable[[str, str, str, Tokens, float, int], int | None]
+"""What tokens cost in nano-USD: (endpoint, its URL, its own name for the model, tokens, Unix time,
+tokens written to a cache); None where no price is known.
 """
 
 Book = Callable[[UsageRecord], None]
@@ -119,7 +119,7 @@ class UsageRecorder:
             served,
             endpoint.name,
             tokens,
-            self._price(*place, tokens, at),
+            self._price(*place, tokens, at, _written(decoder)),
             took,
             first - sent if first and first >= sent else None,
             *_ending(attempt, decoder),
@@ -144,7 +144,7 @@ class UsageRecorder:
         """An exchange was answered from the cache: these tokens were saved."""
         ident, at, took = self._moment(exchange.request.started)
         known = self._priced.get(served)
-        cost = self._price(*known, tokens, at) if known is not None else None
+        cost = self._price(*known, tokens, at, 0) if known is not None else None
         record = UsageRecord(
             ident, at, *_whose(exchange), Kind.CACHE, exchange.model or "", served, "", tokens,
             cost, took, None, "ok", None, Provenance.CACHED, response, exchange.stream,
@@ -223,6 +223,14 @@ def _used(
     return Tokens(input=inputs, output=output), Provenance.ESTIMATED
 
 
+def _written(decoder: StreamDecoder | None) -> int:
+    """The tokens of the prompt that the endpoint put into its cache."""
+    usage = decoder.usage if decoder is not None else None
+    details = usage.get("input_tokens_details") if usage is not None else None
+    written = details.get("cache_write_tokens") if isinstance(details, dict) else None
+    return written if type(written) is int and written > 0 else 0
+
+
 def _learn(exchange: Exchange, prompts: PromptTokens, reported: int) -> None:
     """Correct the estimates for this model by what it reports of a request of text.
 
@@ -298,18 +306,21 @@ class Prices:
         # A model at an endpoint is asked for with every attempt, and found by many patterns.
         self._known: dict[tuple[str, str, str], _Price | None] = {}
 
-    def cost(self, endpoint: str, url: str, model: str, tokens: Tokens, at: float) -> int | None:
+    def cost(
+        self, endpoint: str, url: str, model: str, tokens: Tokens, at: float, written: int = 0
+    ) -> int | None:
         """What tokens cost in whole nano-USD, exact until it is rounded once, halves up; None
         where no price is known.
 
-        ``url`` is the endpoint's, ``model`` its own name for the model, ``at`` in Unix time.
+        ``url`` is the endpoint's, ``model`` its own name for the model, ``at`` in Unix time;
+        ``written`` of the input was written to a cache.
         """
         try:
             price = self._known[endpoint, url, model]
         except KeyError:
             price = self._look_up(endpoint, url, model)
         rates = None if price is None else price.rates(at)
-        return None if rates is None else rates.cost(tokens)
+        return None if rates is None else rates.cost(tokens, written)
 
     def explain(self, endpoint: str, url: str, model: str, at: float) -> str | None:
         """The price in words for people, and where it is from; None where none is known."""
@@ -339,7 +350,11 @@ def _configured(pattern: str, settings: PriceSettings) -> _Configured:
         hour = f"{_exact(settings.gpu_hour):,.2f} USD per GPU hour"
         return _Configured(f"{hour}, configured as '{pattern}'", FREE)
     step = PriceStep(
-        _usd(settings.input), _usd(settings.output), _usd(settings.cached), _usd(settings.reasoning)
+        _usd(settings.input),
+        _usd(settings.output),
+        _usd(settings.cached),
+        _usd(settings.reasoning),
+        written=_usd(settings.cache_write),
     )
     return _Configured(f"configured as '{pattern}'", Rates([step]))
 

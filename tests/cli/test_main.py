@@ -162,7 +162,8 @@ def test_mistakes_of_the_settings_are_listed(
     assert main([name, "--config", file]) == 1
     shown = capsys.readouterr()
     assert shown.err.splitlines() == [
-        f"{file}:2: endpoints[0].dialect: must be one of 'responses', 'chat' or 'ollama'",
+        f"{file}:2: endpoints[0].dialect: must be one of "
+        "'responses', 'chat', 'ollama' or 'messages'",
         f'{file}:2: endpoints[0].url: must be a URL like "https://host:port/v1"',
         f"{file}:3: endpoints[1].dialect: is required",
         f"{file}:3: endpoints[1].name: is already the name of another endpoint",

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.clients.conftest import KEY
+from tests.support.fleet import MODELS, OPENAI_STYLE
 
 langchain: Any = pytest.importorskip(
     "langchain_openai", reason="the extra `clients` is not installed"
@@ -102,6 +103,7 @@ async def test_chained_responses(options: dict[str, Any]) -> None:
     assert (await llm.ainvoke(history)).text == "Your name is Ann."
 
 
+@pytest.mark.parametrize("model", [MODELS[dialect] for dialect in OPENAI_STYLE])
 async def test_embeddings(options: dict[str, Any]) -> None:
     embedder = langchain.OpenAIEmbeddings(**options, check_embedding_ctx_length=False)
     first, second = await embedder.aembed_documents(["a red cat", "the sea"])

@@ -32,11 +32,11 @@ async def test_litellm_chats_streams_calls_a_tool_chains_and_embeds(
     }
     told = await said_by(python, SCRIPT, env=env)
     assert sorted(told) == sorted(MODELS.values())
-    for one in told.values():
+    for model, one in told.items():
         assert one["chat"] == "1, 2, 3"
         assert one["usage"] > 5
         assert "".join(one["stream"]) == NINE
         assert len(list(filter(None, one["stream"]))) > 3
         assert one["tool"] == ["get_weather", {"city": "Paris"}, "According to get_weather: sunny"]
         assert one["responses"] == ["Your name is Ann.", "response.created", "response.completed"]
-        assert one["embeddings"] == 2
+        assert one["embeddings"] == (None if model == MODELS["messages"] else 2)

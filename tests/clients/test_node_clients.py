@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.clients.conftest import KEY
+from tests.support.fleet import MODELS, OPENAI_STYLE
 from tests.support.guests import node_packages, said_by
 
 SOURCES = Path(__file__).parent / "node"
@@ -36,6 +37,7 @@ def run(packages: Path, base_url: str, model: str) -> Run:
 
 
 API = pytest.mark.parametrize("api", ["responses", "chat"])
+EMBED = pytest.mark.parametrize("model", [MODELS[dialect] for dialect in OPENAI_STYLE])
 
 
 async def test_openai_creates_and_streams_a_response(run: Run) -> None:
@@ -69,6 +71,7 @@ async def test_openai_chats(run: Run) -> None:
     assert ran == {"called": ["Paris"], "text": CLEAR}
 
 
+@EMBED
 async def test_openai_embeds_and_is_told_what_is_wrong(run: Run) -> None:
     made, wrong = await run("openai.mjs", "embeddings", "errors")
     assert made["count"] == 2
@@ -102,6 +105,7 @@ async def test_the_ai_sdk_sends_its_history_and_generates_an_object(run: Run, ap
     assert person["age"] == 33
 
 
+@EMBED
 async def test_the_ai_sdk_chains_responses_and_embeds(run: Run) -> None:
     chained, made = await run("ai_sdk.mjs", "responses", "chain", "embeddings")
     assert chained == {"text": "Your name is Ann."}

@@ -130,7 +130,7 @@ async def test_function_calling_with_the_whole_history(client: AsyncOpenAI, mode
     )
     (call,) = [item for item in first.output if item.type == "function_call"]
     assert call.name == "get_weather"
-    assert call.call_id.startswith("call_")
+    assert call.call_id.startswith("toolu_" if model == MODELS["messages"] else "call_")
     city = json.loads(call.arguments)["city"]
 
     history += first.output  # the SDK's own objects, sent back as they came
@@ -198,7 +198,7 @@ async def test_a_chat_stream_has_usage_only_when_asked(
 async def test_models(client: AsyncOpenAI) -> None:
     listed = {model.id async for model in client.models.list()}
     embedders = {"sim-embed", "sim-embed:latest"}
-    assert listed == {"sim-native", "sim-chat", "sim-llama:latest", *embedders}
+    assert listed == {"sim-native", "sim-chat", "sim-claude", "sim-llama:latest", *embedders}
     for name in [*listed, "sim-llama"]:
         assert (await client.models.retrieve(name)).id == name
     with pytest.raises(openai.NotFoundError):
@@ -211,7 +211,7 @@ async def test_input_tokens(client: AsyncOpenAI, model: str) -> None:
     )
     assert counted.parse().input_tokens > 3
     estimated = counted.headers.get("X-Pointsman-Estimated")
-    assert estimated == (None if model == MODELS["responses"] else "true")
+    assert estimated == (None if model in (MODELS["responses"], MODELS["messages"]) else "true")
 
 
 @pytest.mark.parametrize("stream", [True, False])

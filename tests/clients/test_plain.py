@@ -11,7 +11,7 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from router.settings.schema import Dialect
-from tests.support.fleet import DIALECTS, http_client, routed, simulated
+from tests.support.fleet import MODELS, OPENAI_STYLE, http_client, routed, simulated
 
 TEXTS = ["a red cat", "the red cat", "quantum chromodynamics"]
 
@@ -20,6 +20,10 @@ def near(one: list[float], other: list[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
+ANY = pytest.mark.parametrize("model", [MODELS[dialect] for dialect in OPENAI_STYLE])
+
+
+@ANY
 async def test_embeddings_in_either_form(client: AsyncOpenAI, model: str) -> None:
     packed = await client.embeddings.create(model=model, input=TEXTS)  # base64 on the wire
     plain = await client.embeddings.create(model=model, input=TEXTS, encoding_format="float")
@@ -34,6 +38,7 @@ async def test_embeddings_in_either_form(client: AsyncOpenAI, model: str) -> Non
     assert len(alone.data[0].embedding) == 8
 
 
+@ANY
 async def test_base64_is_32_bits_the_lowest_byte_first(base_url: str, model: str) -> None:
     from tests.clients.conftest import KEY
 
@@ -70,6 +75,7 @@ async def test_what_is_wrong_is_said(client: AsyncOpenAI) -> None:
     assert caught.value.param in ("dimensions", None)
 
 
+@ANY
 async def test_completions(client: AsyncOpenAI, model: str) -> None:
     whole = await client.completions.create(model=model, prompt="count to 3", max_tokens=50)
     assert [(one.text, one.finish_reason) for one in whole.choices] == [("1, 2, 3", "stop")]
@@ -83,6 +89,7 @@ async def test_completions(client: AsyncOpenAI, model: str) -> None:
     assert cut.choices[0].finish_reason == "length"
 
 
+@ANY
 @pytest.mark.parametrize("wants_usage", [True, False])
 async def test_completions_as_a_stream(client: AsyncOpenAI, model: str, wants_usage: bool) -> None:
     options: Any = {"stream_options": {"include_usage": True}} if wants_usage else {}
@@ -100,7 +107,7 @@ async def test_completions_as_a_stream(client: AsyncOpenAI, model: str, wants_us
     assert [one.completion_tokens for one in usage] == ([8] if wants_usage else [])
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", OPENAI_STYLE)
 async def test_rerankings(dialect: Dialect) -> None:
     body = {"model": "m", "query": "a red cat", "documents": TEXTS[::-1], "top_n": 2}
     async with (

@@ -64,8 +64,7 @@ async def test_what_was_answered_is_retrieved(
         instructions="Be brief.",
         metadata={"näme": "\U0001f30d"},
         reasoning={"effort": "high", "summary": "auto"},
-        max_output_tokens=600,
-        temperature=0.5,
+        max_output_tokens=6000,
     )
     assert [item.type for item in answered.output] == ["reasoning", "message"]
     kept = await keeper.responses.retrieve(answered.id)

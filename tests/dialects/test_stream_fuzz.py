@@ -20,6 +20,9 @@ from hypothesis import strategies as st
 from router.dialects.chat.decode_stream import ChatDecoder
 from router.dialects.chat.encode_stream import ChatEncoder
 from router.dialects.chat.passthrough import ChatPassthrough
+from router.dialects.messages.decode_stream import MessagesDecoder
+from router.dialects.messages.passthrough import MessagesPassthrough
+from router.dialects.messages.schema import ANTHROPIC
 from router.dialects.ollama.decode_stream import OllamaDecoder
 from router.dialects.responses.decode_stream import ResponsesDecoder
 from router.errors import UpstreamError
@@ -48,13 +51,14 @@ Objects = list[dict[str, Any]]
 @dataclass(frozen=True)
 class Dialect:
     """How a kind of stream is written and read. ``ordered``: the events are the router's own, so
-    that their order must hold whatever came in.
+    that their order must hold whatever came in. ``passes``: they are the endpoint's.
     """
 
     decoder: Callable[[], StreamDecoder]
     encode: Callable[[Objects], bytes]
     whole: dict[str, Any]
     ordered: bool = True
+    passes: bool = False
 
 
 TOKEN = {"token": "A", "logprob": -1, "bytes": [65], "top_logprobs": [{"token": "B"}]}
@@ -70,6 +74,20 @@ NATIVE = natives.begun(
     usage=natives.USAGE,
 )
 COUNTS = {"prompt_eval_count": 3, "eval_count": 2}
+BLOCKS = [
+    {"type": "thinking", "thinking": "hm", "signature": "s"},
+    {"type": "redacted_thinking", "data": "d"},
+    {"type": "text", "text": "Hi"},
+    {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1}},
+    {"type": "tool_use", "id": "toolu_2", "name": "c", "input": {"input": "x"}},
+]
+SAID = {
+    "type": "message",
+    "model": "m",
+    "content": BLOCKS,
+    "stop_reason": "tool_use",
+    "usage": {"input_tokens": 3, "cache_read_input_tokens": 2, "output_tokens": 2},
+}
 
 DIALECTS = {
     "chat": Dialect(
@@ -115,6 +133,21 @@ DIALECTS = {
         lambda chunks: sse(*chunks, b"[DONE]"),
         {"choices": [CHOICE], "usage": chats.USAGE},
         ordered=False,
+    ),
+}
+
+DIALECTS |= {
+    "messages": Dialect(
+        lambda: MessagesDecoder(make_builder(), OPTIONS, "acc"),
+        lambda events: native(*events),
+        SAID,
+    ),
+    "messages passed": Dialect(
+        lambda: MessagesPassthrough(make_builder(), "m", ANTHROPIC.failed),
+        lambda events: native(*events),
+        SAID,
+        ordered=False,
+        passes=True,
     ),
 }
 
@@ -186,6 +219,46 @@ def native_events() -> st.SearchStrategy[Objects]:
     )
 
 
+def message_events() -> st.SearchStrategy[Objects]:
+    def block(kind: str, pieces: list[str]) -> Objects:
+        begun: dict[str, Any] = {"type": kind, "text": ""}
+        deltas: Objects = [{"type": "text_delta", "text": piece} for piece in pieces]
+        if kind == "thinking":
+            begun = {"type": kind, "thinking": "", "signature": ""}
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
+            deltas.append({"type": "signature_delta", "signature": "s"})
+        elif kind == "redacted_thinking":
+            begun, deltas = {"type": kind, "data": "d"}, []
+        elif kind != "text":
+            begun = {"type": "tool_use", "id": f"toolu_{len(pieces)}", "name": kind, "input": {}}
+            whole = orjson.dumps({"input": "".join(pieces)}).decode()
+            deltas = [{"type": "input_json_delta", "partial_json": part} for part in whole]
+        return [
+            {"type": "content_block_start", "content_block": begun},
+            *({"type": "content_block_delta", "delta": delta} for delta in deltas),
+            {"type": "content_block_stop"},
+        ]
+
+    def stream(blocks: list[Objects], reason: str) -> Objects:
+        usage = {"input_tokens": 3, "cache_creation_input_tokens": 4, "output_tokens": 1}
+        return [
+            {"type": "message_start", "message": {"model": "theirs", "usage": usage}},
+            {"type": "ping"},
+            *({**event, "index": index} for index, one in enumerate(blocks) for event in one),
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": reason},
+                "usage": {"output_tokens": 9},
+            },
+            {"type": "message_stop"},
+        ]
+
+    kinds = st.sampled_from(["text", "thinking", "redacted_thinking", "f", "c", "give_answer"])
+    blocks = st.builds(block, kinds, st.lists(PIECES, max_size=3))
+    reasons = st.sampled_from(["end_turn", "max_tokens", "tool_use", "refusal", "pause_turn"])
+    return st.builds(stream, st.lists(blocks, max_size=4), reasons)
+
+
 STREAMS: dict[str, st.SearchStrategy[Objects]] = {
     "chat": chat_chunks(),
     "forced": chat_chunks(),
@@ -194,6 +267,8 @@ STREAMS: dict[str, st.SearchStrategy[Objects]] = {
     "told natively": native_events(),
     "told of ollama": ollama_lines(),
     "passthrough": chat_chunks(),
+    "messages": message_events(),
+    "messages passed": message_events(),
 }
 
 CUTS = st.lists(st.floats(0, 1), max_size=12)
@@ -228,6 +303,8 @@ def check(dialect: Dialect, data: bytes, cuts: list[float]) -> str:
     assert outcome(dialect.decoder(), reads(data, cuts)) == whole
     frames, error, _ = whole
     assert frames
+    if dialect.passes:
+        return "failed" if error else "completed"
     if not frames[0].startswith(b"event: "):
         assert all(frame.startswith(b"data: ") and frame.count(b"\n") == 2 for frame in frames)
         return "failed" if error else "completed"
@@ -254,6 +331,8 @@ def may_end(name: str, stream: bytes) -> bool:
     """Whether an answer cut off here may still be whole."""
     if name in ("ollama", "told of ollama"):
         return b'"done":true' in stream and stream.endswith(b"}")
+    if name.startswith("messages"):
+        return b'"stop_reason":"' in stream
     return name not in ("native", "told natively") and any(
         b'"finish_reason":"' in event for event in stream.split(b"\n\n")[:-1]
     )
@@ -365,7 +444,9 @@ def test_wrong_types_in_a_whole_answer(name: str, data: st.DataObject) -> None:
     decoder = dialect.decoder()
     with contextlib.suppress(UpstreamError):
         assert isinstance(orjson.loads(decoder.whole(body)), dict)
-    if not isinstance(decoder, ChatPassthrough | ChatEncoder | ResponsesDecoder):
+    if not isinstance(
+        decoder, ChatPassthrough | ChatEncoder | MessagesPassthrough | ResponsesDecoder
+    ):
         streaming = dialect.decoder()
         try:
             frames = streaming.whole_as_stream(body)

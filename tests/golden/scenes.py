@@ -19,6 +19,7 @@ _KINDS: Final[dict[Dialect, str]] = {
     "responses": "text/event-stream; charset=utf-8",
     "chat": "text/event-stream; charset=utf-8",
     "ollama": "application/x-ndjson",
+    "messages": "text/event-stream; charset=utf-8",
 }
 
 COLUMNS: Final[dict[str, Dialect]] = {
@@ -26,6 +27,7 @@ COLUMNS: Final[dict[str, Dialect]] = {
     "responses only": "responses",
     "chat": "chat",
     "ollama": "ollama",
+    "messages": "messages",
 }
 """The kinds of endpoints, and the dialects they are configured with: the second one has no
 ``/v1/chat/completions`` and no ``/v1/completions``.
@@ -35,6 +37,7 @@ _TRANSLATED: Final = ("Responses", "Anthropic Messages", "Ollama chat", "Ollama 
 _PASSED_ON: Final = ("Chat Completions", "Completions")
 PAIRS: Final = (
     *((api, column) for api in _TRANSLATED for column in ("responses", "chat", "ollama")),
+    *((api, "messages") for api in (*_TRANSLATED, "Chat Completions")),
     *((api, column) for api in _PASSED_ON for column in ("responses only", "chat", "ollama")),
 )
 """An API in front and a kind of endpoint behind. What is passed on as it came is the same at every
@@ -91,7 +94,8 @@ def answer(column: str, path: str, scene: Scene, asked: dict[str, Any]) -> Scrip
     if scene.refusal:
         status, error = scene.refusal
         said = error["message"] if dialect == "ollama" else error
-        return whole(orjson.dumps({"error": said}), status)
+        around = {"type": "error"} if dialect == "messages" else {}
+        return whole(orjson.dumps({**around, "error": said}), status)
     stream = asked.get("stream", dialect == "ollama")
     said = "text" if spoken == "completions" else scene.answer
     data = (_ANSWERS / f"{spoken}.{said}.{'stream' if stream else 'whole'}").read_bytes()
@@ -106,7 +110,11 @@ def _spoken(dialect: Dialect, path: str) -> str | None:
         return "chat"
     if path.endswith("/completions"):
         return "completions"
-    return dialect if path.endswith(("/responses", "/api/chat", "/api/generate")) else None
+    return (
+        dialect
+        if path.endswith(("/responses", "/messages", "/api/chat", "/api/generate"))
+        else None
+    )
 
 
 def _file(path: str, asked: dict[str, Any]) -> Script:

@@ -131,6 +131,9 @@ async def outcome(stand: Stand, surface: str, feature: str, *, stream: bool) -> 
     if dropped := reply.headers.get(DROPPED_PARAMETERS):
         assert said.text, said
         return f"ignored: {dropped}"
+    if (surface, stand.column, feature) == ("Anthropic Messages", "messages", "logprobs"):
+        assert stand.received[-1][1]["logprobs"] == body["logprobs"]
+        return PASSED_ON
     if surface == "Completions" and feature in _FOREIGN:
         name = _FOREIGN[feature]
         assert stand.received[-1][1][name] == body[name]

@@ -19,6 +19,7 @@ Rule = tuple[str | Iterable[str], Iterable[str], Iterable[str], str]
 
 _ALL: Final = tuple(COLUMNS)
 _EMBEDDINGS: Final = ("text", "batch", "base64", "dimensions", "usage")
+_OTHERS_APIS: Final = ("Responses", "Chat Completions", "Ollama chat", "Ollama generate")
 _LACKED: Final = ("tools", "parallel tools", "images", "structured output", "reasoning")
 
 
@@ -29,14 +30,21 @@ def _cannot(what: str, model: str = MODEL) -> str:
 _RULES: Final[list[Rule]] = [
     # OpenAI's chats never show what a model thought: nor does an endpoint in its style.
     ("Chat Completions", ["reasoning"], ["responses", ONLY], HIDDEN),
-    ("Completions", FEATURES, [ONLY], f"501 not_supported: {_cannot('serve legacy completions')}"),
+    (
+        "Completions",
+        FEATURES,
+        [ONLY, "messages"],
+        f"501 not_supported: {_cannot('serve legacy completions')}",
+    ),
     ("Completions", _LACKED, _ALL, PASSED_ON),
+    ("Anthropic Messages", ["logprobs"], ["messages"], PASSED_ON),
+    (_OTHERS_APIS, ["logprobs"], ["messages"], "ignored: top_logprobs"),
     ("Anthropic Messages", ["logprobs"], _ALL, "ignored: logprobs"),
     ("Ollama generate", ["tools", "parallel tools"], _ALL, "ignored: tools"),
     (
         "/v1/embeddings",
         _EMBEDDINGS,
-        [ONLY],
+        [ONLY, "messages"],
         f"501 not_supported: {_cannot('make embeddings', EMBEDDER)}",
     ),
     (
@@ -48,7 +56,7 @@ _RULES: Final[list[Rule]] = [
     (
         ["/api/embed", "/api/embeddings"],
         _EMBEDDINGS,
-        [ONLY],
+        [ONLY, "messages"],
         f"501: {_cannot('make embeddings', EMBEDDER)}",
     ),
     (["/api/embed", "/api/embeddings"], ["base64"], _ALL, "ignored: encoding_format"),
@@ -56,7 +64,7 @@ _RULES: Final[list[Rule]] = [
     (
         OTHERS["Rerank"],
         ["order", "top_n", "documents"],
-        [ONLY, "ollama"],
+        [ONLY, "ollama", "messages"],
         f"501 not_supported: {_cannot('rerank documents')}",
     ),
     (OTHERS["Token counting"], ["text", "tools", "images"], ["chat", "ollama"], ESTIMATED),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.matrix.asking import PATHS
-from tests.matrix.cases import outcomes
+from tests.matrix.cases import PASSED_ON, outcomes
 from tests.matrix.expected import cells, expected
 from tests.matrix.others import OTHERS
 from tests.matrix.stand import Stand, standing
@@ -31,6 +31,8 @@ async def wrong(column: str, *, cached: bool = False) -> list[str]:
     async with standing(column, cached=cached) as stand:
         for surface, feature in cells():
             wanted, got = expected(surface, feature, column), await tried(stand, surface, feature)
+            if cached and wanted == PASSED_ON and got.startswith("ignored: "):
+                continue  # what the cache answers has been translated
             if got != wanted:
                 found.append(f"{surface}, {feature}, towards {column}: {got!r} is not {wanted!r}")
     if cached and not stand.hits:

@@ -63,7 +63,7 @@ def reported(path: str, answer: dict[str, Any]) -> tuple[int, int]:
     if path == "/api/chat":
         return answer["prompt_eval_count"], answer["eval_count"]
     usage = answer["usage"]
-    if path == "/v1/responses":
+    if path in ("/v1/responses", "/v1/messages"):
         return usage["input_tokens"], usage["output_tokens"]
     return usage["prompt_tokens"], usage["completion_tokens"]
 

@@ -31,10 +31,13 @@ COLUMNS: Final[dict[str, Dialect]] = {
     ONLY: "responses",
     "chat": "chat",
     "ollama": "ollama",
+    "messages": "messages",
 }
 """The kinds of endpoints, and the dialects they are configured with."""
 
 _OTHERS: Final = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank")
+
+_VERSION: Final = {"anthropic-version": "2023-06-01"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -81,7 +84,7 @@ class Stand:
         given = {name: value for name, value in asked.items() if name != "stream_options"}
         if "stream" in given:
             given["stream"] = False
-        reply = await fetch(self.http, "POST", self.backend + path, json=given)
+        reply = await fetch(self.http, "POST", self.backend + path, json=given, headers=_VERSION)
         self.received.pop()
         assert reply.status == 200, reply.body
         return reply.json

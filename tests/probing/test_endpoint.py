@@ -38,6 +38,7 @@ def answering(status: int, body: Any, listing: int = 200) -> Upstream:
         ("ollama", "", ("ollama",)),
         ("ollama", "/v1", ("chat",)),
         ("chat", "", ()),
+        ("messages", "/v1", ("messages",)),
     ],
 )
 @pytest.mark.parametrize("configured", DIALECTS)
@@ -85,7 +86,7 @@ async def test_it_costs_no_token_and_sends_the_key() -> None:
     async with answering(400, {}) as upstream:
         await probed(upstream.address, api_key="sk-upstream")
     asked = [*upstream.probes, *upstream.requests]
-    assert [request.method for request in asked] == ["GET", "POST", "POST", "POST"]
+    assert [request.method for request in asked] == ["GET", "POST", "POST", "POST", "POST"]
     for request in asked:
         assert request.headers["authorization"] == "Bearer sk-upstream"
         if request.method == "POST":

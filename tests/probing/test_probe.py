@@ -103,6 +103,9 @@ ALL_ASKED = [
 CALL = {"id": "c", "type": "function", "function": {"name": "ping", "arguments": "{}"}}
 
 
+CONTEXTS = {"ollama": 32768, "messages": 200_000}
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_backend_that_can_do_everything(dialect: Dialect) -> None:
     async with simulated(dialect, models=[MODELS[dialect]]) as (backend,):
@@ -116,7 +119,7 @@ async def test_a_backend_that_can_do_everything(dialect: Dialect) -> None:
     assert found.get("stream_usage") is (True if dialect == "chat" else None)
     # The simulated model sees that there is an image, and says what Ollama says of it.
     assert found["vision"] is (True if dialect == "ollama" else None)
-    assert found.get("context_length") == (32768 if dialect == "ollama" else None)
+    assert found.get("context_length") == CONTEXTS.get(dialect)
 
 
 async def test_what_is_refused_ignored_shown_and_not_known() -> None:
@@ -132,7 +135,7 @@ async def test_what_is_refused_ignored_shown_and_not_known() -> None:
         (model,) = report.models
         assert asked(upstream) == ALL_ASKED
         assert {r.headers["authorization"] for r in upstream.requests} == {f"Bearer {KEY}"}
-        assert all(r.json["max_tokens"] <= 256 for r in upstream.requests)
+        assert all(r.json["max_tokens"] <= 2048 for r in upstream.requests)
     assert values(model) == {
         "tools": True,
         "tool_choice": False,

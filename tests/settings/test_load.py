@@ -70,7 +70,8 @@ plugins: factory
         "f.yaml:1: server.keepalve_interval: unknown key, did you mean keepalive_interval?",
         "f.yaml:1: server.port: must be at most 65535",
         'f.yaml:4: endpoints[0].url: must be a URL like "https://host:port/v1"',
-        "f.yaml:5: endpoints[0].dialect: must be one of 'responses', 'chat' or 'ollama'",
+        "f.yaml:5: endpoints[0].dialect: must be one of "
+        "'responses', 'chat', 'ollama' or 'messages'",
         "f.yaml:6: endpoints[0].api_key: the environment variable NOPE is not set",
         "f.yaml:8: endpoints[0].timeouts.connect: must be greater than 0",
         "f.yaml:8: endpoints[0].timeouts.total: must be a number",

@@ -10,8 +10,9 @@ import openai
 import orjson
 import pytest
 
-from router.simulate import DEFAULT_MODELS, Dialect
+from router.simulate import Dialect
 from tests.simulate.conftest import Start
+from tests.support.fleet import OPENAI_STYLE
 
 WEATHER = {
     "type": "function",
@@ -115,7 +116,7 @@ def bare(message: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-@pytest.mark.parametrize("dialect", list(DEFAULT_MODELS))
+@pytest.mark.parametrize("dialect", OPENAI_STYLE)
 @pytest.mark.parametrize("case", REQUESTS)
 async def test_the_stream_amounts_to_the_whole(
     start: Start, http: aiohttp.ClientSession, dialect: Dialect, case: str

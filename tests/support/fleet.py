@@ -14,10 +14,18 @@ from router.settings.schema import Dialect
 from router.simulate import create_backend
 from router.simulate import listening as backend_listening
 
-__all__ = ["DIALECTS", "MODELS", "http_client", "listening", "routed", "simulated"]
+__all__ = ["DIALECTS", "MODELS", "OPENAI_STYLE", "http_client", "listening", "routed", "simulated"]
 
-DIALECTS: tuple[Dialect, ...] = ("responses", "chat", "ollama")
-MODELS: dict[Dialect, str] = {"responses": "sim-native", "chat": "sim-chat", "ollama": "sim-llama"}
+DIALECTS: tuple[Dialect, ...] = ("responses", "chat", "ollama", "messages")
+OPENAI_STYLE: tuple[Dialect, ...] = ("responses", "chat", "ollama")
+"""Those that embed and complete texts, too."""
+
+MODELS: dict[Dialect, str] = {
+    "responses": "sim-native",
+    "chat": "sim-chat",
+    "ollama": "sim-llama",
+    "messages": "sim-claude",
+}
 """What a simulated backend serves, by dialect; Ollama's without its ``:latest``."""
 
 

@@ -12,7 +12,7 @@ from tests.support.upstream import Script, streamed, whole, whole_or_streamed
 
 __all__ = ["DIALECTS", "SPEECH", "Speech"]
 
-DIALECTS: tuple[Dialect, ...] = ("responses", "chat", "ollama")
+DIALECTS: tuple[Dialect, ...] = ("responses", "chat", "ollama", "messages")
 
 
 @dataclass(frozen=True)
@@ -159,4 +159,47 @@ def _native() -> Speech:
     )
 
 
-SPEECH: dict[Dialect, Speech] = {"responses": _native(), "chat": _chat(), "ollama": _ollama()}
+def _messages() -> Speech:
+    counts = {"input_tokens": 7, "output_tokens": 4}
+    message = {"id": "msg_up", "type": "message", "role": "assistant", "model": "m"}
+    block = {"type": "text", "text": _TEXT}
+    whole = {**message, "content": [block], "stop_reason": "end_turn", "stop_sequence": None}
+    begun: dict[str, Any] = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
+    words = [
+        _sse(
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "text_delta", "text": word},
+            }
+        )
+        for word in _WORDS
+    ]
+    started = {"type": "content_block_start", "index": 0, "content_block": {**block, "text": ""}}
+    delta = {"stop_reason": "end_turn", "stop_sequence": None}
+    return Speech(
+        path="/v1/messages",
+        prefix="/v1",
+        kind="text/event-stream; charset=utf-8",
+        whole=orjson.dumps({**whole, "usage": counts}),
+        opening=_sse(
+            {"type": "message_start", "message": {**begun, "usage": {**counts, "output_tokens": 1}}}
+        ),
+        words=(_sse(started) + words[0], *words[1:]),
+        closing=_sse(
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": delta, "usage": counts},
+            {"type": "message_stop"},
+        ),
+        error=_sse(
+            {"type": "error", "error": {"type": "api_error", "message": "the GPU is on fire"}}
+        ),
+    )
+
+
+SPEECH: dict[Dialect, Speech] = {
+    "responses": _native(),
+    "chat": _chat(),
+    "ollama": _ollama(),
+    "messages": _messages(),
+}

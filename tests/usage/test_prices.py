@@ -414,3 +414,22 @@ def test_what_is_unknown_stays_unknown(tokens: Tokens) -> None:
 
 def test_a_cost_fits_into_a_database() -> None:
     assert Rates([PriceStep(Decimal("1e300"), Decimal(1))]).cost(Tokens(10**12)) == 2**63 - 1
+
+
+def test_what_is_written_to_a_cache_has_a_price_of_its_own() -> None:
+    rates = Rates([PriceStep(Decimal(4), Decimal(0), Decimal(1), written=Decimal(5))])
+    tokens = Tokens(input=1000, cached=300)
+    assert rates.cost(tokens) == (700 * 4 + 300) * 1000
+    assert rates.cost(tokens, 200) == (500 * 4 + 200 * 5 + 300) * 1000
+    assert rates.cost(tokens, 9999) == (700 * 5 + 300) * 1000
+    assert Rates([PriceStep(Decimal(4), Decimal(0))]).cost(tokens, 200) == 4_000_000
+    assert "5.00 written to the cache" in rates.words()
+
+
+def test_anthropics_list_prices_have_one_too() -> None:
+    url, tokens = "https://api.anthropic.com/v1", Tokens(input=1_000_000)
+    plain = _prices().cost("cloud", url, "claude-sonnet-4-5", tokens, _NOW)
+    written = _prices().cost("cloud", url, "claude-sonnet-4-5", tokens, _NOW, 100_000)
+    assert plain is not None
+    assert written is not None
+    assert written > plain

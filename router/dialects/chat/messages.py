@@ -27,7 +27,7 @@ from router.dialects.parts import PartConverter, Where, chat_part, refused
 from router.dialects.responses.input_items import TEXT_PARTS, item_type
 from router.dialects.system_messages import SYSTEM_ROLES, SystemMessages, joined
 
-__all__ = ["reasoning_text", "to_messages"]
+__all__ = ["reasoning_text", "refuse_unsayable", "to_messages"]
 
 _CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 _RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
@@ -174,24 +174,8 @@ class _MessageBuilder:
             elif kind == "reasoning":
                 if self._keep_reasoning and (text := reasoning_text(item)):
                     self._thoughts.append(text)
-            elif kind == "item_reference":
-                raise refused(
-                    "Stored items are not available to this model's endpoint. Send the item "
-                    "itself instead of a reference to it.",
-                    (base, i),
-                )
-            elif kind in _UNSAYABLE:
-                raise refused(
-                    f"A '{kind}' item answers a hosted tool, which this model's endpoint does not "
-                    "have. Leave it out, or choose a model whose endpoint has the tool.",
-                    (base, i),
-                )
-            elif kind in _OPAQUE:
-                raise refused(
-                    f"A '{kind}' item can be read only by the endpoint that made it, and this "
-                    "model's endpoint cannot. Send the history itself.",
-                    (base, i),
-                )
+            else:
+                refuse_unsayable(kind, (base, i))
 
     def messages(self) -> list[dict[str, Any]]:
         self._matcher.finish()
@@ -297,6 +281,30 @@ class _MessageBuilder:
         if len(parts) == 1 and parts[0]["type"] == "text":
             return str(parts[0]["text"])
         return parts
+
+
+def refuse_unsayable(kind: str, where: Where) -> None:
+    """Raise InvalidRequest for a type of item that only an endpoint with hosted tools, or with a
+    store, can read; any other type says nothing to a model.
+    """
+    if kind == "item_reference":
+        raise refused(
+            "Stored items are not available to this model's endpoint. Send the item itself instead "
+            "of a reference to it.",
+            where,
+        )
+    if kind in _UNSAYABLE:
+        raise refused(
+            f"A '{kind}' item answers a hosted tool, which this model's endpoint does not have. "
+            "Leave it out, or choose a model whose endpoint has the tool.",
+            where,
+        )
+    if kind in _OPAQUE:
+        raise refused(
+            f"A '{kind}' item can be read only by the endpoint that made it, and this model's "
+            "endpoint cannot. Send the history itself.",
+            where,
+        )
 
 
 def _append_others(messages: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:

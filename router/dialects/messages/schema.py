@@ -8,7 +8,7 @@ from typing import Any, Final
 from router.balance.overflow import CONTEXT_EXCEEDED
 from router.dialects.api_format import ApiFormat
 from router.dialects.messages.overflow import overflow_message
-from router.errors import NotCached, NotSupported, QuotaExceeded, RouterError
+from router.errors import NotCached, NotSupported, QuotaExceeded, RouterError, UpstreamError
 from router.response.frame import Frame
 
 __all__ = ["ANTHROPIC", "REQUEST_ID", "anthropic_format", "error_body"]
@@ -59,7 +59,9 @@ def error_body(status: int, message: str, request_id: str | None) -> dict[str, A
 def anthropic_format(request_id: str | None) -> ApiFormat:
     """The form of the answers to the request with this id."""
 
-    def error(error: RouterError) -> dict[str, Any]:
+    def error(error: RouterError) -> Mapping[str, Any]:
+        if isinstance(error, UpstreamError) and error.said is not None:
+            return error.said.body  # some clients look for its very words
         message = error.message
         if error.code == CONTEXT_EXCEEDED:
             message = overflow_message(message)
@@ -67,7 +69,7 @@ def anthropic_format(request_id: str | None) -> ApiFormat:
 
     return ApiFormat(
         error,
-        lambda failed: Frame.of(error(failed)),
+        lambda failed: Frame.of(dict(error(failed))),
         silence=_PING,
         names=_NAMES,
         error_headers=_error_headers,

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
 from router.dialects.chat.encode_request import (
     ToolPlan,
     plan_tools,
@@ -17,6 +15,7 @@ from router.dialects.chat.encode_request import (
 from router.dialects.chat.messages import to_messages
 from router.dialects.dialect import EncodedRequest
 from router.dialects.dropped import dropped_fields, is_default
+from router.dialects.history import arguments_object
 from router.dialects.ollama.forced_calls import forced_format
 from router.dialects.parts import PartConverter, ollama_part
 from router.dialects.system_messages import SystemMessages
@@ -65,9 +64,6 @@ _GPT_OSS_LEVELS: Final[Mapping[str, str]] = {
     "max": "high",
 }
 """These models always think and take a level; true and false are ignored."""
-
-_SHALLOW: Final = 200
-"""Arguments with no more brackets than this can be written again (orjson: 254 levels)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +230,7 @@ def _assistant(message: Mapping[str, Any], names: dict[str, str]) -> dict[str, A
         for call in message["tool_calls"]:
             function = call["function"]
             names[call["id"]] = function["name"]
-            arguments = _arguments(function["arguments"])
+            arguments = arguments_object(function["arguments"])
             calls.append(
                 {
                     "id": call["id"],
@@ -251,20 +247,3 @@ def _tool(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
     if call_id in names:
         out["tool_name"] = names[call_id]
     return out
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    """Arguments as the object Ollama wants.
-
-    What is none (a model was cut short, or wrote nonsense) is kept as ``{"input": …}``: refusing
-    it would lock the client out of its own history.
-    """
-    if not text.strip():
-        return {}
-    try:
-        value = orjson.loads(text)
-        if text.count("{") + text.count("[") > _SHALLOW:
-            orjson.dumps([[[[[[[[value]]]]]]]])  # it must fit into a message of the body
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
-        return {"input": text}
-    return value if isinstance(value, dict) else {"input": text}

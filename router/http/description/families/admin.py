@@ -65,7 +65,7 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
         {
             "name": string(),
             "url": string(),
-            "dialect": enum("responses", "chat", "ollama"),
+            "dialect": enum("responses", "chat", "ollama", "messages"),
             "priority": integer(),
             "weight": number(),
             "state": enum("up", "down", "drained", "unknown"),
