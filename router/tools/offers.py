@@ -97,23 +97,26 @@ class ToolOffers:
         if found and TOOL_SEARCH in _own_names(tools):  # a search would have its name
             found = [(i, tool) for i, tool in found if tool["type"] != TOOL_SEARCH]
         native = bool(found) and await self._is_native(exchange)
+        passed = native and exchange.native is not None
         for index, tool in found:
-            yield index, tool, self._runner(tool, native=native)
+            if is_tool_search(tool):  # only endpoints that the request passes to as it is have it
+                yield index, tool, "endpoint" if passed else "router"
+            else:
+                yield index, tool, self._runner(tool, native=native)
 
     async def _is_native(self, exchange: Exchange) -> bool:
-        """Whether every endpoint that may be asked speaks Responses."""
+        """Whether every endpoint that may be asked speaks Responses, or the client's own API."""
+        dialect = "responses" if exchange.native is None else exchange.native.dialect
         try:
             group = await self._registry.group(exchange.model or "", exchange.context.key)
         except RouterError:
             return True  # whoever chooses an endpoint says so
-        return all(one.endpoint.settings.dialect == "responses" for one in group.deployments)
+        return all(one.endpoint.settings.dialect == dialect for one in group.deployments)
 
     def _runner(self, tool: Mapping[str, Any], *, native: bool) -> Runner:
         settings = self.settings
         if tool["type"] == TOOL_SEARCH:
             return "endpoint" if native else "router"
-        if is_tool_search(tool):
-            return "router"  # it is made for requests of an API that endpoints do not speak
         if tool["type"] == "mcp":
             named = tool.get("server_url") is not None
             elsewhere = named or tool.get("connector_id") is not None

@@ -10,6 +10,7 @@ import pytest
 from tests.support.anthropic import VERSION
 from tests.support.fetch import fetch
 from tests.support.router import Reply, Router, endpoint, routing
+from tests.support.sockets import connected
 from tests.support.speech import SPEECH
 from tests.support.upstream import Upstream
 
@@ -95,3 +96,37 @@ async def test_without_any_it_is_an_error(path: str) -> None:
         assert (reply.status, reply.error["param"]) == (400, "model")
         assert reply.error["code"] == "missing_required_parameter"
         assert not upstream.requests
+
+
+async def test_what_is_compacted_is_that_of_its_model() -> None:
+    async with Upstream(default=SPEECH["chat"].script()) as upstream:
+        served = endpoint(upstream, "chat", models=["a", "b"])
+        async with routing(served, default_model="b") as router:
+            first = (await router.ask(model="a", input="hi")).json
+            for body, model in (
+                ({"previous_response_id": first["id"]}, "a"),
+                ({"input": "hi"}, "b"),
+            ):
+                reply = await post(router, "/v1/responses/compact", body)
+                assert (reply.status, reply.json["object"]) == (200, "response.compaction")
+                assert upstream.requests[-1].json["model"] == model
+
+
+async def test_over_a_websocket(router: Router) -> None:
+    headers = {"Authorization": "Bearer sk-plain"}
+    async with connected(router.url, headers=headers) as socket:
+        first = await socket.ask(model=None, input="hi")
+        assert first["model"] == "b"
+        other = await socket.ask(model="a", input="hi")
+        again = await socket.ask(model=None, input="go on", previous_response_id=other["id"])
+        assert again["model"] == "a"
+
+
+async def test_over_a_websocket_without_any() -> None:
+    async with (
+        Upstream() as upstream,
+        routing(endpoint(upstream, "chat")) as router,
+        connected(router.url) as socket,
+    ):
+        refused = await socket.refused(model=None, input="hi")
+        assert (refused["status"], refused["error"]["param"]) == (400, "model")

@@ -134,8 +134,9 @@ async def test_a_stream_that_breaks_ends_with_an_error_of_the_api() -> None:
         assert event["error"]["message"].startswith(expected)
 
 
-async def test_what_nobody_here_understands_passes_too() -> None:
-    strange = {**ASKED, "tools": [{"type": "tool_search_tool_regex_20251119", "name": "search"}]}
+@pytest.mark.parametrize("kind", ["tool_search_tool_regex_20251119", "web_search_20250305", "new"])
+async def test_what_nobody_here_understands_or_runs_passes_too(kind: str) -> None:
+    strange = {**ASKED, "tools": [{"type": kind, "name": "search"}]}
     async with passing(json_answer(MESSAGE)) as (upstream, router):
         status, _, _ = await post(router, strange)
         assert status == 200
@@ -147,7 +148,7 @@ async def test_what_nobody_here_understands_passes_too() -> None:
 
 
 async def test_what_an_endpoint_of_another_dialect_cannot_be_asked_goes_to_who_can() -> None:
-    strange = {**ASKED, "tools": [{"type": "tool_search_tool_regex_20251119", "name": "search"}]}
+    strange = {**ASKED, "tools": [{"type": "new", "name": "search"}]}
     chat = SPEECH["chat"]
     async with (
         Upstream(default=whole(chat.whole)) as one,
