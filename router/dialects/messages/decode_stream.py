@@ -98,7 +98,7 @@ class MessagesDecoder(ResponseMachine):
             self._stop(event.get("index"))
         elif kind == "message_start":
             message = event.get("message")
-            self._count(message.get("usage") if isinstance(message, dict) else None)
+            self._keep(message.get("usage") if isinstance(message, dict) else None)
         elif kind == "message_delta":
             self._count(event.get("usage"))
             delta = event.get("delta")
@@ -180,11 +180,16 @@ class MessagesDecoder(ResponseMachine):
         if isinstance(text, str) and text:
             self.text(text)
 
-    def _count(self, usage: Any) -> None:
-        """Counts come at the beginning and at the end: those that come later are the ones."""
+    def _keep(self, usage: Any) -> None:
+        """Counts come at the beginning and at the end: those that come later are the ones. Of an
+        answer that breaks off in between nobody has counted the output.
+        """
         if isinstance(usage, dict):
             self._counts |= {name: value for name, value in usage.items() if value is not None}
-            self.usage = tokens.from_messages(self._counts)
+
+    def _count(self, usage: Any) -> None:
+        self._keep(usage)
+        self.usage = tokens.from_messages(self._counts)
 
     def _end(self, reason: Any) -> None:
         if isinstance(reason, str):

@@ -163,17 +163,20 @@ class MessagesPassthrough:
         message = event.get("message")
         if not isinstance(message, dict):
             raise UpstreamFailure("The endpoint sent a 'message_start' without a message.")
-        self._count(message.get("usage"))
+        self._keep(message.get("usage"))
         named = self._model.in_bytes(data, message.get("model"))
         if named is not None:
             return named
         self._model.put(b"", message)
         return orjson.dumps(event)
 
-    def _count(self, usage: Any) -> None:
+    def _keep(self, usage: Any) -> None:
         if isinstance(usage, dict):
             self._counts |= {name: value for name, value in usage.items() if value is not None}
-            self.usage = tokens.from_messages(self._counts)
+
+    def _count(self, usage: Any) -> None:
+        self._keep(usage)
+        self.usage = tokens.from_messages(self._counts)
 
 
 def _reported(event: dict[str, Any]) -> UpstreamError:
