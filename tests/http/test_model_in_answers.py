@@ -11,6 +11,7 @@ import pytest
 from router.dialects.model_name import ModelName
 from router.settings.schema import Dialect
 from tests.support.fetch import fetch
+from tests.support.fleet import OPENAI_STYLE
 from tests.support.plain import embedding
 from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import DIALECTS, SPEECH
@@ -115,7 +116,7 @@ async def test_compacted_conversations(falls_back: bool) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["float", "base64"])
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", OPENAI_STYLE)
 async def test_embeddings(dialect: Dialect, encoding: str) -> None:
     async with (
         Upstream(default=embedding(dialect, [0.5, 1.0])) as upstream,
