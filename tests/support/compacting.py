@@ -40,17 +40,18 @@ def messages_of(request: Received) -> list[JSON]:
     """What the model was told, whatever the endpoint speaks."""
     body = request.json
     items: Any = body["input"] if "input" in body else body["messages"]
+    if system := body.get("system"):
+        items = [{"role": "system", "content": system}, *items]
     return [{"role": "user", "content": items}] if isinstance(items, str) else items
 
 
 def texts_of(request: Received) -> list[str]:
-    """The texts that the model was told."""
+    """The texts that the model was told; in Anthropic's API those of a user are one message."""
     texts = []
     for message in messages_of(request):
         content = message.get("content")
-        if isinstance(content, list):
-            content = "".join(part["text"] for part in content)
-        texts.append(str(content if content is not None else message))
+        parts = content if isinstance(content, list) else [{"text": content or str(message)}]
+        texts += [part.get("text", str(part)) for part in parts]
     return texts
 
 
@@ -69,7 +70,7 @@ def summarizes(request: Received) -> Said:
 def upstream_of(dialect: Dialect, answer: Any = summarizes) -> Upstream:
     """An endpoint of that model, which has no ``/responses/compact``."""
     script = calling(dialect, answer)
-    paths = ("/v1/responses", "/v1/chat/completions", "/api/chat")
+    paths = ("/v1/responses", "/v1/chat/completions", "/api/chat", "/v1/messages")
     return Upstream(default=by_path(dict.fromkeys(paths, script)))
 
 
