@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from router.core.exchange import AnswerKind, ClientGone, Exchange, NativeRequest, Sink
+from router.core.exchange import AnswerKind, ClientGone, Exchange, Sink
+from router.core.native_request import NativeRequest
 from router.core.response_lifecycle import client_headers
 from router.core.upstream import DIRECT, REASONING_DROPPED, UpstreamCall, UpstreamResponse
 from router.core.usage_record import Kind

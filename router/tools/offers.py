@@ -38,7 +38,6 @@ _log = get_logger("router.tools.offers")
 
 Runner = Literal["router", "endpoint", "nobody"]
 
-
 class ToolOffers:
     """Makes the hosted tools of requests. ``search`` is None where none is configured."""
 
@@ -97,7 +96,7 @@ class ToolOffers:
         if found and TOOL_SEARCH in _own_names(tools):  # a search would have its name
             found = [(i, tool) for i, tool in found if tool["type"] != TOOL_SEARCH]
         native = bool(found) and await self._is_native(exchange)
-        passed = native and exchange.native is not None
+        passed = native and exchange.passes is not None
         for index, tool in found:
             if is_tool_search(tool):  # only endpoints that the request passes to as it is have it
                 yield index, tool, "endpoint" if passed else "router"
@@ -106,7 +105,8 @@ class ToolOffers:
 
     async def _is_native(self, exchange: Exchange) -> bool:
         """Whether every endpoint that may be asked speaks Responses, or the client's own API."""
-        dialect = "responses" if exchange.native is None else exchange.native.dialect
+        passes = exchange.passes
+        dialect = "responses" if passes is None else passes.dialect
         try:
             group = await self._registry.group(exchange.model or "", exchange.context.key)
         except RouterError:

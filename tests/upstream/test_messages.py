@@ -14,6 +14,7 @@ import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
+from router.plugin import Exchange, Interceptor, Proceed, Sink
 from tests.support.fetch import fetch
 from tests.support.router import API_KEY, Router, endpoint, routing
 from tests.support.speech import SPEECH
@@ -24,6 +25,7 @@ MESSAGE = orjson.loads(HELLO.whole)
 LIMITS = {
     "request-id": "req_theirs",
     "anthropic-ratelimit-requests-remaining": "7",
+    "anthropic-organization-id": "org_theirs",
     "x-internal": "no",
 }
 ASKED: dict[str, Any] = {
@@ -88,7 +90,35 @@ async def test_a_request_passes_with_all_it_has() -> None:
     assert shown["request-id"] == "req_theirs"
     assert shown["anthropic-ratelimit-requests-remaining"] == "7"
     assert "x-internal" not in shown
+    assert "anthropic-organization-id" not in shown
     assert "X-Pointsman-Dropped-Parameters" not in shown
+
+
+class Censor(Interceptor):
+    """Has something else asked, of another model."""
+
+    name = "censor"
+
+    async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
+        """See ``Interceptor.intercept``."""
+        if exchange.model == "m":
+            exchange.body = {**exchange.body, "input": "censored"}
+        else:
+            exchange.ask_instead("m")
+        await proceed(exchange, sink)
+
+
+async def test_what_a_plugin_changes_is_what_is_asked() -> None:
+    plugins = [f"{__name__}:Censor"]
+    async with passing(json_answer(MESSAGE), plugins=plugins) as (upstream, router):
+        status, _, _ = await post(router, ASKED)
+        assert status == 200
+        (request,) = upstream.requests
+        assert b"hi" not in orjson.dumps(request.json["messages"])
+        assert request.json["messages"][0]["content"][0]["text"] == "censored"
+        status, _, _ = await post(router, {**ASKED, "model": "theirs"})
+    assert status == 200
+    assert upstream.requests[-1].json == {**ASKED, "model": "theirs"}
 
 
 async def test_a_stream_passes_as_it_came() -> None:
