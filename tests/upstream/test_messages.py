@@ -121,6 +121,43 @@ async def test_what_a_plugin_changes_is_what_is_asked() -> None:
     assert upstream.requests[-1].json == {**ASKED, "model": "theirs"}
 
 
+SEARCH = {
+    "run": {"web_search": "router"},
+    "web_search": {"provider": "searxng", "url": "http://127.0.0.1:1", "open_pages": False},
+}
+
+
+async def test_with_a_tool_that_is_run_here_nothing_may_be_left_out_either() -> None:
+    strict = {"server": {"unsupported": "strict"}, "tools": SEARCH}
+    tools = [{"type": "web_search_20250305", "name": "web_search"}]
+    async with passing(HELLO.script(), **strict) as (upstream, router):
+        status, _, body = await post(router, {**ASKED, "tools": tools})
+        assert status == 400
+        assert b"container" in body
+        assert not upstream.requests
+        plain = {name: ASKED[name] for name in ("model", "max_tokens", "messages")}
+        status, _, _ = await post(router, {**plain, "tools": tools})
+    assert status == 200
+    assert upstream.requests
+
+
+async def test_with_a_tool_that_is_run_here_lost_thinking_is_counted() -> None:
+    thought = [
+        {"type": "thinking", "thinking": "hm", "signature": "theirs"},
+        {"type": "text", "text": "hi"},
+    ]
+    said = [
+        *ASKED["messages"],
+        {"role": "assistant", "content": thought},
+        {"role": "user", "content": "on"},
+    ]
+    tools = [{"type": "web_search_20250305", "name": "web_search"}]
+    asked = {"model": "m", "max_tokens": 50, "messages": said, "tools": tools}
+    async with passing(HELLO.script(), tools=SEARCH) as (_, router):
+        status, shown, _ = await post(router, asked)
+    assert (status, shown["X-Pointsman-Reasoning-Dropped"]) == (200, "1")
+
+
 async def test_a_stream_passes_as_it_came() -> None:
     async with passing(streamed(*HELLO.pieces, kind=HELLO.kind)) as (_, router):
         _, _, body = await post(router, {**ASKED, "stream": True})
