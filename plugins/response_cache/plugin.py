@@ -198,7 +198,8 @@ class ResponseCachePlugin(Interceptor):
         if not (controls.lookup or controls.store):
             by_itself = self._policy.mode == "always" or controls.asked
             return "refused" if by_itself else "not_asked"
-        if exchange.incomplete or REASONING_DROPPED in exchange.result.headers:
+        lost = (exchange.dropped or exchange.native is not None) and exchange.incomplete
+        if lost or REASONING_DROPPED in exchange.result.headers:
             # The answer is to less than what was asked.
             controls = replace(controls, store=False)
         if surface.decoded:

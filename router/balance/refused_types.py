@@ -41,7 +41,7 @@ _REPLACEABLE: Final = _OF_ITEMS | {"custom", "defer_loading", "namespace", "phas
 """What an endpoint can do without."""
 
 _PLACE: Final = re.compile(r"\b(tools|input)[.\[]'?(\d+)")
-_LAST: Final = re.compile(r"(\w+)\]?$")
+_LAST: Final = re.compile(r"\b(\w+)\]?$")
 
 _OF_A_TYPE: Final = re.compile(
     r"\b(?:tools?|types?|items?|parameters?|fields?|keys?|variant|tag|discriminator|literal"

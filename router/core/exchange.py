@@ -16,11 +16,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from router.core.key import Key
+from router.core.native_request import NativeRequest
 from router.core.usage_record import Spent
 from router.dialects.api_format import OPENAI, ApiFormat
 from router.dialects.chat.decode_request import DecodedChat, decode_chat
 from router.dialects.operation import AnswerKind, Operation
-from router.errors import InternalError, InvalidRequest, RouterError
+from router.errors import InternalError, RouterError
 from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
 from router.telemetry.tasks import Worker
@@ -38,7 +39,6 @@ __all__ = [
     "ExchangeContext",
     "ExchangeRecord",
     "ExchangeResult",
-    "NativeRequest",
     "Operation",
     "Outcome",
     "PassingSink",
@@ -172,23 +172,6 @@ class ClientRequest(NamedTuple):
     remote: str | None
     started: float
     path: str | None = None
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class NativeRequest:
-    """A request as its client sent it, for endpoints that speak the client's own API: those of
-    ``dialect``. Only where one of them serves the model there is one.
-
-    ``query`` and ``headers`` go with ``body``. ``dropped_reasoning`` is how much encrypted
-    reasoning any other endpoint is not sent, and ``refused`` why it cannot be asked at all.
-    """
-
-    dialect: str
-    body: dict[str, Any]
-    headers: Mapping[str, str]
-    query: str = ""
-    dropped_reasoning: int = 0
-    refused: InvalidRequest | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -337,7 +320,10 @@ class Exchange:
 
         Whether its key may use that model is for whoever calls this to look at.
         """
-        self.model, self.body = model, {**self.body, "model": model}
+        body = {**self.body, "model": model}
+        if self.native is not None and self.native.decoded is self.body:
+            self.native.decoded = body
+        self.model, self.body = model, body
 
     @property
     def decoded(self) -> DecodedChat:
@@ -369,6 +355,12 @@ class Exchange:
         if self.request.operation.kind is AnswerKind.CHAT:
             return self.context.truncates_chat
         return self.body.get("truncation") == "auto"
+
+    @property
+    def passes(self) -> NativeRequest | None:
+        """``native``, unless a plugin has given the exchange another body: that one counts then."""
+        native = self.native
+        return native if native is not None and native.decoded is self.body else None
 
     @property
     def incomplete(self) -> bool:

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from router.core.exchange import Exchange, NativeRequest, PassingSink, Sink
+from router.core.exchange import Exchange, PassingSink, Sink
+from router.core.native_request import NativeRequest
 from router.core.plugin_hooks import Proceed
 from router.core.plugin_sets import proceed
 from router.core.upstream import REASONING_DROPPED
@@ -75,6 +76,7 @@ class TranslatedApi:
             exchange.native = native
             exchange.ask(asked.body, asked.dropped)
             if native is not None:
+                native.decoded = asked.body
                 native.dropped_reasoning = asked.dropped_reasoning
             elif asked.dropped_reasoning:
                 exchange.result.headers[REASONING_DROPPED] = str(asked.dropped_reasoning)

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from router.core.exchange import AnswerKind, ClientGone, Exchange, NativeRequest, Sink
+from router.core.exchange import AnswerKind, ClientGone, Exchange, Sink
 from router.core.response_lifecycle import client_headers
-from router.core.upstream import DIRECT, REASONING_DROPPED, UpstreamCall, UpstreamResponse
+from router.core.upstream import DIRECT, UpstreamCall, UpstreamResponse
 from router.core.usage_record import Kind
 from router.dialects.dropped import dropped_header, refuse_dropped
 from router.endpoints.selector import SlotReservation
@@ -28,6 +28,7 @@ from router.errors import (
     UpstreamModelMissing,
     UpstreamRejected,
 )
+from router.pipeline.native import translated
 from router.response.builder import ResponseBuilder
 from router.response.decoder import StreamDecoder
 from router.response.frame import Frame
@@ -174,7 +175,7 @@ class Attempt:
         else:
             call = adapter.respond(exchange, model, builder, deployment.context)
         if exchange.native is not None and call.passes is None:
-            self._translated(exchange.native, call)
+            translated(exchange, exchange.native, call.response_headers, strict=self._strict)
         if call.dropped and (names := exchange.context.api_format.names):
             call.dropped = tuple([names.get(name, name) for name in call.dropped])
         if call.dropped and self._strict:
@@ -185,18 +186,6 @@ class Attempt:
         if call.dropped:
             self.response_headers.update(dropped_header(call.dropped))
         return call
-
-    def _translated(self, native: NativeRequest, call: UpstreamCall) -> None:
-        """An endpoint that does not speak the client's API is asked for what can be translated;
-        raises InvalidRequest where that is not enough.
-        """
-        if native.refused is not None:
-            raise native.refused
-        if self._strict:
-            refuse_dropped(self._exchange.dropped, {})
-        if native.dropped_reasoning:
-            lost = native.dropped_reasoning + int(call.response_headers.get(REASONING_DROPPED, 0))
-            call.response_headers[REASONING_DROPPED] = str(lost)
 
     async def whole(self) -> bytes:
         """The client's body for an answer in one piece; raises UpstreamError."""

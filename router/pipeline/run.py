@@ -28,6 +28,7 @@ from router.errors import RouterError, UpstreamTimeout
 from router.pipeline.attempt import Attempt, Delivery, answer_headers
 from router.pipeline.counting import count_tokens
 from router.pipeline.hedging import Fleet, PendingAttempt
+from router.pipeline.native import translated
 from router.response.builder import ResponseBuilder
 from router.response.decoder import StreamDecoder
 from router.response.frame import Frame
@@ -102,6 +103,8 @@ class Pipeline:
         if exchange.body.get("tools") and not (compaction is not None and compaction.ordered):
             tools = await self._tools.offers.tools(exchange)
         if tools or compaction is not None:
+            if (native := exchange.native) is not None:  # its turns have none
+                translated(exchange, native, exchange.result.headers, strict=self._strict)
             await self._tools.answer(exchange, sink, tools, self.answer, compaction)
         else:
             await self._ask(exchange, sink)
@@ -299,7 +302,10 @@ class _Run:
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(None)
 
-    def _count_dropped_reasoning(self, attempt: Attempt) -> None:
+    def _learn_of(self, attempt: Attempt) -> None:
+        """How the endpoint was asked is how the exchange is answered."""
+        self._exchange.result.partial = bool(attempt.response_headers)
+        self._exchange.result.passed = attempt.passed
         if dropped := attempt.response_headers.get(REASONING_DROPPED):
             name = attempt.reservation.deployment.endpoint.name
             self._metrics.reasoning_dropped.labels(name).inc(int(dropped))
@@ -349,10 +355,7 @@ class _Run:
 
     async def _whole(self, attempt: Attempt) -> None:
         decoder = await attempt.send()
-        self._exchange.result.partial = bool(attempt.response_headers)
-        self._exchange.result.passed = attempt.passed
-        if attempt.response_headers:
-            self._count_dropped_reasoning(attempt)
+        self._learn_of(attempt)
         body = await attempt.whole()
         if self._limit is not None:
             self._has_begun()
@@ -369,12 +372,9 @@ class _Run:
         """Send it and deliver what it reads; or go on after the ``frames`` that it has read."""
         decoder = await attempt.send() if frames is None else attempt.decoder
         assert decoder is not None
-        self._exchange.result.partial = bool(attempt.response_headers)
-        self._exchange.result.passed = attempt.passed
+        self._learn_of(attempt)
         if attempt.passed:
             self.delivery.open_head()
-        if attempt.response_headers:
-            self._count_dropped_reasoning(attempt)
         while True:
             if frames is None:
                 frames = await attempt.read()

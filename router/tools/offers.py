@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from router.core.exchange import AnswerKind, Exchange
 from router.dialects.messages.tool_search import is_tool_search
@@ -38,6 +38,9 @@ _log = get_logger("router.tools.offers")
 
 Runner = Literal["router", "endpoint", "nobody"]
 
+_SEARCHES: Final = 4
+"""So many processes search tools by a regular expression at a time."""
+
 
 class ToolOffers:
     """Makes the hosted tools of requests. ``search`` is None where none is configured."""
@@ -48,6 +51,7 @@ class ToolOffers:
         self.search = _search(settings, guard)
         self._guard = guard
         self._registry = registry
+        self._processes = asyncio.Semaphore(_SEARCHES)
         self._tasks = Tasks()
 
     def configure(self, settings: ToolsSettings) -> None:
@@ -97,7 +101,7 @@ class ToolOffers:
         if found and TOOL_SEARCH in _own_names(tools):  # a search would have its name
             found = [(i, tool) for i, tool in found if tool["type"] != TOOL_SEARCH]
         native = bool(found) and await self._is_native(exchange)
-        passed = native and exchange.native is not None
+        passed = native and exchange.passes is not None
         for index, tool in found:
             if is_tool_search(tool):  # only endpoints that the request passes to as it is have it
                 yield index, tool, "endpoint" if passed else "router"
@@ -106,7 +110,8 @@ class ToolOffers:
 
     async def _is_native(self, exchange: Exchange) -> bool:
         """Whether every endpoint that may be asked speaks Responses, or the client's own API."""
-        dialect = "responses" if exchange.native is None else exchange.native.dialect
+        passes = exchange.passes
+        dialect = "responses" if passes is None else passes.dialect
         try:
             group = await self._registry.group(exchange.model or "", exchange.context.key)
         except RouterError:
@@ -133,9 +138,9 @@ class ToolOffers:
     def _made(self, exchange: Exchange, index: int, tool: Mapping[str, Any]) -> HostedTool:
         where = f"tools[{index}]"
         if tool["type"] == TOOL_SEARCH:
-            return DeferredTools(index, exchange.body["tools"])
+            return DeferredTools(index, exchange.body["tools"], exchange.compute)
         if is_tool_search(tool):
-            return ToolSearch(index, tool)
+            return ToolSearch(index, tool, exchange.compute, self._processes)
         if tool["type"] != "mcp":
             assert self.search is not None
             include = exchange.body.get("include") or ()

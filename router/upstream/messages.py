@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import orjson
 
-from router.core.exchange import Exchange, NativeRequest
+from router.core.exchange import Exchange
+from router.core.native_request import NativeRequest
 from router.core.upstream import (
     ANTHROPIC_VERSION,
     Listed,
@@ -58,7 +59,7 @@ class MessagesAdapter(OpenAIModels, TranslatingAdapter):
         self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None
     ) -> UpstreamCall:
         """See ``Adapter.respond``."""
-        native = exchange.native
+        native = exchange.passes
         if native is None or native.dialect != "messages":
             return super().respond(exchange, model, builder, context)
         failed = exchange.context.api_format.failed
@@ -68,7 +69,7 @@ class MessagesAdapter(OpenAIModels, TranslatingAdapter):
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """See ``Adapter.count_tokens``. What cannot be encoded is estimated."""
-        native = exchange.native
+        native = exchange.passes
         if native is not None and native.dialect == "messages":
             return _passed(native, _COUNT, model, stream=True)
         try:

@@ -44,7 +44,10 @@ _OF_A_MODEL: Final = re.compile(r"model|deployment", re.IGNORECASE)
 _OVERLOADED: Final = 529
 """So Anthropic says that it has too much to do."""
 
-_PASSED: Final = re.compile(r"request-id|retry-after|anthropic-[a-z0-9-]+")
+_PASSED: Final = re.compile(
+    r"request-id|retry-after|anthropic-(?!organization|workspace)[a-z0-9-]+", re.IGNORECASE
+)
+"""Whose account the router's key is of is for nobody to know."""
 
 _RETRY_AFTER: Final = re.compile(r"[0-9A-Za-z ,:.+]{1,40}")
 """Seconds or an HTTP date; anything else is not repeated."""

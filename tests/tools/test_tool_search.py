@@ -11,6 +11,7 @@ from router.settings.schema import Dialect
 from router.tools.hosted import HostedCall
 from router.tools.tool_search.deferred import DeferredTools
 from tests.support.calling_model import Said, outputs_of
+from tests.support.exchanges import an_exchange
 from tests.support.tool_stage import stage
 from tests.support.upstream import Received
 
@@ -167,7 +168,8 @@ async def test_a_search_of_the_clients_is_the_clients() -> None:
 )
 async def test_what_is_found(arguments: Any, found: list[str]) -> None:
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
-    result = await DeferredTools(3, TOOLS).run(HostedCall("c", "tool_search", text), 0)
+    search = DeferredTools(3, TOOLS, an_exchange().compute)
+    result = await search.run(HostedCall("c", "tool_search", text), 0)
     assert result.tools is not None
     names = [
         member["name"]

@@ -14,6 +14,7 @@ import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
+from router.plugin import Exchange, Interceptor, Proceed, Sink
 from tests.support.fetch import fetch
 from tests.support.router import API_KEY, Router, endpoint, routing
 from tests.support.speech import SPEECH
@@ -24,6 +25,7 @@ MESSAGE = orjson.loads(HELLO.whole)
 LIMITS = {
     "request-id": "req_theirs",
     "anthropic-ratelimit-requests-remaining": "7",
+    "anthropic-organization-id": "org_theirs",
     "x-internal": "no",
 }
 ASKED: dict[str, Any] = {
@@ -88,7 +90,72 @@ async def test_a_request_passes_with_all_it_has() -> None:
     assert shown["request-id"] == "req_theirs"
     assert shown["anthropic-ratelimit-requests-remaining"] == "7"
     assert "x-internal" not in shown
+    assert "anthropic-organization-id" not in shown
     assert "X-Pointsman-Dropped-Parameters" not in shown
+
+
+class Censor(Interceptor):
+    """Has something else asked, of another model."""
+
+    name = "censor"
+
+    async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
+        """See ``Interceptor.intercept``."""
+        if exchange.model == "m":
+            exchange.body = {**exchange.body, "input": "censored"}
+        else:
+            exchange.ask_instead("m")
+        await proceed(exchange, sink)
+
+
+async def test_what_a_plugin_changes_is_what_is_asked() -> None:
+    plugins = [f"{__name__}:Censor"]
+    async with passing(json_answer(MESSAGE), plugins=plugins) as (upstream, router):
+        status, _, _ = await post(router, ASKED)
+        assert status == 200
+        (request,) = upstream.requests
+        assert b"hi" not in orjson.dumps(request.json["messages"])
+        assert request.json["messages"][0]["content"][0]["text"] == "censored"
+        status, _, _ = await post(router, {**ASKED, "model": "theirs"})
+    assert status == 200
+    assert upstream.requests[-1].json == {**ASKED, "model": "theirs"}
+
+
+SEARCH = {
+    "run": {"web_search": "router"},
+    "web_search": {"provider": "searxng", "url": "http://127.0.0.1:1", "open_pages": False},
+}
+
+
+async def test_with_a_tool_that_is_run_here_nothing_may_be_left_out_either() -> None:
+    strict = {"server": {"unsupported": "strict"}, "tools": SEARCH}
+    tools = [{"type": "web_search_20250305", "name": "web_search"}]
+    async with passing(HELLO.script(), **strict) as (upstream, router):
+        status, _, body = await post(router, {**ASKED, "tools": tools})
+        assert status == 400
+        assert b"container" in body
+        assert not upstream.requests
+        plain = {name: ASKED[name] for name in ("model", "max_tokens", "messages")}
+        status, _, _ = await post(router, {**plain, "tools": tools})
+    assert status == 200
+    assert upstream.requests
+
+
+async def test_with_a_tool_that_is_run_here_lost_thinking_is_counted() -> None:
+    thought = [
+        {"type": "thinking", "thinking": "hm", "signature": "theirs"},
+        {"type": "text", "text": "hi"},
+    ]
+    said = [
+        *ASKED["messages"],
+        {"role": "assistant", "content": thought},
+        {"role": "user", "content": "on"},
+    ]
+    tools = [{"type": "web_search_20250305", "name": "web_search"}]
+    asked = {"model": "m", "max_tokens": 50, "messages": said, "tools": tools}
+    async with passing(HELLO.script(), tools=SEARCH) as (_, router):
+        status, shown, _ = await post(router, asked)
+    assert (status, shown["X-Pointsman-Reasoning-Dropped"]) == (200, "1")
 
 
 async def test_a_stream_passes_as_it_came() -> None:

@@ -83,13 +83,15 @@ def _add_members(
 ) -> None:
     """What the types of the schema have of their own; what is said of it is taken from ``rest``."""
     kinds = schema.get("type")
-    kinds = {kinds} if isinstance(kinds, str) else set(kinds or ())
-    if not kinds <= _TYPES:
+    kinds = [] if kinds is None else kinds if isinstance(kinds, list) else [kinds]
+    if not all(isinstance(kind, str) and kind in _TYPES for kind in kinds):
         raise _Unfit
     if "object" in kinds:
         if schema.get("additionalProperties") not in (None, False) or "patternProperties" in schema:
             raise _Unfit
         properties = schema.get("properties") or {}
+        if not isinstance(properties, Mapping):
+            raise _Unfit
         made["properties"] = {name: _fitted(one, depth + 1) for name, one in properties.items()}
         made["additionalProperties"] = False
     if "array" in kinds:
@@ -97,5 +99,6 @@ def _add_members(
             made["items"] = _fitted(schema["items"], depth + 1)
         if rest.get("minItems") in (0, 1):
             made["minItems"] = rest.pop("minItems")
-    if "string" in kinds and rest.get("format") in _FORMATS:
+    form = rest.get("format")
+    if "string" in kinds and isinstance(form, str) and form in _FORMATS:
         made["format"] = rest.pop("format")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
-__all__ = ["FOUND_AT_MOST", "ToolCatalogue", "ToolText"]
+__all__ = ["FOUND_AT_MOST", "Compute", "ToolCatalogue", "ToolText"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 FOUND_AT_MOST: Final = 5
 """So many tools are the result of a search, as Anthropic documents it."""
@@ -24,6 +27,14 @@ _K1: Final = 1.2
 _B: Final = 0.75
 _NAME_COUNTS: Final = 3
 """A word of a tool's name counts like so many of its description."""
+
+
+class Compute(Protocol):
+    """See ``Exchange.compute``: a search of many tools takes long."""
+
+    async def __call__(
+        self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T: ...
 
 
 class ToolText:

@@ -14,7 +14,7 @@ import orjson
 from router.dialects.responses.namespaces import deferred_tools
 from router.response.call_items import search_arguments
 from router.tools.hosted import TOOL_SEARCH, HostedCall, ToolResult
-from router.tools.tool_search.catalogue import ToolCatalogue
+from router.tools.tool_search.catalogue import Compute, ToolCatalogue
 
 __all__ = ["DeferredTools", "is_server_search"]
 
@@ -63,8 +63,9 @@ class DeferredTools:
     type = "tool_search_call"
     server = "router"
 
-    def __init__(self, index: int, tools: Sequence[Item]) -> None:
+    def __init__(self, index: int, tools: Sequence[Item], compute: Compute) -> None:
         self.index = index
+        self._compute = compute
         # A namespace and a name are one name here, as no tool has it.
         self._tools = {
             f"{space or ''}\n{tool['name']}": (space, tool) for space, tool in deferred_tools(tools)
@@ -119,7 +120,7 @@ class DeferredTools:
         limit = arguments.get("limit")
         most = min(limit, _LIMIT) if type(limit) is int and limit > 0 else _MOST
         query = orjson.dumps([v for k, v in arguments.items() if k != "limit"]).decode()
-        names = self._catalogue.by_words(query[:_MOST_QUERY], most)
+        names = await self._compute(self._catalogue.by_words, query[:_MOST_QUERY], most)
         return ToolResult("", {}, tools=self._grouped(self._tools[name] for name in names))
 
     def failed(self, call: HostedCall, message: str, error: str) -> ToolResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from router.dialects.messages.tool_search import (
     found_text,
 )
 from router.tools.hosted import HostedCall, ToolResult
-from router.tools.tool_search.catalogue import ToolCatalogue
+from router.tools.tool_search.catalogue import Compute, ToolCatalogue
 from router.tools.tool_search.pattern import PatternInvalid, PatternTooSlow, by_pattern
 
 __all__ = ["ToolSearch"]
@@ -30,18 +31,22 @@ _ERRORS: Final[Mapping[str, str]] = {"timeout": "execution_time_exceeded", _INVA
 
 class ToolSearch:
     """Implements ``router.tools.hosted.HostedTool``, for the search tool at ``index`` of a request,
-    as ``dialects.messages.tool_search`` makes it.
+    as ``dialects.messages.tool_search`` makes it. ``processes`` bounds those of all searches.
     """
 
     kind = "tool_search"
     server = "router"
     type = SEARCH_CALL
 
-    def __init__(self, index: int, tool: Mapping[str, Any]) -> None:
+    def __init__(
+        self, index: int, tool: Mapping[str, Any], compute: Compute, processes: asyncio.Semaphore
+    ) -> None:
         self.index = index
         self._type = tool["type"]
         self._function = as_function(tool)
         self._catalogue = ToolCatalogue(tool["deferred"])
+        self._compute = compute
+        self._processes = processes
         self._found: dict[str, None] = {}
 
     async def prepare(self) -> None:
@@ -85,9 +90,11 @@ class ToolSearch:
             return self.failed(call, message, _INVALID)
         try:
             if argument == "pattern":
-                names = await by_pattern(asked, self._catalogue.texts)
+                async with self._processes:
+                    names = await by_pattern(asked, self._catalogue.texts)
             else:
-                names = self._catalogue.by_words(asked[:_MOST_QUERY])
+                query = asked[:_MOST_QUERY]
+                names = await self._compute(self._catalogue.by_words, query)
         except PatternInvalid as error:
             return self.failed(call, f"The pattern is not valid: {error}.", _INVALID)
         except PatternTooSlow as error:

@@ -217,10 +217,18 @@ def test_structured_outputs() -> None:
         {"description": "anything"},
         {"type": "array", "items": {"type": "text"}},
         {"anyOf": [{}]},
+        {"type": "object", "properties": [1]},
+        {"type": [{}]},
+        {"type": 5},
     ],
 )
 def test_what_a_schema_cannot_say(schema: Any) -> None:
     assert fitted_schema(schema) is None
+
+
+def test_a_format_that_is_none() -> None:
+    fitted = {"type": "string", "description": "{format: [1]}"}
+    assert fitted_schema({"type": "string", "format": [1]}) == fitted
 
 
 def test_a_schema_that_can_be_said() -> None:
