@@ -38,8 +38,6 @@ class Call:
 
     name: str
     arguments: Mapping[str, Any] | Callable[[Sequence[str]], Mapping[str, Any]]
-    hidden: bool = False
-    """Whether it may be called although it is not on offer: the agent has searched for it."""
 
 
 @dataclass
@@ -65,7 +63,7 @@ class ScriptedModel:
         name, done, results = self._place(question.messages)
         if _asks_for_a_summary(question.messages):
             self.summaries += 1
-            return _answer(question, f"So far {name}: STEPS-DONE-{done}.")
+            return _answer(question, _summary(question, f"So far {name}: STEPS-DONE-{done}."))
         if name not in self.scripts or not question.tools:
             return _answer(question, "A title")  # agents ask for one beside their work
         self.results[name] = results
@@ -94,13 +92,12 @@ class ScriptedModel:
         self, question: SimulatedRequest, step: Call, results: Sequence[str]
     ) -> SimulatedAnswer:
         offered = [tool.name for tool in question.tools if tool.name.endswith(step.name)]
-        if not offered and not step.hidden:
+        if not offered:
             names = ", ".join(tool.name for tool in question.tools)
             self.problems.append(f"{step.name} is not on offer: {names}")
             return _answer(question, f"There is no {step.name}")
         arguments = step.arguments(results) if callable(step.arguments) else step.arguments
-        called = min(offered, key=len) if offered else step.name
-        return _answer(question, "", FunctionCall(called, json.dumps(arguments)))
+        return _answer(question, "", FunctionCall(min(offered, key=len), json.dumps(arguments)))
 
 
 def _asks_for_a_summary(messages: Sequence[Message]) -> bool:
@@ -110,6 +107,13 @@ def _asks_for_a_summary(messages: Sequence[Message]) -> bool:
         and _WANTS_SUMMARY.search(last.text) is not None
         and _PLACE.search(last.text) is None
     )
+
+
+def _summary(question: SimulatedRequest, text: str) -> str:
+    """In tags where it is asked for so: Claude Code asks again for one that is not."""
+    if "<summary>" not in question.messages[-1].text:
+        return text
+    return f"<analysis>All of it.</analysis>\n<summary>{text}</summary>"
 
 
 def _answer(question: SimulatedRequest, text: str, *calls: FunctionCall) -> SimulatedAnswer:
