@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -45,12 +46,15 @@ class ScriptedModel:
     """``scripts`` by name; after the last step of ``TASK-x``, the answer is ``DONE-x``.
 
     ``strict`` refuses, as many chat templates do, a second system message or one that is not first.
-    ``results`` has the tools' results of each script, in the order of its calls, as last seen;
-    ``problems`` what should not have been.
+    ``refuse`` may raise BadRequest for a conversation. ``results`` has the tools' results of each
+    script, in the order of its calls, as last seen; ``offered`` the names of the tools at each of
+    its turns; ``problems`` what should not have been.
     """
 
     scripts: Mapping[str, Sequence[Call]]
     strict: bool
+    refuse: Callable[[SimulatedRequest], None] = lambda _: None
+    offered: dict[str, list[frozenset[str]]] = field(default_factory=lambda: defaultdict(list))
     results: dict[str, list[str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     summaries: int = 0
@@ -60,6 +64,7 @@ class ScriptedModel:
         if self.strict and any(message.role == "system" for message in question.messages[1:]):
             self.problems.append("a system message that is not the first")
             raise BadRequest("System message must be at the beginning.", param="messages")
+        self.refuse(question)
         name, done, results = self._place(question.messages)
         if _asks_for_a_summary(question.messages):
             self.summaries += 1
@@ -67,6 +72,7 @@ class ScriptedModel:
         if name not in self.scripts or not question.tools:
             return _answer(question, "A title")  # agents ask for one beside their work
         self.results[name] = results
+        self.offered[name].append(frozenset(tool.name for tool in question.tools))
         steps = self.scripts[name]
         if done >= len(steps):
             # Not its whole name: what a sub-agent says may be told as a message of the user's.
@@ -91,10 +97,10 @@ class ScriptedModel:
     def _step(
         self, question: SimulatedRequest, step: Call, results: Sequence[str]
     ) -> SimulatedAnswer:
-        offered = [tool.name for tool in question.tools if tool.name.endswith(step.name)]
+        names = [tool.name for tool in question.tools]
+        offered = [name for name in names if name.endswith(step.name)]
         if not offered:
-            names = ", ".join(tool.name for tool in question.tools)
-            self.problems.append(f"{step.name} is not on offer: {names}")
+            self.problems.append(f"{step.name} is not on offer: {', '.join(names)}")
             return _answer(question, f"There is no {step.name}")
         arguments = step.arguments(results) if callable(step.arguments) else step.arguments
         return _answer(question, "", FunctionCall(min(offered, key=len), json.dumps(arguments)))
