@@ -151,9 +151,12 @@ async def stage(
     scripts: Mapping[str, Sequence[Call]],
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
+    context: int | None = None,
     **settings: Any,
 ) -> AsyncIterator[Stage]:
-    """An endpoint of this dialect that plays the scripts, with a router in front of it."""
+    """An endpoint of this dialect that plays the scripts, with a router in front of it that is told
+    its ``context``, in tokens.
+    """
     model = ScriptedModel(scripts, strict=dialect in ("chat", "ollama"))
     monkeypatch.setattr(brain, "answer", model.answer)
     (home / "project").mkdir()
@@ -163,7 +166,9 @@ async def stage(
             router = await processes.router(
                 "router",
                 {
-                    "endpoints": [{**endpoint, "aliases": {"claude-*": MODEL}}],
+                    "endpoints": [
+                        {**endpoint, "aliases": {"claude-*": MODEL}, "context_length": context}
+                    ],
                     "auth": {"keys": [{"name": "team", "key": KEY}]},
                     "state": {"url": f"sqlite:///{home / 'state.db'}"},
                     "logging": {"access": True, "format": "json"},
