@@ -135,8 +135,8 @@ async def test_the_built_in_provider_compacts(
     dialect: Dialect, websocket: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It asks for a WebSocket first, and for compaction by the API."""
-    server = {"server": {"websocket": websocket}}
-    async with stage(dialect, SCRIPTS, tmp_path, monkeypatch, **server) as at:
+    server = {"websocket": websocket}
+    async with stage(dialect, SCRIPTS, tmp_path, monkeypatch, server=server) as at:
         (at.project / "sorted.txt").write_text("two\none\n")
         options = [
             f"openai_base_url={json.dumps(at.router.url + '/v1')}",
