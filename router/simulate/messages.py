@@ -1,13 +1,14 @@
 """Anthropic's Messages as a backend serves them: create and count, stream and not.
 
 It is as particular as the original: about ``max_tokens``, about results that do not follow their
-calls, and about thinking that comes back changed.
+calls, about thinking that comes back changed, and about tools with ``defer_loading``, which the
+model sees only where a result names them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final
 
 import orjson
@@ -58,7 +59,8 @@ async def count_tokens(request: web.Request) -> web.Response:
     fields = await read_fields(request)
     _need_version(request)
     request.app[BACKEND].resolve(fields.need_string("model"))
-    return json_answer({"input_tokens": input_tokens(_messages(fields), _tools(fields))})
+    messages, found = _messages(fields)
+    return json_answer({"input_tokens": input_tokens(messages, _tools(fields, found))})
 
 
 async def list_models(request: web.Request) -> web.Response:
@@ -94,7 +96,8 @@ def _question(fields: Fields, model: str) -> SimulatedRequest:
     fields.number("top_p", 0, 1)
     effort = _effort(fields, limit)
     choice, forced, parallel = _tool_choice(fields)
-    tools = _tools(fields)
+    messages, found = _messages(fields)
+    tools = _tools(fields, found)
     if forced is not None and forced not in {tool.name for tool in tools}:
         raise BadRequest(f"tool_choice: Tool '{forced}' not found in provided tools")
     if effort is not None and (forced is not None or choice == "required"):
@@ -115,7 +118,7 @@ def _question(fields: Fields, model: str) -> SimulatedRequest:
         schema=form.need_object("schema").raw if form is not None else None,
         stop=fields.strings("stop_sequences"),
     )
-    return SimulatedRequest(model, _messages(fields), tools, options)
+    return SimulatedRequest(model, messages, tools, options)
 
 
 def _effort(fields: Fields, limit: int) -> str | None:
@@ -147,19 +150,27 @@ def _tool_choice(fields: Fields) -> tuple[Any, str | None, bool]:
     return _CHOICES[kind], None, parallel
 
 
-def _tools(fields: Fields) -> tuple[Tool, ...]:
-    tools = []
+def _tools(fields: Fields, found: Set[str]) -> tuple[Tool, ...]:
+    """Those that the model sees: of the deferred ones, what was ``found``."""
+    tools, deferred = [], set()
     for tool in fields.objects("tools"):
         kind = tool.string("type")
         if kind in (None, "custom"):
             schema = tool.need_object("input_schema")
-            tools.append(
-                Tool(tool.need_string("name"), tool.string("description") or "", schema.raw)
-            )
+            name = tool.need_string("name")
+            if tool.boolean("defer_loading"):
+                deferred.add(name)
+            if name in found or name not in deferred:
+                tools.append(Tool(name, tool.string("description") or "", schema.raw))
+    if deferred and len(deferred) == len(fields.items("tools")):
+        raise BadRequest("At least one tool must have defer_loading=false.")
+    for name in sorted(found - {tool.name for tool in tools}):
+        raise BadRequest(f"Tool reference '{name}' not found in available tools")
     return tuple(tools)
 
 
-def _messages(fields: Fields) -> tuple[Message, ...]:
+def _messages(fields: Fields) -> tuple[tuple[Message, ...], Set[str]]:
+    """The messages, and the names of the tools that were found in them."""
     reader = _Reader()
     if isinstance(fields.raw.get("system"), str):
         reader.said.append(Message("system", fields.raw["system"]))
@@ -172,15 +183,18 @@ def _messages(fields: Fields) -> tuple[Message, ...]:
     if not any(message.role != "system" for message in reader.said):
         raise BadRequest("messages: at least one message is required")
     reader.check_answered({})
-    return tuple(reader.said)
+    return tuple(reader.said), reader.found
 
 
 class _Reader:
-    """Reads message after message; ``waiting`` are the calls of the last one, by their ids."""
+    """Reads message after message; ``waiting`` are the calls of the last one, by their ids,
+    ``found`` the tools that results have named.
+    """
 
     def __init__(self) -> None:
         self.said: list[Message] = []
         self.waiting: dict[str, str] = {}
+        self.found: set[str] = set()
 
     def add(self, message: Fields) -> None:
         role = message.choice("role", ("user", "assistant", "system"))
@@ -220,7 +234,7 @@ class _Reader:
         for ident, block in results.items():
             if ident not in self.waiting:
                 raise BadRequest(f"messages: unexpected `tool_use_id`: {ident}.")
-            text, images, files = _content(block)
+            text, images, files = self._result(block)
             if block.boolean("is_error"):
                 text = f"The tool failed.\n{text}"
             self.said.append(
@@ -230,6 +244,19 @@ class _Reader:
         rest = [block for block in blocks if block.string("type") != "tool_result"]
         if rest:
             self.said.append(Message(role, *_seen(rest)))
+
+    def _result(self, block: Fields) -> tuple[str, int, int]:
+        """What the model sees of a result, as ``_seen``."""
+        content = block.raw.get("content")
+        if isinstance(content, str):
+            return content, 0, 0
+        rest = []
+        for part in block.objects("content"):
+            if part.string("type") == "tool_reference":
+                self.found.add(part.need_string("tool_name"))
+            else:
+                rest.append(part)
+        return _seen(rest)
 
     def _assistant(self, blocks: list[Fields]) -> None:
         self.check_answered({})
@@ -248,13 +275,6 @@ class _Reader:
         self.waiting = {call.id: call.name for call in calls}
         if texts or calls:
             self.said.append(Message("assistant", "".join(texts), calls=tuple(calls)))
-
-
-def _content(block: Fields) -> tuple[str, int, int]:
-    content = block.raw.get("content")
-    if isinstance(content, str):
-        return content, 0, 0
-    return _seen(list(block.objects("content")))
 
 
 def _seen(blocks: list[Fields]) -> tuple[str, int, int]:

@@ -11,9 +11,10 @@ import orjson
 
 from .shapes import VARIANTS, Shape
 
-__all__ = ["Request", "get", "make_requests", "post"]
+__all__ = ["Request", "get", "make_requests", "post", "taken", "wire"]
 
 _NOTHING: Final[Mapping[str, Any]] = {}
+_HEAD_END: Final = b"\r\n\r\n"
 
 _WORDS = (
     *("router", "stream", "token", "model", "queue", "latency", "answer", "backend", "request"),
@@ -68,6 +69,20 @@ def post(body: Mapping[str, Any], key: str) -> bytes:
         f"Content-Length: {len(data)}\r\n\r\n"
     )
     return head.encode() + data
+
+
+def wire(path: str, head: bytes, body: Mapping[str, Any]) -> bytes:
+    """A request with another body, on another path; ``head`` is that of a POST."""
+    data = orjson.dumps(body)
+    lines = [b"POST %s HTTP/1.1" % path.encode(), *head.split(b"\r\n")[1:]]
+    kept = [line for line in lines if not line.lower().startswith(b"content-length:")]
+    return b"\r\n".join([*kept, b"Content-Length: %d" % len(data)]) + _HEAD_END + data
+
+
+def taken(request: Request) -> tuple[str, bytes, dict[str, Any]]:
+    """Path, head and body of a POST."""
+    head, _, data = request.wire.partition(_HEAD_END)
+    return head.split(b" ", 2)[1].decode(), head, orjson.loads(data)
 
 
 def get(path: str, key: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from .bodies import Request, make_requests
+from .bodies import Request, make_requests, taken, wire
 from .cache_report import Findings
 from .cache_setup import Workshop
 from .check import Checker
@@ -28,7 +28,6 @@ through a ``chat`` endpoint.
 """
 
 _ON_BOTH: Final = ("model", "stream", "temperature", "top_p")
-_HEAD_END: Final = b"\r\n\r\n"
 _SETTLE: Final = 0.5
 
 
@@ -67,36 +66,22 @@ class CompletionsChecker(Checker):
         return None if text == shape.text else f"another text: {str(text)[:60]!r}"
 
 
-def _wire(path: str, head: bytes, body: dict[str, Any]) -> bytes:
-    """The request with another body, on another path; ``head`` is that of a POST."""
-    data = orjson.dumps(body)
-    lines = [b"POST %s HTTP/1.1" % path.encode(), *head.split(b"\r\n")[1:]]
-    kept = [line for line in lines if not line.lower().startswith(b"content-length:")]
-    return b"\r\n".join([*kept, b"Content-Length: %d" % len(data)]) + _HEAD_END + data
-
-
-def _taken(request: Request) -> tuple[str, bytes, dict[str, Any]]:
-    """Path, head and body."""
-    head, _, data = request.wire.partition(_HEAD_END)
-    return head.split(b" ", 2)[1].decode(), head, orjson.loads(data)
-
-
 def numbered(requests: Sequence[Request], numbers: Iterator[int], wanted: int) -> list[Request]:
     """So many requests like these, that all ask something else: each has a number of its own."""
-    taken = [(_taken(request), request) for request in requests]
+    parts = [(taken(request), request) for request in requests]
     made = []
     for place in range(wanted):
-        (path, head, body), request = taken[place % len(taken)]
+        (path, head, body), request = parts[place % len(parts)]
         more = {**body, "max_output_tokens": next(numbers)}
         if path.endswith("/completions"):
             more["max_completion_tokens"] = more.pop("max_output_tokens")
-        made.append(Request(_wire(path, head, more), request.shape, request.stream))
+        made.append(Request(wire(path, head, more), request.shape, request.stream))
     return made
 
 
 def as_completions(request: Request) -> Request:
     """The same asked as Chat Completions; what has to do with tools is left out."""
-    _, head, body = _taken(request)
+    _, head, body = taken(request)
     asked = body["input"]
     messages = [{"role": "system", "content": body.get("instructions", "Be brief.")}]
     turns = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
@@ -107,8 +92,8 @@ def as_completions(request: Request) -> Request:
                 content = "\n".join(part["text"] for part in content)
             messages.append({"role": turn["role"], "content": content})
     kept: dict[str, Any] = {name: body[name] for name in _ON_BOTH if name in body}
-    wire = _wire("/v1/chat/completions", head, {**kept, "messages": messages})
-    return Request(wire, request.shape, request.stream)
+    asked_again = wire("/v1/chat/completions", head, {**kept, "messages": messages})
+    return Request(asked_again, request.shape, request.stream)
 
 
 @dataclass(slots=True)

@@ -165,7 +165,7 @@ class Workshop:
         self.bench.proxies.append(target.child)
         if checker is None:
             return target
-        return Target(name, target.port, target.upstream_path, target.child, checker)
+        return Target(name, target.port, target.upstream_path, target.child, checker, target.form)
 
     def stop(self, *targets: Target) -> None:
         """End routers that are not needed any more."""

@@ -8,7 +8,7 @@ import orjson
 
 from .shapes import MOCK_RESPONSE_ID, Shape
 
-__all__ = ["Checker"]
+__all__ = ["Checker", "decode"]
 
 
 class Checker:
@@ -29,7 +29,7 @@ class Checker:
         if frames.pop():
             return "the stream ends within an event"
         for frame in frames:
-            event = _decode(frame)
+            event = decode(frame)
             if isinstance(event, str):
                 return event
             if event is not None:
@@ -85,7 +85,7 @@ class Checker:
         return None
 
 
-def _decode(frame: bytes) -> dict[str, Any] | str | None:
+def decode(frame: bytes) -> dict[str, Any] | str | None:
     """The event of one frame; None for a frame of comments, a text that says what is wrong."""
     name, data = None, None
     for line in frame.split(b"\n"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ __all__ = ["Address", "Load", "Result", "Sample", "ask", "fetch"]
 Address = tuple[str, int]
 
 _EVENT: Final = b"data:"
-_FIRST_DELTA: Final = b"response.output_text.delta"
+_FIRST_DELTA: Final = re.compile(rb"response\.output_text\.delta|text_delta")
 _CONNECT_LIMIT: Final = 10.0
 _MAX_FAILURES: Final = 20
 _MAX_SAMPLES: Final = 200
@@ -121,7 +122,7 @@ class _Connection(asyncio.Protocol):
             return
         if not self.first_at:
             self._lead += body
-            if _FIRST_DELTA in self._lead:
+            if _FIRST_DELTA.search(self._lead):
                 self.first_at = time.perf_counter()
                 self._lead = b""
         # The mark can be cut in two; the tail is shorter than it, so none is counted twice.

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -60,13 +60,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Something that serves /v1/responses on ``port`` and asks the mock on ``upstream_path``."""
+    """Something that serves a model's API on ``port`` and asks the mock on ``upstream_path``.
+
+    ``form`` makes a request of that API of one for /v1/responses.
+    """
 
     name: str
     port: int
     upstream_path: str
     child: Child
     checker: Checker
+    form: Callable[[Request], Request] | None = None
 
 
 Measure = Callable[[Target], Awaitable[Values]]
@@ -87,12 +91,14 @@ class Bench:
     core: int
     failures: Counter[str] = field(default_factory=Counter)
     foreign_shares: list[float] = field(default_factory=list)
-    _requests: dict[tuple[Shape, bool], list[Request]] = field(default_factory=dict)
+    _requests: dict[tuple[Shape, bool, Any], list[Request]] = field(default_factory=dict)
 
     async def warm_up(self, target: Target) -> None:
         """Let the target load what it loads lazily; check every answer."""
         for shape, stream in ((_WHOLE, False), (_UNPACED, True)):
-            await self.load(target, "warm-up", self._make(shape, stream), 8, sample_every=1, each=6)
+            await self.load(
+                target, "warm-up", self._make(target, shape, stream), 8, sample_every=1, each=6
+            )
 
     async def quiet(self, measure: Measure, target: Target) -> Values:
         """A measurement, repeated once if foreign work took more than a tenth of the core."""
@@ -109,7 +115,7 @@ class Bench:
         result, spent = await self.load(
             target,
             "non-stream",
-            self._make(_WHOLE, False),
+            self._make(target, _WHOLE, False),
             AT_ONCE,
             sample_every=11,
             seconds=seconds,
@@ -125,7 +131,7 @@ class Bench:
         result, spent = await self.load(
             target,
             "paced streams",
-            self._make(_PACED, True),
+            self._make(target, _PACED, True),
             PACED_STREAMS,
             sample_every=3,
             each=self.plan.paced_each,
@@ -141,7 +147,11 @@ class Bench:
         """Streams as fast as they go."""
         seconds = self.plan.unpaced_seconds
         result, spent = await self.load(
-            target, "unpaced streams", self._make(_UNPACED, True), UNPACED_STREAMS, seconds=seconds
+            target,
+            "unpaced streams",
+            self._make(target, _UNPACED, True),
+            UNPACED_STREAMS,
+            seconds=seconds,
         )
         return {
             "unpaced_events_per_s": result.events / result.seconds,
@@ -153,7 +163,7 @@ class Bench:
         """The time to the first delta, one request at a time: the median."""
         seconds = self.plan.first_seconds
         result, _ = await self.load(
-            target, "first event", self._make(_SHORT, True), 1, seconds=seconds
+            target, "first event", self._make(target, _SHORT, True), 1, seconds=seconds
         )
         times = sorted(result.first_ms)
         if not times:
@@ -168,7 +178,7 @@ class Bench:
         """How much resident memory grows with many slow streams open at once."""
         self._still_there(target)
         requests, calls = (
-            self._make(_HELD, True),
+            self._make(target, _HELD, True),
             await self._calls(target),
         )
         before, peak = self._resident(target), 0
@@ -268,11 +278,14 @@ class Bench:
             raise BenchError(f"the mock answers GET /counts with status {status}")
         return int(orjson.loads(body)[target.upstream_path])
 
-    def _make(self, shape: Shape, stream: bool) -> list[Request]:
-        requests = self._requests.get((shape, stream))
+    def _make(self, target: Target, shape: Shape, stream: bool) -> list[Request]:
+        form = target.form
+        requests = self._requests.get((shape, stream, form))
         if requests is None:
             requests = make_requests(shape, stream=stream, key=self.key)
-            self._requests[shape, stream] = requests
+            if form is not None:
+                requests = [form(request) for request in requests]
+            self._requests[shape, stream, form] = requests
         return requests
 
     def _resident(self, target: Target) -> int:

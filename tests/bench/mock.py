@@ -2,8 +2,8 @@
 
     python -m tests.bench.mock --port PORT
 
-Speaks POST /v1/responses, /v1/chat/completions and /api/chat, streamed and not, and the GETs
-with which a router asks what is there. Answers are made once per model and kept as bytes.
+Speaks POST /v1/responses, /v1/chat/completions, /api/chat and /v1/messages, streamed and not, and
+the GETs with which a router asks what is there. Answers are made once per model and kept as bytes.
 ``GET /counts`` tells how many answers were begun on each path.
 
 It is not ``tests.support.upstream``, which costs three times as much: of a whole answer this makes
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -22,7 +23,7 @@ import httptools
 import orjson
 import uvloop
 
-from . import shapes
+from . import messages, shapes
 from .shapes import VARIANTS, Shape
 
 __all__ = ["Mock", "serve"]
@@ -94,13 +95,23 @@ def _streamed(writes: list[bytes], content_type: bytes, delay: float) -> _Answer
     return _Answer(head + chunks[0], tuple(chunks[1:]), delay)
 
 
+_SSE: Final = b"text/event-stream; charset=utf-8"
+_FORMS: Final[
+    dict[bytes, tuple[Callable[[Shape], bytes], Callable[[Shape, bool], list[bytes]]]]
+] = {
+    b"/v1/responses": (shapes.responses_body, lambda shape, _: shapes.responses_writes(shape)),
+    b"/v1/chat/completions": (shapes.chat_body, shapes.chat_writes),
+    b"/api/chat": (shapes.ollama_body, lambda shape, _: shapes.ollama_writes(shape)),
+    b"/v1/messages": (messages.messages_body, lambda shape, _: messages.messages_writes(shape)),
+}
+"""By path: a whole answer, and a stream's writes, with token counts where they are asked for."""
+
+
 class Mock:
     """The answers, and how many of them were begun on each path."""
 
-    paths: Final = (b"/v1/responses", b"/v1/chat/completions", b"/api/chat")
-
     def __init__(self) -> None:
-        self.counts: dict[bytes, int] = dict.fromkeys(self.paths, 0)
+        self.counts: dict[bytes, int] = dict.fromkeys(_FORMS, 0)
         self._fixed = _fixed_answers()
         self._kept: dict[tuple[bytes, bytes, bool, bool], _Answer] = {}
 
@@ -132,19 +143,11 @@ class Mock:
         except ValueError as error:
             body = orjson.dumps({"error": {"message": str(error)}})
             return _Answer(_whole(body, b"400 Bad Request"))
-        delay = shape.delay_ms / 1000
-        sse = b"text/event-stream; charset=utf-8"
-        if path == b"/v1/responses":
-            if stream:
-                return _streamed(shapes.responses_writes(shape), sse, delay)
-            return _Answer(_whole(shapes.responses_body(shape)))
-        if path == b"/v1/chat/completions":
-            if stream:
-                return _streamed(shapes.chat_writes(shape, usage), sse, delay)
-            return _Answer(_whole(shapes.chat_body(shape)))
-        if stream:
-            return _streamed(shapes.ollama_writes(shape), b"application/x-ndjson", delay)
-        return _Answer(_whole(shapes.ollama_body(shape)))
+        whole, writes = _FORMS[path]
+        if not stream:
+            return _Answer(_whole(whole(shape)))
+        kind = b"application/x-ndjson" if path == b"/api/chat" else _SSE
+        return _streamed(writes(shape, usage), kind, shape.delay_ms / 1000)
 
 
 class _Connection(asyncio.Protocol):

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import yaml
 
+from . import messages
 from .check import Checker
 from .children import Children, free_port
 from .measure import Target
@@ -19,6 +20,7 @@ DIALECTS: Final = {
     "responses": ("/v1", "/v1/responses"),
     "chat": ("/v1", "/v1/chat/completions"),
     "ollama": ("", "/api/chat"),
+    "messages": ("/v1", messages.PATH),
 }
 """Dialect -> path of the endpoint's base URL, path on which its requests reach the mock."""
 
@@ -61,6 +63,9 @@ class Routers:
             {_KEY_VARIABLE: self.key},
         )
         await child.ready(port, "/ready")
+        if dialect == "messages":
+            checker, form = messages.MessagesChecker(), messages.as_messages
+            return Target(name, port, messages.PATH, child, checker, form)
         return Target(name, port, DIALECTS[dialect][1], child, Checker(own_ids=True))
 
     def _config(self, port: int, dialect: str, state: Mapping[str, Any]) -> dict[str, Any]:

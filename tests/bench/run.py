@@ -1,6 +1,6 @@
 """The benchmark's command line and the order of things.
 
-    python -m tests.bench.run [--quick] [--rounds N] [--dialects responses,chat,ollama]
+    python -m tests.bench.run [--quick] [--rounds N] [--dialects responses,chat,ollama,messages]
                               [--databases sqlite,postgresql] [--only baseline,whole,...]
                               [--large N] [--json FILE]
 
@@ -62,7 +62,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="short measurements, about 4 minutes")
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="default 5, quick 3")
-    parser.add_argument("--dialects", default=",".join(DIALECTS), help="default: all three")
+    parser.add_argument("--dialects", default=",".join(DIALECTS), help="default: all")
     parser.add_argument("--databases", default=",".join(DATABASES), help="default: both")
     parser.add_argument(
         "--only",

@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 __all__ = [
+    "INPUT_TOKENS",
     "MOCK_RESPONSE_ID",
     "VARIANTS",
     "Shape",
@@ -24,6 +25,7 @@ __all__ = [
     "response_events",
     "responses_body",
     "responses_writes",
+    "writes",
 ]
 
 MOCK_RESPONSE_ID: Final = "resp_mock0001"
@@ -154,8 +156,8 @@ def response_events(shape: Shape) -> list[dict[str, Any]]:
     ]
 
 
-def _writes(frames: list[bytes], lead: int, tail: int) -> list[bytes]:
-    """Join the first ``lead`` frames and the last ``tail`` frames; the others stay alone."""
+def writes(frames: list[bytes], lead: int, tail: int) -> list[bytes]:
+    """A stream as it is written: its first ``lead`` frames joined, its last ``tail`` too."""
     middle = frames[lead : len(frames) - tail]
     return [b"".join(frames[:lead]), *middle, b"".join(frames[len(frames) - tail :])]
 
@@ -170,7 +172,7 @@ def responses_writes(shape: Shape) -> list[bytes]:
         b"event: %s\ndata: %s\n\n" % (event["type"].encode(), orjson.dumps(event))
         for event in response_events(shape)
     ]
-    return _writes(frames, lead=5, tail=4)
+    return writes(frames, lead=5, tail=4)
 
 
 def _chat_usage(shape: Shape) -> dict[str, Any]:
@@ -223,7 +225,7 @@ def chat_writes(shape: Shape, usage: bool) -> list[bytes]:
         counts = {**base, "choices": [], "usage": _chat_usage(shape)}
         end.append(b"data: %s\n\n" % orjson.dumps(counts))
     end.append(b"data: [DONE]\n\n")
-    return _writes(frames + end, lead=2, tail=len(end))
+    return writes(frames + end, lead=2, tail=len(end))
 
 
 def _ollama_line(shape: Shape, text: str, done: bool) -> bytes:
@@ -254,4 +256,4 @@ def ollama_writes(shape: Shape) -> list[bytes]:
     """As responses_writes, in lines of JSON."""
     lines = [_ollama_line(shape, piece, False) + b"\n" for piece in shape.pieces]
     lines.append(_ollama_line(shape, "", True) + b"\n")
-    return _writes(lines, lead=1, tail=1)
+    return writes(lines, lead=1, tail=1)

@@ -261,6 +261,16 @@ def test_a_target_is_met_missed_or_not_measured(cpu: float | None, met: bool | N
     assert all(v.met is None for v in judge(figures, ["responses"], DOOR_GOALS)[1:])
 
 
+@pytest.mark.parametrize(("cpu", "met"), [(210.0, True), (211.0, False)])
+def test_messages_are_compared_with_responses(cpu: float, met: bool) -> None:
+    figures = _figures("whole_cpu_us", baseline=[100.0], responses=[200.0], messages=[cpu])
+    verdict = judge(figures, ["messages"], DOOR_GOALS)[0]
+    assert (verdict.goal.name, verdict.goal.unit, verdict.met) == (
+        *("whole_cpu_us", "x responses"),
+        met,
+    )
+
+
 def test_the_table_says_which_targets_are_missed() -> None:
     figures = _figures("held_kib", responses=[39.0], chat=[41.0])
     verdicts = judge(figures, ["responses", "chat"], DOOR_GOALS)

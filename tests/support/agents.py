@@ -94,6 +94,12 @@ class Stage:
 
     async def run(self, *command: str, **environ: str) -> str:
         """Run a program as the user does; fails where it does, with all that it printed."""
+        status, text = await self.ended(*command, **environ)
+        assert status == 0, f"{text[-4000:]}\n{self.model.problems}"
+        return text
+
+    async def ended(self, *command: str, **environ: str) -> tuple[int | None, str]:
+        """Run a program as the user does; how it ended, and all that it printed."""
         process = await asyncio.create_subprocess_exec(
             *command,
             cwd=self.project,
@@ -115,9 +121,7 @@ class Stage:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        text = output.decode(errors="replace")
-        assert process.returncode == 0, f"{text[-4000:]}\n{self.model.problems}"
-        return text
+        return process.returncode, output.decode(errors="replace")
 
     def files(self) -> dict[str, str]:
         """What is in the project, by name."""
@@ -125,10 +129,14 @@ class Stage:
 
     def refusals(self) -> list[dict[str, Any]]:
         """The lines of the access log with a status that is not one of success."""
+        return [line for line in self.accesses() if line["status"] >= 400]
+
+    def accesses(self) -> list[dict[str, Any]]:
+        """The lines of the access log."""
         lines = map(json.loads, self.router.log.read_text().splitlines())
         access = [line for line in lines if line.get("component") == "access"]
         assert access, "the router has no access log"
-        return [line for line in access if line["status"] >= 400]
+        return access
 
     def went_well(self) -> None:
         """Nobody was refused anything, and the model was offered what its scripts need."""
@@ -143,9 +151,12 @@ async def stage(
     scripts: Mapping[str, Sequence[Call]],
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
+    context: int | None = None,
     **settings: Any,
 ) -> AsyncIterator[Stage]:
-    """An endpoint of this dialect that plays the scripts, with a router in front of it."""
+    """An endpoint of this dialect that plays the scripts, with a router in front of it that is told
+    its ``context``, in tokens.
+    """
     model = ScriptedModel(scripts, strict=dialect in ("chat", "ollama"))
     monkeypatch.setattr(brain, "answer", model.answer)
     (home / "project").mkdir()
@@ -155,7 +166,9 @@ async def stage(
             router = await processes.router(
                 "router",
                 {
-                    "endpoints": [{**endpoint, "aliases": {"claude-*": MODEL}}],
+                    "endpoints": [
+                        {**endpoint, "aliases": {"claude-*": MODEL}, "context_length": context}
+                    ],
                     "auth": {"keys": [{"name": "team", "key": KEY}]},
                     "state": {"url": f"sqlite:///{home / 'state.db'}"},
                     "logging": {"access": True, "format": "json"},

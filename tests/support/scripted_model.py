@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -38,8 +39,6 @@ class Call:
 
     name: str
     arguments: Mapping[str, Any] | Callable[[Sequence[str]], Mapping[str, Any]]
-    hidden: bool = False
-    """Whether it may be called although it is not on offer: the agent has searched for it."""
 
 
 @dataclass
@@ -47,12 +46,15 @@ class ScriptedModel:
     """``scripts`` by name; after the last step of ``TASK-x``, the answer is ``DONE-x``.
 
     ``strict`` refuses, as many chat templates do, a second system message or one that is not first.
-    ``results`` has the tools' results of each script, in the order of its calls, as last seen;
-    ``problems`` what should not have been.
+    ``refuse`` may raise BadRequest for a conversation. ``results`` has the tools' results of each
+    script, in the order of its calls, as last seen; ``offered`` the names of the tools at each of
+    its turns; ``problems`` what should not have been.
     """
 
     scripts: Mapping[str, Sequence[Call]]
     strict: bool
+    refuse: Callable[[SimulatedRequest], None] = lambda _: None
+    offered: dict[str, list[frozenset[str]]] = field(default_factory=lambda: defaultdict(list))
     results: dict[str, list[str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     summaries: int = 0
@@ -62,13 +64,15 @@ class ScriptedModel:
         if self.strict and any(message.role == "system" for message in question.messages[1:]):
             self.problems.append("a system message that is not the first")
             raise BadRequest("System message must be at the beginning.", param="messages")
+        self.refuse(question)
         name, done, results = self._place(question.messages)
         if _asks_for_a_summary(question.messages):
             self.summaries += 1
-            return _answer(question, f"So far {name}: STEPS-DONE-{done}.")
+            return _answer(question, _summary(question, f"So far {name}: STEPS-DONE-{done}."))
         if name not in self.scripts or not question.tools:
             return _answer(question, "A title")  # agents ask for one beside their work
         self.results[name] = results
+        self.offered[name].append(frozenset(tool.name for tool in question.tools))
         steps = self.scripts[name]
         if done >= len(steps):
             # Not its whole name: what a sub-agent says may be told as a message of the user's.
@@ -93,14 +97,13 @@ class ScriptedModel:
     def _step(
         self, question: SimulatedRequest, step: Call, results: Sequence[str]
     ) -> SimulatedAnswer:
-        offered = [tool.name for tool in question.tools if tool.name.endswith(step.name)]
-        if not offered and not step.hidden:
-            names = ", ".join(tool.name for tool in question.tools)
-            self.problems.append(f"{step.name} is not on offer: {names}")
+        names = [tool.name for tool in question.tools]
+        offered = [name for name in names if name.endswith(step.name)]
+        if not offered:
+            self.problems.append(f"{step.name} is not on offer: {', '.join(names)}")
             return _answer(question, f"There is no {step.name}")
         arguments = step.arguments(results) if callable(step.arguments) else step.arguments
-        called = min(offered, key=len) if offered else step.name
-        return _answer(question, "", FunctionCall(called, json.dumps(arguments)))
+        return _answer(question, "", FunctionCall(min(offered, key=len), json.dumps(arguments)))
 
 
 def _asks_for_a_summary(messages: Sequence[Message]) -> bool:
@@ -110,6 +113,13 @@ def _asks_for_a_summary(messages: Sequence[Message]) -> bool:
         and _WANTS_SUMMARY.search(last.text) is not None
         and _PLACE.search(last.text) is None
     )
+
+
+def _summary(question: SimulatedRequest, text: str) -> str:
+    """In tags where it is asked for so: Claude Code asks again for one that is not."""
+    if "<summary>" not in question.messages[-1].text:
+        return text
+    return f"<analysis>All of it.</analysis>\n<summary>{text}</summary>"
 
 
 def _answer(question: SimulatedRequest, text: str, *calls: FunctionCall) -> SimulatedAnswer:
