@@ -61,6 +61,7 @@ def said(reply: Reply, *, stream: bool) -> tuple[str, str, str | None, Any]:
     return "".join(p["text"] for p in parts), ident, parts[-1]["finish_reason"], usage
 
 
+@pytest.mark.parametrize("dialect", ["responses", "chat", "ollama"])
 @pytest.mark.parametrize("first", [False, True], ids=["whole first", "stream first"])
 async def test_it_is_answered_again_whole_and_streamed(dialect: Dialect, *, first: bool) -> None:
     async with answering() as upstream, caching(upstream, dialect) as router:

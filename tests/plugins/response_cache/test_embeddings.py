@@ -23,6 +23,7 @@ def tier(reply: Any) -> tuple[str, str | None]:
     return reply.headers["X-Cache"], reply.headers.get("X-Cache-Tier")
 
 
+@pytest.mark.parametrize("dialect", ["responses", "chat", "ollama"])
 async def test_the_same_is_answered_from_the_cache(dialect: Dialect) -> None:
     async with (
         Upstream(default=embedding(dialect, [0.25, 0.1])) as upstream,
