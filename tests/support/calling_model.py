@@ -47,7 +47,14 @@ def outputs_of(request: Received) -> list[str]:
     if "input" in body:
         items = body["input"] if isinstance(body["input"], list) else []
         return [i["output"] for i in items if i.get("type") == "function_call_output"]
-    return [m["content"] for m in body["messages"] if m["role"] == "tool"]
+    told = [m["content"] for m in body["messages"] if m["role"] == "tool"]
+    blocks = [b for m in body["messages"] if isinstance(m["content"], list) for b in m["content"]]
+    return told + [_told(block) for block in blocks if block["type"] == "tool_result"]
+
+
+def _told(result: dict[str, Any]) -> str:
+    content = result.get("content", "")
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def _parts(said: Said) -> tuple[str, list[Call]]:
@@ -182,4 +189,45 @@ def _item_events(place: int, item: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-_BODIES = {"chat": _chat, "ollama": _ollama, "responses": _responses}
+def _messages(said: Said, stream: bool) -> tuple[bytes, str]:
+    text, calls = _parts(said)
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    blocks += [
+        {"type": "tool_use", "id": f"toolu_{i}", "name": name, "input": given}
+        for i, (name, given) in enumerate(calls)
+    ]
+    stop = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    base = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
+    whole = {**base, "content": blocks, **stop, "usage": usage}
+    if not stream:
+        return orjson.dumps(whole), "application/json"
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}}
+    ]
+    for index, block in enumerate(blocks):
+        events += _block_events(index, block)
+    events += [{"type": "message_delta", "delta": stop, "usage": usage}, {"type": "message_stop"}]
+    lines = [
+        b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
+        for event in events
+    ]
+    return b"".join(lines), "text/event-stream"
+
+
+def _block_events(index: int, block: dict[str, Any]) -> list[dict[str, Any]]:
+    if block["type"] == "text":
+        begun = {**block, "text": ""}
+        delta = {"type": "text_delta", "text": block["text"]}
+    else:
+        begun = {**block, "input": {}}
+        given = orjson.dumps(block["input"]).decode()
+        delta = {"type": "input_json_delta", "partial_json": given}
+    return [
+        {"type": "content_block_start", "index": index, "content_block": begun},
+        {"type": "content_block_delta", "index": index, "delta": delta},
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+_BODIES = {"chat": _chat, "messages": _messages, "ollama": _ollama, "responses": _responses}

@@ -49,7 +49,8 @@ def texts_of(request: Received) -> list[str]:
     for message in messages_of(request):
         content = message.get("content")
         if isinstance(content, list):
-            content = "".join(part["text"] for part in content)
+            texts += [part.get("text") or str(part) for part in content]
+            continue
         texts.append(str(content if content is not None else message))
     return texts
 
@@ -69,7 +70,7 @@ def summarizes(request: Received) -> Said:
 def upstream_of(dialect: Dialect, answer: Any = summarizes) -> Upstream:
     """An endpoint of that model, which has no ``/responses/compact``."""
     script = calling(dialect, answer)
-    paths = ("/v1/responses", "/v1/chat/completions", "/api/chat")
+    paths = ("/v1/responses", "/v1/chat/completions", "/api/chat", "/v1/messages")
     return Upstream(default=by_path(dict.fromkeys(paths, script)))
 
 

@@ -12,7 +12,7 @@ from anthropic import AsyncAnthropic
 from router.settings.schema import Dialect
 from tests.support.anthropic import check_message
 from tests.support.calling_model import Said, asked_tools, calling, outputs_of
-from tests.support.fleet import DIALECTS, routed
+from tests.support.fleet import OPENAI_STYLE, routed
 from tests.support.upstream import Received, Upstream
 
 JSON = dict[str, Any]
@@ -82,7 +82,7 @@ async def asked(
 
 
 @STREAM
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", OPENAI_STYLE)
 @pytest.mark.parametrize(
     ("tool", "given"),
     [(REGEX, {"pattern": "(?i)WEATHER"}), (BM25, {"query": "what is the weather"})],
