@@ -47,15 +47,14 @@ def outputs_of(request: Received) -> list[str]:
     if "input" in body:
         items = body["input"] if isinstance(body["input"], list) else []
         return [i["output"] for i in items if i.get("type") == "function_call_output"]
-    blocks = [
-        block
-        for message in body["messages"]
-        if isinstance(message["content"], list)
-        for block in message["content"]
-    ]
-    results = [block["content"] for block in blocks if block["type"] == "tool_result"]
-    texts = ["".join(p["text"] for p in r) if isinstance(r, list) else r for r in results]
-    return texts or [m["content"] for m in body["messages"] if m["role"] == "tool"]
+    told = [m["content"] for m in body["messages"] if m["role"] == "tool"]
+    blocks = [b for m in body["messages"] if isinstance(m["content"], list) for b in m["content"]]
+    return told + [_told(block) for block in blocks if block["type"] == "tool_result"]
+
+
+def _told(result: dict[str, Any]) -> str:
+    content = result.get("content", "")
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def _parts(said: Said) -> tuple[str, list[Call]]:
@@ -197,30 +196,38 @@ def _messages(said: Said, stream: bool) -> tuple[bytes, str]:
         {"type": "tool_use", "id": f"toolu_{i}", "name": name, "input": given}
         for i, (name, given) in enumerate(calls)
     ]
-    end = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
+    stop = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
     usage = {"input_tokens": 10, "output_tokens": 5}
     base = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
+    whole = {**base, "content": blocks, **stop, "usage": usage}
     if not stream:
-        whole = {**base, "content": blocks, **end, "usage": usage}
         return orjson.dumps(whole), "application/json"
-    unknown = {"stop_reason": None, "stop_sequence": None}
-    begun: dict[str, Any] = {**base, "content": [], **unknown, "usage": usage}
-    events: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}}
+    ]
     for index, block in enumerate(blocks):
-        if block["type"] == "text":
-            empty = {**block, "text": ""}
-            delta = {"type": "text_delta", "text": block["text"]}
-        else:
-            empty = {**block, "input": {}}
-            given = orjson.dumps(block["input"]).decode()
-            delta = {"type": "input_json_delta", "partial_json": given}
-        events.append({"type": "content_block_start", "index": index, "content_block": empty})
-        events.append({"type": "content_block_delta", "index": index, "delta": delta})
-        events.append({"type": "content_block_stop", "index": index})
-    events.append({"type": "message_delta", "delta": end, "usage": {"output_tokens": 5}})
-    events.append({"type": "message_stop"})
-    lines = [b"event: %b\ndata: %b\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in events]
+        events += _block_events(index, block)
+    events += [{"type": "message_delta", "delta": stop, "usage": usage}, {"type": "message_stop"}]
+    lines = [
+        b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
+        for event in events
+    ]
     return b"".join(lines), "text/event-stream"
 
 
-_BODIES = {"chat": _chat, "ollama": _ollama, "responses": _responses, "messages": _messages}
+def _block_events(index: int, block: dict[str, Any]) -> list[dict[str, Any]]:
+    if block["type"] == "text":
+        begun = {**block, "text": ""}
+        delta = {"type": "text_delta", "text": block["text"]}
+    else:
+        begun = {**block, "input": {}}
+        given = orjson.dumps(block["input"]).decode()
+        delta = {"type": "input_json_delta", "partial_json": given}
+    return [
+        {"type": "content_block_start", "index": index, "content_block": begun},
+        {"type": "content_block_delta", "index": index, "delta": delta},
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+_BODIES = {"chat": _chat, "messages": _messages, "ollama": _ollama, "responses": _responses}

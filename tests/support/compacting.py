@@ -40,18 +40,18 @@ def messages_of(request: Received) -> list[JSON]:
     """What the model was told, whatever the endpoint speaks."""
     body = request.json
     items: Any = body["input"] if "input" in body else body["messages"]
-    if system := body.get("system"):
-        items = [{"role": "system", "content": system}, *items]
     return [{"role": "user", "content": items}] if isinstance(items, str) else items
 
 
 def texts_of(request: Received) -> list[str]:
-    """The texts that the model was told; in Anthropic's API those of a user are one message."""
+    """The texts that the model was told."""
     texts = []
     for message in messages_of(request):
         content = message.get("content")
-        parts = content if isinstance(content, list) else [{"text": content or str(message)}]
-        texts += [part.get("text", str(part)) for part in parts]
+        if isinstance(content, list):
+            texts += [part.get("text") or str(part) for part in content]
+            continue
+        texts.append(str(content if content is not None else message))
     return texts
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.support.calling_model import asked_tools, outputs_of
-from tests.support.fleet import OPENAI_STYLE
+from tests.support.fleet import DIALECTS
 from tests.support.tool_server import TOKEN
 from tests.support.tool_stage import ADD, Answer, adds_twice, kinds, once, stage
 from tests.support.waiting import until
@@ -30,7 +30,7 @@ SERVER: JSON = {
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("transport", ["http", "sse"])
-@pytest.mark.parametrize("dialect", OPENAI_STYLE)
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_calls_are_run_and_the_model_goes_on(
     dialect: Dialect, transport: str, stream: bool
 ) -> None:
@@ -50,7 +50,7 @@ async def test_calls_are_run_and_the_model_goes_on(
         assert "authorization" not in shown
 
 
-@pytest.mark.parametrize("dialect", OPENAI_STYLE)
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_chain_keeps_the_items_and_does_not_list_again(dialect: Dialect) -> None:
     async with stage(adds_twice, dialect) as on:
         first = await on.ask()
@@ -293,7 +293,7 @@ async def test_who_runs_a_tool_is_explained() -> None:
         assert on.upstream.requests == []
 
 
-@pytest.mark.parametrize("dialect", OPENAI_STYLE)
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_the_official_client(dialect: Dialect) -> None:
     async with (
         stage(adds_twice, dialect, token=True) as on,

@@ -20,7 +20,7 @@ from router.settings.tools import ToolsSettings
 from router.tools.offers import ToolOffers
 from tests.support.anthropic import check_message
 from tests.support.calling_model import Said, asked_tools, calling, outputs_of
-from tests.support.fleet import OPENAI_STYLE, http_client, routed
+from tests.support.fleet import DIALECTS, http_client, routed
 from tests.support.order import check_order, parse_sse
 from tests.support.upstream import Received, Upstream, json_answer
 
@@ -56,7 +56,7 @@ async def searching(
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "web_search_2025_08_26"])
-@pytest.mark.parametrize("dialect", OPENAI_STYLE)
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_the_router_searches_and_the_answer_cites(
     dialect: Dialect, kind: str, stream: bool
 ) -> None:

@@ -12,7 +12,7 @@ from anthropic import AsyncAnthropic
 from router.settings.schema import Dialect
 from tests.support.anthropic import check_message
 from tests.support.calling_model import Said, asked_tools, calling, outputs_of
-from tests.support.fleet import DIALECTS, routed
+from tests.support.fleet import OPENAI_STYLE, routed
 from tests.support.upstream import Received, Upstream
 
 JSON = dict[str, Any]
@@ -82,8 +82,7 @@ async def asked(
 
 
 @STREAM
-# An endpoint that speaks Messages searches itself.
-@pytest.mark.parametrize("dialect", [one for one in DIALECTS if one != "messages"])
+@pytest.mark.parametrize("dialect", OPENAI_STYLE)
 @pytest.mark.parametrize(
     ("tool", "given"),
     [(REGEX, {"pattern": "(?i)WEATHER"}), (BM25, {"query": "what is the weather"})],
