@@ -30,6 +30,9 @@ from router.tools.offers import Runner
 __all__ = ["ExplainApi"]
 
 _FETCHED = "(base64 of the image)"
+_NOT_LOOKED_UP = "(input that is not looked up)"
+"""Stands where nothing else would be left of the input, which endpoints refuse."""
+
 _RUN_BY: Final[Mapping[Runner, str]] = {
     "router": "is run by the router: the model is offered functions that 'request' does not show.",
     "endpoint": "is left to the endpoint.",
@@ -69,8 +72,10 @@ class ExplainApi:
         notes = ["Plugins are not asked: they may refuse a request, answer or change it."]
         if operation is Operation.RESPONSES:
             check_durable(body)
-            notes += _unresolved(body)
-            body = {**body, "input": _own_input(body)}
+            unresolved = [*_unresolved(body)]
+            notes += unresolved
+            own = _own_input(body)
+            body = {**body, "input": own or (_NOT_LOOKED_UP if unresolved else own)}
             body |= _shown_tools(body, notes)
         settings = self._settings()
         strict = settings.server.unsupported == "strict"

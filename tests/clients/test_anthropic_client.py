@@ -12,7 +12,7 @@ from anthropic import AsyncAnthropic
 
 from tests.clients.conftest import KEY
 from tests.support.anthropic import check_message
-from tests.support.fleet import DIALECTS, MODELS, http_client, routed, simulated
+from tests.support.fleet import DIALECTS, MODELS, OPENAI_STYLE, http_client, routed, simulated
 
 WEATHER: Any = {
     "name": "get_weather",
@@ -160,7 +160,9 @@ async def test_thinking_is_not_shown_to_who_does_not_ask(
     assert [block.type for block in message.content] == ["text"]
 
 
+@pytest.mark.parametrize("model", [MODELS[dialect] for dialect in OPENAI_STYLE])
 async def test_old_results_are_cleared(claude: AsyncAnthropic, model: str) -> None:
+    """By the router; endpoints that speak Messages are sent ``context_management`` as it came."""
     messages: list[Any] = [user("Say exactly: done")]
     for n in range(4):
         call = {"type": "tool_use", "id": f"toolu_{n}", "name": "get_weather", "input": {}}

@@ -63,7 +63,7 @@ def request(messages: list[Any], model: str) -> dict[str, Any]:
         "role": "user",
         "content": [
             {"type": "text", "text": reminder},
-            {"type": "text", "text": "Please open main.py.", **EPHEMERAL},
+            {"type": "text", "text": "Please open main.py."},
         ],
     }
     return {
@@ -103,6 +103,10 @@ async def turn(agent: AsyncAnthropic, messages: list[Any], model: str, ask: str)
 
 
 async def answered(agent: AsyncAnthropic, messages: list[Any], model: str) -> Any:
+    """The answer to the history, of which only the last message is marked for the cache."""
+    for message in messages[:-1]:
+        for block in message["content"]:
+            block.pop("cache_control", None)
     async with agent.messages.stream(**request(messages, model)) as stream:
         dropped = stream.response.headers.get("X-Pointsman-Dropped-Parameters", "")
         assert "context_management" not in dropped

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from router.settings.schema import Dialect
+from tests.support.calling import said
 from tests.support.pair import by
 from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.speech import SPEECH
@@ -149,7 +150,7 @@ async def test_a_chat_is_cut_where_the_settings_say_so(dialect: Dialect, stream:
             dropped = int(reply.headers["X-Pointsman-Truncated"])
             sent = upstream.requests[-1].json
             assert 0 < len(sent["messages"]) == len(TURNS) - dropped <= 5
-            assert sent["messages"][-1]["content"] == TURNS[-1]["content"]
+            assert said(upstream)[-1] == (TURNS[-1]["role"], TURNS[-1]["content"])
             assert "truncation" not in sent
         async with routing(one) as router:
             refused = await chat(router, stream=stream)

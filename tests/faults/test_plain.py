@@ -15,6 +15,7 @@ import pytest
 from router.core.usage_record import Provenance
 from router.dialects.embeddings import decode_response as embeddings
 from router.settings.schema import Dialect
+from tests.support.fleet import OPENAI_STYLE
 from tests.support.plain import EMBEDDING, PATHS, embedding, post, reranking
 from tests.support.router import Reply, Router, endpoint, routing
 from tests.support.sse import parse_events
@@ -52,6 +53,7 @@ def by(reply: Reply) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("count", [1, 300])
+@pytest.mark.parametrize("dialect", OPENAI_STYLE)
 async def test_what_is_large_is_read_beside_the_event_loop(
     dialect: Dialect, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
@@ -76,6 +78,7 @@ async def test_what_is_large_is_read_beside_the_event_loop(
     assert on_loop == [count == 1] * count
 
 
+@pytest.mark.parametrize("dialect", OPENAI_STYLE)
 async def test_what_is_sent_and_recorded(dialect: Dialect) -> None:
     async with Upstream(default=embedding(dialect, [0.5, 1.0], [0.25, 2.0])) as upstream:
         fields: dict[str, Any] = {"keep_alive": "9m", "num_ctx": 512} if dialect == "ollama" else {}
@@ -210,6 +213,15 @@ async def test_a_model_that_is_not_for_embeddings_is_named() -> None:
             assert "'m' can make embeddings" in reply.error["message"]
         assert len(upstream.requests) == 1
         upstream.default = whole(b'{"error":{"message":"No embeddings for m."}}', 400)
+
+
+@pytest.mark.parametrize("path", [EMBEDDING, "/v1/completions", "/v1/rerank"])
+async def test_endpoints_of_messages_are_not_asked(path: str) -> None:
+    async with Upstream() as upstream, routing(endpoint(upstream, "messages")) as router:
+        reply = await post(router, path)
+        assert (reply.status, reply.error["code"]) == (501, "not_supported")
+        assert reply.error["param"] == "model"
+        assert not upstream.requests
 
 
 async def test_a_model_that_is_missing_is_not_one_that_cannot() -> None:

@@ -9,6 +9,8 @@ from router.settings.schema import Dialect
 from tests.support.router import API_KEY, endpoint, routing
 from tests.support.upstream import Upstream, whole
 
+BEARER = ("authorization", f"Bearer {API_KEY}")
+HEADERS = ("authorization", "x-api-key")
 SECRET = f"invalid key {API_KEY} for account acct-123"
 
 
@@ -77,7 +79,12 @@ async def test_credentials_stay_between_router_and_endpoint(
         routing(endpoint(upstream, dialect)) as router,
     ):
         reply = await router.ask(stream=stream)
-        assert upstream.requests[0].headers["authorization"] == f"Bearer {API_KEY}"
+        name, key = ("x-api-key", API_KEY) if dialect == "messages" else BEARER
+        sent = upstream.requests[0].headers
+        assert {header: sent.get(header) for header in HEADERS} == {
+            **dict.fromkeys(HEADERS),
+            name: key,
+        }
         for secret in (API_KEY, "acct-123"):
             assert secret not in reply.body.decode()
             assert secret not in repr(dict(reply.headers))

@@ -133,7 +133,7 @@ async def test_what_is_sent_on(dialect: Dialect, speech: Speech) -> None:
         assert reply.status == 200, reply.body
         dropped = reply.headers["X-Pointsman-Dropped-Parameters"].split(", ")
         assert dropped[:2] == ["keep_alive", "options.num_ctx"]
-        assert dropped[2:] == (["options.seed"] if dialect == "responses" else [])
+        assert dropped[2:] == (["options.seed"] if dialect in ("responses", "messages") else [])
         [received] = upstream.requests
         sent = received.json
         if dialect == "ollama":

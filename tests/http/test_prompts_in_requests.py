@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from router.settings.schema import Dialect
+from tests.support.calling import said
 from tests.support.fetch import fetch
 from tests.support.fleet import DIALECTS
 from tests.support.router import Reply, Router, endpoint, routing
@@ -60,15 +61,8 @@ def asked(upstream: tuple[Dialect, Upstream]) -> dict[str, Any]:
 def heard(upstream: tuple[Dialect, Upstream]) -> list[str]:
     """Every text that the endpoint was sent."""
     body = asked(upstream)
-    messages = body.get("messages") or body["input"]
-    if isinstance(messages, str):
-        messages = [{"content": messages}]
     texts = [body["instructions"]] if "instructions" in body else []
-    for message in messages:
-        content = message["content"]
-        parts = [{"text": content}] if isinstance(content, str) else content
-        texts += [part["text"] for part in parts]
-    return texts
+    return [*texts, *(text for _, text in said(upstream[1]))]
 
 
 async def test_a_prompt_makes_a_whole_request(

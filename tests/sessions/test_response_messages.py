@@ -202,6 +202,14 @@ async def test_messages_are_the_history(
             *("message", "reasoning", "function_call", "function_call_output", "mcp_call"),
             "message",
         ]
+    elif dialect == "messages":
+        assert [one["text"] for one in sent["system"]] == ["Be brief."]
+        assert [one["role"] for one in sent["messages"]] == ["user", *("assistant", "user") * 2]
+        blocks = [block for one in sent["messages"] for block in one["content"]]
+        calls = [block["name"] for block in blocks if block["type"] == "tool_use"]
+        assert calls == ["times", "wiki__look_up"]
+        results = [block["content"] for block in blocks if block["type"] == "tool_result"]
+        assert [[part["text"] for part in parts] for parts in results] == [["42"], ["The answer."]]
     else:
         roles = [one["role"] for one in sent["messages"]]
         assert roles == ["system", "user", *("assistant", "tool") * 2, "user"]

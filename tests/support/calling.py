@@ -42,9 +42,21 @@ async def finished(router: Router, ident: str, **options: Any) -> dict[str, Any]
 
 
 def said(upstream: Upstream) -> list[tuple[str, str]]:
-    """Role and text of every message of the last request to an endpoint, whatever its dialect."""
-    body = upstream.requests[-1].json
-    return texts(body.get("messages") or body["input"])
+    """Role and text of every message of the last request to an endpoint, whatever its dialect.
+
+    Anthropic's API has messages of one role in a row as one: there it is every block of text.
+    """
+    request = upstream.requests[-1]
+    body = request.json
+    if not request.path.endswith("/messages"):
+        return texts(body.get("messages") or body["input"])
+    system = {"role": "system", "content": body.get("system", [])}
+    return [
+        (message["role"], block["text"])
+        for message in (system, *body["messages"])
+        for block in message["content"]
+        if block["type"] == "text"
+    ]
 
 
 def texts(items: Any) -> list[tuple[str, str]]:
