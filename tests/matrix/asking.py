@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from tests.matrix.stand import MODEL
 
-__all__ = ["BODIES", "PATHS", "PNG", "SCHEMA", "Ask"]
+__all__ = ["BODIES", "OVER_WEBSOCKET", "PATHS", "PNG", "SCHEMA", "Ask"]
+
+OVER_WEBSOCKET: Final = "Responses over a WebSocket"
 
 PNG: Final = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAA"
@@ -179,6 +181,7 @@ def _ollama_generate(ask: Ask) -> dict[str, Any]:
 
 PATHS: Final = {
     "Responses": "/v1/responses",
+    OVER_WEBSOCKET: "/v1/responses",
     "Chat Completions": "/v1/chat/completions",
     "Completions": "/v1/completions",
     "Anthropic Messages": "/v1/messages",
@@ -189,6 +192,7 @@ PATHS: Final = {
 
 BODIES: Final[dict[str, Callable[[Ask], dict[str, Any]]]] = {
     "Responses": _responses,
+    OVER_WEBSOCKET: _responses,
     "Chat Completions": _chat,
     "Completions": _completions,
     "Anthropic Messages": _messages,

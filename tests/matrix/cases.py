@@ -10,7 +10,7 @@ import orjson
 from jsonschema import validate
 
 from router.dialects.dropped import DROPPED_PARAMETERS
-from tests.matrix.asking import BODIES, PATHS, PNG, SCHEMA, Ask
+from tests.matrix.asking import BODIES, OVER_WEBSOCKET, PATHS, PNG, SCHEMA, Ask
 from tests.matrix.said import Said, read, reported, trouble
 from tests.matrix.stand import Stand
 
@@ -123,7 +123,7 @@ async def outcome(stand: Stand, surface: str, feature: str, *, stream: bool) -> 
     ask, check = FEATURES[feature]
     ask = replace(ask, stream=stream)
     body = BODIES[surface](ask)
-    reply = await stand.post(PATHS[surface], body)
+    reply = await stand.post(PATHS[surface], body, socket=surface == OVER_WEBSOCKET)
     if reply.status != 200:
         return trouble(reply)
     said = read(surface, reply, stream=stream)
@@ -143,7 +143,7 @@ async def outcome(stand: Stand, surface: str, feature: str, *, stream: bool) -> 
 
 async def _asked(stand: Stand, surface: str, ask: Ask) -> Said:
     body: dict[str, Any] = BODIES[surface](ask)
-    reply = await stand.post(PATHS[surface], body)
+    reply = await stand.post(PATHS[surface], body, socket=surface == OVER_WEBSOCKET)
     assert reply.status == 200, reply.body
     assert DROPPED_PARAMETERS not in reply.headers
     return read(surface, reply, stream=ask.stream)

@@ -30,6 +30,8 @@ counted. But for *text* and *stream*, each is asked for whole and as a stream, a
 asked for without a cache and again of the router's cache. `pytest tests/matrix` runs them, and
 fails where one is not what stands here.
 
+Over a WebSocket every answer is streamed: *whole* there is the response at the end of the stream.
+
 The kinds of endpoints are those of `endpoints[].dialect`. *responses only* is one of the dialect
 `responses` that has `/v1/responses` and nothing beside it.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tests.matrix.asking import PATHS
+from tests.matrix.asking import OVER_WEBSOCKET, PATHS
 from tests.matrix.cases import FEATURES, HIDDEN, PASSED_ON, YES
 from tests.matrix.others import ESTIMATED, NO_FIELD, OTHERS
 from tests.matrix.stand import COLUMNS, EMBEDDER, MODEL, ONLY
@@ -19,7 +19,13 @@ Rule = tuple[str | Iterable[str], Iterable[str], Iterable[str], str]
 
 _ALL: Final = tuple(COLUMNS)
 _EMBEDDINGS: Final = ("text", "batch", "base64", "dimensions", "usage")
-_OTHERS_APIS: Final = ("Responses", "Chat Completions", "Ollama chat", "Ollama generate")
+_OTHERS_APIS: Final = (
+    "Responses",
+    OVER_WEBSOCKET,
+    "Chat Completions",
+    "Ollama chat",
+    "Ollama generate",
+)
 _LACKED: Final = ("tools", "parallel tools", "images", "structured output", "reasoning")
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from tests.matrix.asking import OVER_WEBSOCKET
 from tests.support.anthropic import bodies_of, check_message, check_stream
 from tests.support.router import Reply
 from tests.support.sse import check_responses_stream, text_of
@@ -240,6 +241,7 @@ def _ollama(lines: list[dict[str, Any]]) -> Said:
 
 _READERS: Final[dict[str, tuple[Callable[[dict[str, Any]], Said], Callable[[Reply], Said]]]] = {
     "Responses": (_response, _response_stream),
+    OVER_WEBSOCKET: (_response, _response_stream),
     "Chat Completions": (_chat, _chat_stream),
     "Completions": (_completion, _completion_stream),
     "Anthropic Messages": (_message, _message_stream),

@@ -10,6 +10,7 @@ from typing import Any, Final
 import aiohttp
 import orjson
 from aiohttp import web
+from multidict import CIMultiDict
 
 from router.dialects.dropped import DROPPED_PARAMETERS
 from router.settings.schema import Dialect
@@ -18,6 +19,7 @@ from router.simulate import listening as backend_listening
 from tests.support.fetch import fetch
 from tests.support.fleet import http_client, routed
 from tests.support.router import Reply
+from tests.support.sockets import connected
 
 __all__ = ["COLUMNS", "EMBEDDER", "MODEL", "ONLY", "Stand", "standing"]
 
@@ -57,20 +59,31 @@ class Stand:
     cached: bool = False
     hits: int = 0
 
-    async def post(self, path: str, body: dict[str, Any]) -> Reply:
-        """Ask the router."""
+    async def post(self, path: str, body: dict[str, Any], *, socket: bool = False) -> Reply:
+        """Ask the router, over a WebSocket or by a POST."""
         if self.cached:
-            return await self._post_twice(path, body)
-        return await fetch(self.http, "POST", self.url + path, json=body)
+            return await self._post_twice(path, body, socket=socket)
+        return await self._post(path, body, {}, socket=socket)
 
-    async def _post_twice(self, path: str, body: dict[str, Any]) -> Reply:
+    async def _post(
+        self, path: str, body: dict[str, Any], headers: dict[str, str], *, socket: bool
+    ) -> Reply:
+        if not socket:
+            return await fetch(self.http, "POST", self.url + path, json=body, headers=headers)
+        body = dict(body)
+        stream = body.pop("stream")
+        async with connected(self.url, path, headers=headers) as connection:
+            await connection.ws.send_str(orjson.dumps({"type": "response.create", **body}).decode())
+            return _reply(await connection.events(), stream=stream)
+
+    async def _post_twice(self, path: str, body: dict[str, Any], *, socket: bool) -> Reply:
         """Ask the endpoint through the router, and then the router again: its second answer.
 
         What the endpoint was asked in full is answered from the cache.
         """
         fresh = {"Cache-Control": "no-cache"}
-        first = await fetch(self.http, "POST", self.url + path, json=body, headers=fresh)
-        again = await fetch(self.http, "POST", self.url + path, json=body)
+        first = await self._post(path, body, fresh, socket=socket)
+        again = await self._post(path, body, {}, socket=socket)
         assert again.status == first.status, again.body
         assert again.headers.get(DROPPED_PARAMETERS) == first.headers.get(DROPPED_PARAMETERS)
         known = again.headers.get("X-Cache")
@@ -88,6 +101,20 @@ class Stand:
         self.received.pop()
         assert reply.status == 200, reply.body
         return reply.json
+
+
+def _reply(events: list[dict[str, Any]], *, stream: bool) -> Reply:
+    """What came over a WebSocket, as it would have come by HTTP."""
+    headers: CIMultiDict[str] = CIMultiDict(events[0].pop("headers", {}))
+    last = events[-1]
+    if last["type"] == "error":
+        return Reply(last["status"], headers, orjson.dumps({"error": last["error"]}))
+    if not stream:
+        headers["Content-Type"] = "application/json"
+        return Reply(200, headers, orjson.dumps(last["response"]))
+    headers["Content-Type"] = "text/event-stream; charset=utf-8"
+    frames = [b"event: %b\ndata: %b\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in events]
+    return Reply(200, headers, b"".join(frames))
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.matrix.asking import BODIES, PATHS, Ask
+from tests.matrix.asking import BODIES, OVER_WEBSOCKET, PATHS, Ask
 from tests.matrix.cases import FEATURES
 from tests.matrix.said import timeless
 from tests.matrix.stand import COLUMNS, Stand, standing
@@ -40,7 +40,11 @@ NOT_ASKED = (("Completions", "responses only"), ("Completions", "messages"))
 
 async def answers(stand: Stand, surface: str) -> dict[str, tuple[int, Any]]:
     path, body = PATHS[surface], BODIES[surface]
-    return {name: compared(await stand.post(path, body(ask))) for name, ask in ASKS.items()}
+    socket = surface == OVER_WEBSOCKET
+    return {
+        name: compared(await stand.post(path, body(ask), socket=socket))
+        for name, ask in ASKS.items()
+    }
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["", "cached"])
