@@ -14,7 +14,7 @@ from typing import Any, Final
 import aiohttp
 
 from router.settings.schema import Dialect
-from tests.matrix.asking import BODIES, PATHS, Ask
+from tests.matrix.asking import BODIES, POSTED, Ask
 from tests.matrix.said import Said, read
 from tests.support.fetch import fetch
 from tests.support.processes import Process
@@ -135,7 +135,7 @@ class Behind:
     async def ask(self, surface: str, ask: Ask, most: int, **fields: Any) -> Said:
         """Ask through an API; at most so many tokens are wanted, at temperature 0."""
         body = body_for(surface, ask, most) | fields
-        reply = await self.post(PATHS[surface], body)
+        reply = await self.post(POSTED[surface], body)
         assert reply.status == 200, reply.body
         return read(surface, reply, stream=ask.stream)
 

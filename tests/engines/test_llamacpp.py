@@ -9,14 +9,14 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.engines.stand import Engine, Own, body_for, in_front_of
-from tests.matrix.asking import PATHS, Ask
+from tests.matrix.asking import POSTED, Ask
 from tests.matrix.said import timeless
 
 pytestmark = pytest.mark.integration
 
 MOST = 12
 QUESTION = Ask("Say hello")
-CHATS = [name for name in PATHS if name != "Completions"]
+CHATS = [name for name in POSTED if name != "Completions"]
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 SCHEMA = {
     "type": "object",
@@ -47,7 +47,7 @@ async def test_every_api_says_what_the_engine_says(
 
 
 @pytest.mark.parametrize("most", [MOST, 1])
-@pytest.mark.parametrize("surface", PATHS)
+@pytest.mark.parametrize("surface", POSTED)
 async def test_what_is_put_together_of_a_stream_is_the_whole_answer(
     llama: Engine, dialect: Dialect, surface: str, most: int
 ) -> None:
@@ -56,7 +56,7 @@ async def test_what_is_put_together_of_a_stream_is_the_whole_answer(
     answers = []
     for put_together in (False, True):
         async with in_front_of(llama, dialect, stream_whole_answers=put_together) as behind:
-            reply = await behind.post(PATHS[surface], body)
+            reply = await behind.post(POSTED[surface], body)
             assert reply.status == 200, reply.body
             answers.append(timeless(reply.json))
     assert answers[0] == answers[1]
@@ -138,7 +138,7 @@ async def test_a_refusal_keeps_its_status_and_its_words(
     async with in_front_of(llama, dialect) as behind:
         for surface in ("Responses", "Chat Completions"):
             body = body_for(surface, Ask(QUESTION.text, stream=stream), MOST) | wrong
-            reply = await behind.post(PATHS[surface], body)
+            reply = await behind.post(POSTED[surface], body)
             assert reply.status == 400, (surface, reply.body)
             assert "grammar" in reply.error["message"]
             assert reply.error["type"] == "invalid_request_error"
@@ -151,7 +151,7 @@ async def test_what_does_not_fit_its_context_is_refused_as_that(
 ) -> None:
     async with in_front_of(llama, dialect) as behind:
         body = body_for(surface, Ask(LONG, stream=stream), MOST)
-        reply = await behind.post(PATHS[surface], body)
+        reply = await behind.post(POSTED[surface], body)
     assert reply.status == 400, reply.body
     assert reply.error["code"] == "context_length_exceeded"
 
@@ -176,6 +176,6 @@ async def test_a_client_s_name_for_the_model_is_the_answer_s(
 ) -> None:
     async with in_front_of(llama, dialect) as behind:
         body = body_for(surface, Ask(QUESTION.text, stream=stream), 2)
-        reply = await behind.post(PATHS[surface], body)
+        reply = await behind.post(POSTED[surface], body)
     assert b'"model":"small"' in reply.body
     assert llama.model.encode() not in reply.body

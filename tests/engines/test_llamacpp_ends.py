@@ -9,7 +9,7 @@ import pytest
 
 from router.settings.schema import Dialect
 from tests.engines.stand import PATIENCE, Engine, body_for, in_front_of
-from tests.matrix.asking import PATHS, Ask
+from tests.matrix.asking import POSTED, Ask
 
 pytestmark = pytest.mark.integration
 
@@ -42,7 +42,7 @@ async def test_the_engine_stops_when_the_client_of_a_stream_leaves(
     llama: Engine, dialect: Dialect, surface: str
 ) -> None:
     async with in_front_of(llama, dialect) as behind:
-        url = behind.router.url + PATHS[surface]
+        url = behind.router.url + POSTED[surface]
         async with behind.http.post(url, json=going_on(surface)) as answer:
             await answer.content.readany()
             await at_work(llama, 1)
@@ -56,7 +56,7 @@ async def test_the_engine_stops_when_the_client_of_a_whole_answer_leaves(
     llama: Engine, dialect: Dialect, surface: str
 ) -> None:
     async with in_front_of(llama, dialect, stream_whole_answers=True) as behind:
-        asking = asyncio.create_task(behind.post(PATHS[surface], going_on(surface, stream=False)))
+        asking = asyncio.create_task(behind.post(POSTED[surface], going_on(surface, stream=False)))
         await at_work(llama, 1)
         asking.cancel()
         assert await at_work(llama, 0) < ENDLESS / 2

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.matrix.stand import MODEL
 
-__all__ = ["BODIES", "OVER_WEBSOCKET", "PATHS", "PNG", "SCHEMA", "Ask"]
+__all__ = ["BODIES", "OVER_WEBSOCKET", "PATHS", "PNG", "POSTED", "SCHEMA", "Ask"]
 
 OVER_WEBSOCKET: Final = "Responses over a WebSocket"
 
@@ -189,6 +189,9 @@ PATHS: Final = {
     "Ollama generate": "/api/generate",
 }
 """The APIs, and where they are."""
+
+POSTED: Final = {name: path for name, path in PATHS.items() if name != OVER_WEBSOCKET}
+"""Those that are asked by a POST."""
 
 BODIES: Final[dict[str, Callable[[Ask], dict[str, Any]]]] = {
     "Responses": _responses,
