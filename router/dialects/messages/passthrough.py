@@ -139,8 +139,6 @@ class MessagesPassthrough:
             delta = event.get("delta")
             reason = delta.get("stop_reason") if isinstance(delta, dict) else None
             self._stopped = self._stopped or reason is not None
-        elif kind == _STOP:
-            self.ended = True
         elif kind == "error":
             self._reported = data
             raise _reported(event)
@@ -148,6 +146,7 @@ class MessagesPassthrough:
             return
         if not self.has_output:
             self._begin(frames)
+        self.ended = kind == _STOP
         frames.append(PassedFrame(kind, data))
 
     def _begin(self, frames: list[Frame]) -> None:
