@@ -25,12 +25,13 @@ from router.dialects.messages.encode_request import encode_count_for_messages, e
 from router.dialects.messages.passthrough import MessagesPassthrough
 from router.dialects.responses.encode_request import asks_for_encrypted
 from router.dialects.responses.fields import PRIVATE_FIELDS
+from router.dialects.responses.namespaces import flatten
 from router.errors import InvalidRequest
 from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
 from router.upstream.openai import OpenAIModels
 from router.upstream.refusals import passed_headers
-from router.upstream.translated import TranslatingAdapter
+from router.upstream.translated import TranslatingAdapter, has_groups
 
 __all__ = ["MessagesAdapter"]
 
@@ -72,9 +73,10 @@ class MessagesAdapter(OpenAIModels, TranslatingAdapter):
         native = exchange.passes
         if native is not None and native.dialect == "messages":
             return _passed(native, _COUNT, model, stream=True)
+        asked = flatten(exchange.body).body if has_groups(exchange.body) else exchange.body
         try:
             body = encode_count_for_messages(
-                exchange.body, model=model, settings=self._endpoint, account=self._account
+                asked, model=model, settings=self._endpoint, account=self._account
             )
         except InvalidRequest:
             return None

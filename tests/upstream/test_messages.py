@@ -272,6 +272,22 @@ async def test_tokens_are_counted_there() -> None:
     assert told.json["input_tokens"] == 42
 
 
+async def test_the_tools_of_a_namespace_are_counted_as_they_are_sent() -> None:
+    function = {"type": "function", "name": "find", "parameters": {"type": "object"}}
+    space = {"type": "namespace", "name": "crm", "description": "Customers.", "tools": [function]}
+    call = {"type": "function_call", "call_id": "c", "name": "find", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "Ann"}
+    items = [{"role": "user", "content": "hi"}, {**call, "namespace": "crm"}, output]
+    async with passing(json_answer({"input_tokens": 42})) as (upstream, router):
+        url = router.url + "/v1/responses/input_tokens"
+        body = {"model": "m", "input": items, "tools": [space]}
+        reply = await fetch(router.http, "POST", url, json=body)
+    assert reply.json["input_tokens"] == 42
+    [counted] = upstream.requests
+    assert [tool["name"] for tool in counted.json["tools"]] == ["crm__find"]
+    assert counted.json["messages"][1]["content"][0]["name"] == "crm__find"
+
+
 THOUGHT = {
     **MESSAGE,
     "content": [
