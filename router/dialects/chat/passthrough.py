@@ -9,11 +9,11 @@ from typing import Any, Final
 import orjson
 
 from router.dialects.chat.join_chunks import JoinedChunks
-from router.dialects.model_name import ModelName
-from router.errors import RouterError, UpstreamError, UpstreamFailure
+from router.dialects.passthrough import PassthroughDecoder
+from router.errors import RouterError, UpstreamFailure
 from router.response import tokens
 from router.response.decoder import check_reported, not_a_stream
-from router.response.frame import EventTooLarge, Frame, SSEDecoder, load_object
+from router.response.frame import Frame, load_object
 
 __all__ = ["ChatPassthrough"]
 
@@ -21,7 +21,7 @@ _DONE: Final = b"[DONE]"
 _TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
 
 
-class ChatPassthrough:
+class ChatPassthrough(PassthroughDecoder):
     """A ``StreamDecoder`` that changes nothing but the name of the model to ``model``, and leaves
     out the usage chunk nobody asked for. ``assembles``: a stream is not passed on, but put
     together.
@@ -31,53 +31,11 @@ class ChatPassthrough:
     """What errors call an answer."""
 
     def __init__(self, *, model: str, wants_usage: bool, assembles: bool = False) -> None:
-        self.error: UpstreamError | None = None
-        self.final: dict[str, Any] | None = None
-        self.encrypted_reasoning: dict[str, str] = {}
-        self.usage: dict[str, Any] | None = None
-        self.failure: str | None = None
-        self.output_chars = 0
-        self._model = ModelName(model)
+        super().__init__(model)
         self._wants_usage = wants_usage
         self._joined = JoinedChunks() if assembles else None
-        self._decoder = SSEDecoder()
-        self._has_output = False
         self._unfinished: set[int] = set()
         self._finished: set[int] = set()
-        self._ended = False
-
-    @property
-    def has_output(self) -> bool:
-        """See ``StreamDecoder.has_output``."""
-        return self._has_output
-
-    @property
-    def ended(self) -> bool:
-        """See ``StreamDecoder.ended``."""
-        return self._ended
-
-    def feed(self, data: bytes) -> list[Frame]:
-        """See ``StreamDecoder.feed``."""
-        frames: list[Frame] = []
-        if self.error is not None or self._ended:
-            return frames
-        try:
-            for event in self._decoder.decode(data):
-                self._event(event, frames)
-                if self.ended:
-                    break
-        except EventTooLarge as exc:
-            self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
-        except UpstreamError as exc:
-            self.error = exc
-        return frames
-
-    def finish(self) -> list[Frame]:
-        """See ``StreamDecoder.finish``."""
-        frames = self.salvage()
-        if not self._ended and self.error is None:
-            self.error = UpstreamFailure("The endpoint's stream ended before the answer did.")
-        return frames
 
     def salvage(self) -> list[Frame]:
         """See ``StreamDecoder.salvage``: all choices had their finish reason, the marker is
@@ -129,7 +87,7 @@ class ChatPassthrough:
         choices = chunk.get("choices")
         if choices:
             self._follow(choices)
-            self._has_output = self._has_output or any(map(self.says_something, choices))
+            self.has_output = self.has_output or any(map(self.says_something, choices))
         if self._joined is not None:
             self._join(chunk)
             return

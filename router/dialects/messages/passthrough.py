@@ -9,16 +9,14 @@ from typing import Any, Final
 
 import orjson
 
-from router.dialects.model_name import ModelName
+from router.dialects.passthrough import PassthroughDecoder
 from router.errors import EndpointWords, RouterError, UpstreamError, UpstreamFailure
 from router.response import tokens
 from router.response.builder import ResponseBuilder, StreamState
 from router.response.decoder import not_a_stream, reported_failure
 from router.response.frame import (
-    EventTooLarge,
     Frame,
     PassedFrame,
-    SSEDecoder,
     load_object,
 )
 
@@ -29,7 +27,7 @@ _TEXTS: Final = ("text", "thinking", "partial_json")
 _STATUSES: Final[Mapping[Any, int]] = {"overloaded_error": 529, "api_error": 500}
 
 
-class MessagesPassthrough:
+class MessagesPassthrough(PassthroughDecoder):
     """A ``StreamDecoder`` that changes nothing but the name of the model to ``model``.
 
     Nothing passes before there is output, so that another endpoint may take over: the beginning of
@@ -40,48 +38,19 @@ class MessagesPassthrough:
     def __init__(
         self, builder: ResponseBuilder, model: str, failed: Callable[[RouterError], Frame]
     ) -> None:
-        self.error: UpstreamError | None = None
-        self.final: dict[str, Any] | None = None
-        self.encrypted_reasoning: dict[str, str] = {}
-        self.usage: dict[str, Any] | None = None
-        self.failure: str | None = None
-        self.output_chars = 0
-        self.has_output = False
-        self.ended = False
+        super().__init__(model)
         self._builder = builder
-        self._model = ModelName(model)
         self._failed = failed
-        self._decoder = SSEDecoder()
         self._beginning: Frame | None = None
         self._reported: bytes | None = None
         self._counts: dict[str, Any] = {}
         self._stopped = False
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """See ``StreamDecoder.feed``."""
-        frames: list[Frame] = []
-        if self.error is not None or self.ended:
-            return frames
-        try:
-            self._events(self._decoder.decode(data), frames)
-        except EventTooLarge as exc:
-            self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
-        except UpstreamError as exc:
-            self.error = exc
-        return frames
-
-    def finish(self) -> list[Frame]:
-        """See ``StreamDecoder.finish``."""
-        frames = self.salvage()
-        if not self.ended and self.error is None:
-            self.error = UpstreamFailure("The endpoint's stream ended before the answer did.")
-        return frames
-
     def salvage(self) -> list[Frame]:
         """See ``StreamDecoder.salvage``: all is there but its last event."""
-        if self.ended or self.error is not None or not self._stopped:
+        if self._ended or self.error is not None or not self._stopped:
             return []
-        self.ended = True
+        self._ended = True
         return [PassedFrame(_STOP, b'{"type":"message_stop"}')]
 
     def whole(self, body: bytes) -> bytes:
@@ -107,21 +76,15 @@ class MessagesPassthrough:
 
     def fail(self, error: RouterError) -> list[Frame]:
         """See ``StreamDecoder.fail``: with the endpoint's own event where it has sent one."""
-        if self.ended:
+        if self._ended:
             return []
-        self.ended = True
+        self._ended = True
         if self._reported is not None:
             return [PassedFrame("error", self._reported)]
         if not self.has_output and self._builder.state is not StreamState.NEW:
             return self._builder.fail(error, [])
         frame = self._failed(error)
         return [PassedFrame(frame.type, frame.data)]
-
-    def _events(self, events: list[bytes], frames: list[Frame]) -> None:
-        for event in events:
-            self._event(event, frames)
-            if self.ended:
-                return
 
     def _event(self, data: bytes, frames: list[Frame]) -> None:
         event = load_object(data, "a stream event")
@@ -146,7 +109,7 @@ class MessagesPassthrough:
             return
         if not self.has_output:
             self._begin(frames)
-        self.ended = kind == _STOP
+        self._ended = kind == _STOP
         frames.append(PassedFrame(kind, data))
 
     def _begin(self, frames: list[Frame]) -> None:
