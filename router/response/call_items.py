@@ -78,6 +78,9 @@ class CallItem(ItemWriter, ArgumentsText):
 
     def _end(self, item: Item) -> Item:
         self.close_text(item)
+        return self._done(item)
+
+    def _done(self, item: Item) -> Item:
         done = {"output_index": self.index, "item": item}
         self._out.append(self.builder.event("response.output_item.done", done))
         return item
@@ -160,10 +163,7 @@ class SearchCallItem(CallItem):
         self.pieces.append(text)
 
     def close(self, status: str) -> Item:
-        item = self.finished(status)
-        done = {"output_index": self.index, "item": item}
-        self._out.append(self.builder.event("response.output_item.done", done))
-        return item
+        return self._done(self.finished(status))
 
     def _call(self, status: str, arguments: str) -> Item:
         return {
