@@ -18,7 +18,7 @@ from router.endpoints.registry import Registry
 from router.errors import InvalidRequest, Overloaded, RouterError
 from router.http.dispatcher import RequestDispatcher
 from router.http.socket_reply import MessageQueue, SocketReply
-from router.sessions.chains import Lane
+from router.sessions.chains import SocketStream
 from router.sessions.turns import Turns, is_durable
 
 __all__ = ["CreateMessage", "SocketDispatch", "crowded", "raising", "stream_of"]
@@ -131,14 +131,14 @@ class SocketDispatch:
         turns: Turns,
         registry: Registry,
         queue: MessageQueue,
-        lane: Lane,
+        socket: SocketStream,
         message: CreateMessage,
     ) -> None:
         self._dispatcher = dispatcher
         self._turns = turns
         self._registry = registry
         self._queue = queue
-        self._lane = lane
+        self._socket = socket
         self._message = message
         self.failed = False
 
@@ -154,7 +154,7 @@ class SocketDispatch:
             raise crowded()
         await exchange.compute(self._message.check)
         body = self._message.body
-        if not body.get("model") and (model := self._lane.chains.model(self._message.previous)):
+        if not body.get("model") and (model := self._socket.chains.model(self._message.previous)):
             body["model"] = model
         return body
 
@@ -166,10 +166,10 @@ class SocketDispatch:
         self, request: web.Request, exchange: Exchange, answer: Proceed
     ) -> web.StreamResponse:
         """Have it answered on the socket, by ``answer`` in the stream that it belongs to."""
-        lane = self._lane
-        reply = SocketReply(self._queue, lane.stream, {"X-Request-Id": exchange.request.id})
+        socket = self._socket
+        reply = SocketReply(self._queue, socket.name, {"X-Request-Id": exchange.request.id})
         warms_up = None if self._message.generates else partial(_warm_up, self._registry)
-        answer = partial(self._turns.answer, lane=lane, proceed=warms_up)
+        answer = partial(self._turns.answer, socket=socket, proceed=warms_up)
         try:
             return await self._dispatcher.run(request, exchange, answer, reply)
         finally:

@@ -38,7 +38,7 @@ from router.http.socket_turn import (
     raising,
     stream_of,
 )
-from router.sessions.chains import ChainMemory, Chains, Lane
+from router.sessions.chains import ChainMemory, Chains, SocketStream
 from router.sessions.turns import Turns
 from router.settings.schema import ServerSettings
 from router.state.prompts import PromptStore
@@ -348,16 +348,16 @@ class _SocketConnection:
                 headers={"Retry-After": "1"},
             )
 
-    async def _work(self, stream: str | None, line: _StreamRequests) -> None:
+    async def _work(self, name: str | None, line: _StreamRequests) -> None:
         """Answer the requests of one stream, one after the other."""
-        lane = Lane(self._chains, stream)
+        stream = SocketStream(self._chains, name)
         try:
             while line.waiting:
                 async with self._slots:
                     create = line.waiting.popleft()
                     self._waiting -= 1
                     self._waiting_bytes -= create.size
-                    await self._create(lane, create)
+                    await self._create(stream, create)
         except ClientGone:
             pass  # who reads is told, too
         finally:
@@ -366,16 +366,18 @@ class _SocketConnection:
             self._heard = self._loop.time()
         self._settle()
 
-    async def _create(self, lane: Lane, create: CreateMessage) -> None:
+    async def _create(self, stream: SocketStream, create: CreateMessage) -> None:
         api = self._api
         if self._expired:
-            await self._refuse(lane.stream, self._too_old())
+            await self._refuse(stream.name, self._too_old())
             return
-        turn = SocketDispatch(self._dispatcher, api.turns, api.registry, self._queue, lane, create)
+        turn = SocketDispatch(
+            self._dispatcher, api.turns, api.registry, self._queue, stream, create
+        )
         handler = ResponsesApi(turn, api.turns, api.prompts).create
-        status = await self._answer(lane.stream, handler)
+        status = await self._answer(stream.name, handler)
         if create.previous is not None and (turn.failed or status >= 400):
-            self._chains.failed(create.previous, lane.stream)
+            self._chains.failed(create.previous, stream.name)
 
     async def _refuse(self, stream: str | None, error: RouterError) -> None:
         await self._answer(stream, raising(error))

@@ -30,7 +30,7 @@ from router.state.history import MAX_BYTES, MAX_TURNS, ResponseHistory
 from router.state.items import items_with
 from router.state.responses import ResponseStore, StoredResponse
 
-__all__ = ["ChainMemory", "Chains", "Lane", "check_outputs"]
+__all__ = ["ChainMemory", "Chains", "SocketStream", "check_outputs"]
 
 _MAX_TOTAL: Final = 256 * 1024 * 1024
 """Bytes of items, as JSON, that all connections of one router keep together."""
@@ -164,11 +164,11 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """One stream of a connection, and what its requests go on from. ``stream`` is its name."""
+class SocketStream:
+    """One stream of a connection, and what its requests go on from. ``name``: its ``stream_id``."""
 
     chains: Chains
-    stream: str | None
+    name: str | None
 
     def suffices(self, body: Mapping[str, Any]) -> bool:
         """Whether the database need not be asked for what this request refers to."""
@@ -192,7 +192,7 @@ class Lane:
 class _ChainRecord:
     """Implements ``router.core.exchange.ExchangeRecord`` for what is not to be stored."""
 
-    _lane: Lane
+    _socket: SocketStream
     _exchange: Exchange
     _own: RequestItems | str | list[dict[str, Any]]
 
@@ -202,7 +202,7 @@ class _ChainRecord:
         """See ``ExchangeRecord.finish``."""
         if response["status"] in _CONTINUED:
             stored = await self._exchange.compute(self._stored, response, encrypted_reasoning)
-            self._lane.chains.keep(stored, self._lane.stream)
+            self._socket.chains.keep(stored, self._socket.name)
         return True
 
     def abandon(self, response: dict[str, Any], encrypted_reasoning: Mapping[str, str]) -> None:

@@ -24,7 +24,7 @@ from router.dialects.responses.schema import ids_of, refers, stored_items
 from router.errors import Conflict, InternalError, RouterError, StateUnavailable
 from router.response.builder import ResponseBuilder
 from router.response.frame import Frame
-from router.sessions.chains import Lane, check_outputs
+from router.sessions.chains import SocketStream, check_outputs
 from router.sessions.event_log import RunLog, RunLost
 from router.sessions.resolve import (
     HistoryResolver,
@@ -72,13 +72,13 @@ class Turns:
         self,
         exchange: Exchange,
         sink: Sink,
-        lane: Lane | None = None,
+        socket: SocketStream | None = None,
         proceed: Proceed | None = None,
     ) -> None:
         """Answer a request; raises RouterError as long as nothing has been sent.
 
-        ``lane`` is the stream of a connection that it came by, where responses that are not stored
-        can be continued. ``proceed`` answers it, where that is not to be left to the plugins.
+        ``socket`` is the stream of a WebSocket that it came by, where what is not stored can be
+        continued. ``proceed`` answers it, where that is not to be left to the plugins.
         """
         body = exchange.body
         if body.get("background") or (body.get("stream_options") and is_durable(body)):
@@ -86,28 +86,34 @@ class Turns:
             return
         proceed = proceed or exchange.context.plugin_set.proceed
         looks_up, store = refers(body), body.get("store") is not False
-        if (store or (looks_up and not (lane and lane.suffices(body)))) and not self._database.up:
+        in_memory = socket is not None and looks_up and socket.suffices(body)
+        if (store or (looks_up and not in_memory)) and not self._database.up:
             store = self._degraded(exchange, looks_up)
         if looks_up:
-            await self._continue(exchange, sink, store, lane, proceed)
+            await self._continue(exchange, sink, store, socket, proceed)
             return
         own = body.get("input") or []
         if store:
             exchange.record = TurnRecord(
                 self._responses, exchange, own, None, True, self._database, self._degrade
             )
-        elif lane is not None:
-            lane.record(exchange, own)
+        elif socket is not None:
+            socket.record(exchange, own)
         await proceed(exchange, sink)
 
     async def _continue(
-        self, exchange: Exchange, sink: Sink, store: bool, lane: Lane | None, proceed: Proceed
+        self,
+        exchange: Exchange,
+        sink: Sink,
+        store: bool,
+        socket: SocketStream | None,
+        proceed: Proceed,
     ) -> None:
         """Answer a request that refers to what was before it."""
         turn = await self.resolver.turn(exchange, _TURN_SECONDS)
-        unstored = lane is not None and lane.holds(exchange.body)
+        unstored = socket is not None and socket.holds(exchange.body)
         try:
-            history = await self.resolver.history(exchange, lane.chains if lane else None)
+            history = await self.resolver.history(exchange, socket.chains if socket else None)
             # Of a chain nothing is listed together; in a conversation no two ids are the same.
             items = await self.resolver.request_items(exchange, ids_of(history) if turn else ())
             exchange.large = exchange.large or len(history) > _LONG_HISTORY
@@ -120,8 +126,8 @@ class Turns:
                 exchange.record = TurnRecord(
                     self._responses, exchange, items, turn, store, self._database, self._degrade
                 )
-            elif lane is not None:
-                lane.record(exchange, items)
+            elif socket is not None:
+                socket.record(exchange, items)
             await proceed(exchange, sink)
         finally:
             if turn is not None:
