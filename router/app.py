@@ -26,6 +26,7 @@ from router.http.chat import ChatApi
 from router.http.conversations import ConversationsApi
 from router.http.description.api import DescriptionApi
 from router.http.description.document import document
+from router.http.direct import DirectServer
 from router.http.dispatcher import RequestDispatcher
 from router.http.embeddings import EmbeddingsApi
 from router.http.keys_admin import KeysAdmin
@@ -74,6 +75,7 @@ from router.usage.accounting import Accounting
 __all__ = [
     "ACCOUNTING",
     "CACHE",
+    "DIRECT",
     "DISPATCHER",
     "FLEET",
     "RELOADER",
@@ -86,6 +88,9 @@ _log = get_logger("router.app")
 
 DISPATCHER: Final = web.AppKey("dispatcher", RequestDispatcher)
 """Where an application keeps its front, for whoever runs it to drain."""
+
+DIRECT: Final = web.AppKey("direct", DirectServer)
+"""Where an application keeps the server of its direct routes, for whoever listens."""
 
 FLEET: Final = web.AppKey("fleet", Fleet)
 """Where an application keeps its endpoints and their slots, for whoever runs it to look at."""
@@ -170,6 +175,7 @@ def create_app(config: Settings) -> web.Application:
 
     async def drain(app: web.Application) -> None:
         await dispatcher.drain(config.server.drain_timeout)
+        await app[DIRECT].shutdown()
 
     app.cleanup_ctx.append(_life(parts))
     app.on_shutdown.append(drain)
@@ -214,6 +220,12 @@ def _application(parts: _Parts) -> web.Application:
     app[CACHE] = parts.cache
     app[ACCOUNTING] = parts.accounting
     app[RELOADER] = parts.reloader
+    # What CORS needs is for aiohttp's server to add.
+    dispatcher = parts.dispatcher
+    routes = {} if dispatcher.shares else dispatcher.direct
+    app[DIRECT] = DirectServer(
+        dispatcher.max_body, dispatcher.keepalive, routes, lambda: dispatcher.stopping
+    )
     return app
 
 

@@ -18,7 +18,8 @@ from typing import Final
 from aiohttp import web
 
 from cache.core import ResponseCache
-from router.app import CACHE, DISPATCHER, RELOADER, create_app
+from router.app import CACHE, DIRECT, DISPATCHER, RELOADER, create_app
+from router.http.direct import DirectSite
 from router.http.dispatcher import RequestDispatcher
 from router.reload import Following
 from router.settings.schema import Settings
@@ -101,7 +102,8 @@ async def serve(
         await runner.setup()
         try:
             server = settings.server
-            await web.TCPSite(runner, server.host, server.port, backlog=_BACKLOG).start()
+            site = DirectSite(runner, app[DIRECT], server.host, server.port, backlog=_BACKLOG)
+            await site.start()
             url = _url(server.host, runner.addresses[0][1])
             _log.info("listening", url=url, endpoints=[e.name for e in settings.endpoints])
             if on_ready is not None:

@@ -18,6 +18,7 @@ from router.dialects.chat.schema import CHAT_FIELDS
 from router.dialects.embeddings.schema import PLAIN_FIELDS
 from router.dialects.responses.fields import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.errors import InvalidRequest, PayloadTooLarge
+from router.http.connection import DirectRequest, HttpRequest
 from router.telemetry.tasks import ValueCount, most_values, takes_long
 
 __all__ = [
@@ -63,11 +64,15 @@ async def read_body(request: web.Request, limit: int) -> bytes:
     return (await read_counted(request, limit, limit)).raw
 
 
-async def read_counted(request: web.Request, limit: int, values: int) -> RequestBody:
+async def read_counted(request: HttpRequest, limit: int, values: int) -> RequestBody:
     """The whole body; ``limit`` is in bytes, ``values`` how many JSON values may be in it.
 
     Raises PayloadTooLarge past either, InvalidRequest for a body that is broken or does not arrive.
     """
+    if isinstance(request, DirectRequest):
+        if request.body is None:
+            raise ConnectionResetError("The client left in the midst of its body.")
+        return await counted(request.body, values)
     # Read here and not by aiohttp, so that the limit holds in a foreign application too.
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)

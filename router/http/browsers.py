@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 
 from router.errors import Forbidden, UnsupportedMediaType
+from router.http.connection import HttpRequest
 from router.http.description.headers import HEADERS
 from router.settings.schema import ServerSettings
 
@@ -51,7 +52,7 @@ class BrowserRules:
         """Whether pages of other origins may read answers."""
         return bool(self._origins)
 
-    def check(self, request: web.Request) -> None:
+    def check(self, request: HttpRequest) -> None:
         """Raise Forbidden or UnsupportedMediaType for what a web page may have sent by itself. To
         be asked where the router is ``keyless``.
         """
@@ -75,7 +76,7 @@ class BrowserRules:
         if len(self._known) < _MAX_KNOWN:
             self._known.add(host)
 
-    def _check_page(self, request: web.Request) -> None:
+    def _check_page(self, request: HttpRequest) -> None:
         """For a request that a browser made, or says it did."""
         headers = request.headers
         # A browser sends one; several are judged as the list that they are, which is no origin.
@@ -116,7 +117,7 @@ class BrowserRules:
     def _may_read(self, origin: str) -> bool:
         return self._every_origin or origin in self._origins
 
-    def preflight(self, request: web.Request) -> web.Response | None:
+    def preflight(self, request: HttpRequest) -> web.Response | None:
         """The answer to a CORS preflight of a configured origin; None for everything else."""
         headers = request.headers
         if (
@@ -203,7 +204,7 @@ def _own_name(server: ServerSettings) -> tuple[str, ...]:
     return () if address is not None and address.is_unspecified else (server.host,)
 
 
-def _is_navigation(request: web.Request) -> bool:
+def _is_navigation(request: HttpRequest) -> bool:
     """Whether somebody follows a link: the page it stands on cannot read what comes of it."""
     headers = request.headers
     return (

@@ -12,6 +12,7 @@ from router.core.plugin_sets import proceed
 from router.dialects.chat.schema import check_chat
 from router.dialects.responses.schema import parse_object
 from router.http.body import without_misspelt
+from router.http.connection import HttpRequest
 from router.http.dispatcher import RequestDispatcher
 
 __all__ = ["ChatApi"]
@@ -23,7 +24,7 @@ class ChatApi:
     def __init__(self, dispatcher: RequestDispatcher) -> None:
         self._dispatcher = dispatcher
 
-    async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+    async def create(self, request: HttpRequest, exchange: Exchange) -> web.StreamResponse:
         """POST /chat/completions. What a field means is for the endpoint to judge."""
         decode = partial(self._decoded, exchange)
         body = await self._dispatcher.read(request, exchange, decode)

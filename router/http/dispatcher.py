@@ -10,27 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import re
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
 from aiohttp import hdrs, web
 
 from router.core.exchange import (
     ClientGone,
-    ClientRequest,
     Exchange,
-    ExchangeContext,
     Operation,
     Outcome,
     Sink,
     internal_error,
 )
-from router.core.plugin_chain import PluginSet
 from router.core.plugin_hooks import Proceed
 from router.core.plugin_sets import PluginSets
 from router.dialects.api_format import OPENAI, ApiFormat
@@ -38,24 +32,27 @@ from router.dialects.dropped import refuse_dropped
 from router.errors import NotCached, Overloaded, RouterError, ShuttingDown
 from router.http.body import read_counted
 from router.http.browsers import BrowserRules
-from router.http.reply import CLIENT_CLOSED_REQUEST, HttpReply, Reply
+from router.http.connection import SENT, DirectRequest, HttpRequest
+from router.http.direct_reply import DirectReply
+from router.http.reply import CLIENT_CLOSED_REQUEST, HttpReply, HttpSink, Reply
+from router.http.route import UNKNOWN, Admit, DirectHandler, Handler, Route, new_exchange
 from router.pipeline.attempt import answer_headers
 from router.settings.schema import ServerSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks, Worker
 
-__all__ = ["UNKNOWN", "Admit", "Handler", "RequestDispatcher", "json_response", "shutting_down"]
-
-UNKNOWN: Final = "other"
-"""What stands for every route that there is not, in metrics and logs."""
+__all__ = [
+    "UNKNOWN",
+    "Admit",
+    "DirectHandler",
+    "Handler",
+    "RequestDispatcher",
+    "json_response",
+    "shutting_down",
+]
 
 T = TypeVar("T")
-Handler = Callable[[web.Request, Exchange], Awaitable[web.StreamResponse]]
-Admit = Callable[[Exchange], Awaitable[None]]
-
 _log = get_logger("router.http")
-_MAX_PATH: Final = 200
-_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _SWEEP_SECONDS: Final = 1.0
 _ABORT_SECONDS: Final = 5.0
 
@@ -65,16 +62,6 @@ def json_response(value: object, status: int = 200) -> web.Response:
     return web.Response(
         status=status, body=orjson.dumps(value), headers={"Content-Type": "application/json"}
     )
-
-
-class _Route(NamedTuple):
-    """What ``RequestDispatcher.route`` is given."""
-
-    operation: Operation
-    template: str
-    handler: Handler
-    admit: Admit | None
-    api_format: ApiFormat
 
 
 class RequestDispatcher:
@@ -98,9 +85,11 @@ class RequestDispatcher:
         self.max_values = server.max_body_values
         self._tasks = Tasks()
         self._watch = Tasks()
-        self._running: dict[asyncio.Task[None], tuple[Exchange, web.Request]] = {}
+        self._running: dict[asyncio.Task[None], tuple[Exchange, HttpRequest]] = {}
         self.stopping = False
         self.draining = False
+        self.direct: dict[str, Callable[[HttpRequest], Awaitable[web.StreamResponse]]] = {}
+        """The handlers of ``route_direct``, by path."""
         self._drained_beside: list[Callable[[float], Awaitable[None]]] = []
         self._run_beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._open = 0
@@ -120,7 +109,20 @@ class RequestDispatcher:
         ``admit`` raises RouterError for those to refuse; without it the guards are asked.
         ``api_format`` is that of the API.
         """
-        return partial(self._handle, _Route(operation, template, handler, admit, api_format))
+        return partial(self._handle, Route(operation, template, handler, admit, api_format))
+
+    def route_direct(
+        self,
+        operation: Operation,
+        template: str,
+        handler: DirectHandler,
+        admit: Admit | None = None,
+        api_format: ApiFormat = OPENAI,
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """Like ``route``, for a path without variables that is served without aiohttp, too."""
+        route = Route(operation, template, handler, admit, api_format)
+        self.direct[template] = partial(self._handle, route)
+        return partial(self._handle, route)
 
     def unlogged(
         self,
@@ -139,9 +141,9 @@ class RequestDispatcher:
 
         return handle
 
-    async def _handle(self, route: _Route, request: web.Request) -> web.StreamResponse:
+    async def _handle(self, route: Route, request: HttpRequest) -> web.StreamResponse:
         plugin_set = self._plugin_sets.current.enter()
-        exchange = _exchange(request, route, plugin_set, self.worker)
+        exchange = new_exchange(request, route, plugin_set, self.worker)
         self._open += 1
         self._idle.clear()
         response: web.StreamResponse | None = None
@@ -155,6 +157,8 @@ class RequestDispatcher:
                     raise shutting_down("The router is shutting down; try again.")
                 await (route.admit or plugin_set.chain.admit)(exchange)
                 response = await route.handler(request, exchange)
+            if response is SENT:
+                return response
             if not response.prepared:
                 response.headers["X-Request-Id"] = exchange.request.id
             if not exchange.running:
@@ -180,7 +184,7 @@ class RequestDispatcher:
 
     async def read(
         self,
-        request: web.Request,
+        request: HttpRequest,
         exchange: Exchange,
         decode: Callable[[bytes], T],
     ) -> T:
@@ -202,7 +206,7 @@ class RequestDispatcher:
         return key.default_model or (model if model is None or key.may_use(model) else None)
 
     async def run(
-        self, request: web.Request, exchange: Exchange, answer: Proceed, reply: Reply | None = None
+        self, request: HttpRequest, exchange: Exchange, answer: Proceed, reply: Reply | None = None
     ) -> web.StreamResponse:
         """Have the exchange answered by ``answer`` in a task of its own; by HTTP, unless there is
         another ``reply``.
@@ -212,6 +216,8 @@ class RequestDispatcher:
         if exchange.dropped and self._strict and exchange.native is None:
             refuse_dropped(exchange.dropped, {})
         exchange.context.plugin_set.chain.started(exchange)
+        if isinstance(request, DirectRequest):
+            return await self._run_here(request, exchange, answer)
         reply = reply or HttpReply(
             request,
             {"X-Request-Id": exchange.request.id},
@@ -226,12 +232,24 @@ class RequestDispatcher:
             task.cancel()
             raise
 
+    async def _run_here(
+        self, request: DirectRequest, exchange: Exchange, answer: Proceed
+    ) -> web.StreamResponse:
+        """Have the exchange answered in the task of its request."""
+        reply = DirectReply(
+            request.connection, exchange.request.id, self.keepalive, exchange.context.api_format
+        )
+        await self._run(request, exchange, reply, answer)
+        if reply.paused:
+            await reply.settled()
+        return SENT
+
     async def see_through(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
         """What ``work`` returns or raises; a client that leaves does not interrupt it."""
         return await self._tasks.see_through(work, exchange.request.id)
 
     async def _run(
-        self, request: web.Request, exchange: Exchange, reply: Reply, answer: Proceed
+        self, request: HttpRequest, exchange: Exchange, reply: HttpSink, answer: Proceed
     ) -> None:
         task, plugin_set = asyncio.current_task(), exchange.context.plugin_set
         assert task is not None
@@ -295,6 +313,11 @@ class RequestDispatcher:
         # What runs in a task of its own may outlive its handler, or the handler its task.
         return max(self._open, len(self._running))
 
+    @property
+    def shares(self) -> bool:
+        """See ``BrowserRules.shares``."""
+        return self._browsers.shares
+
     def run_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have ``work()`` run from ``start`` to ``stop``, when it is cancelled."""
         self._run_beside.append(work)
@@ -310,6 +333,8 @@ class RequestDispatcher:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             for task, (_, request) in list(self._running.items()):
+                if isinstance(request, DirectRequest):
+                    continue  # whose connection does it
                 if request.transport is None or request.transport.is_closing():
                     task.cancel()
 
@@ -343,6 +368,8 @@ class RequestDispatcher:
             for task, (exchange, _) in list(self._running.items()):
                 exchange.abort = shutting_down("The router is shutting down.")
                 task.cancel()
+            if self._running:
+                await asyncio.wait(list(self._running), timeout=_ABORT_SECONDS)
             await self._tasks.wait(_ABORT_SECONDS)
 
     async def _quiet(self, timeout: float) -> bool:
@@ -375,22 +402,3 @@ def shutting_down(message: str) -> ShuttingDown:
 def _outcome(error: RouterError) -> Outcome:
     refused = error.status < 500 or isinstance(error, NotCached)
     return Outcome.REFUSED if refused else Outcome.FAILED
-
-
-def _exchange(
-    request: web.Request, route: _Route, plugin_set: PluginSet, worker: Worker | None
-) -> Exchange:
-    given = request.headers.get("X-Request-Id", "")
-    came_in = ClientRequest(
-        id=given if _REQUEST_ID.fullmatch(given) else "req_" + os.urandom(12).hex(),
-        operation=route.operation,
-        route=route.template,
-        method=request.method,
-        headers=request.headers,
-        remote=request.remote,
-        started=time.monotonic(),
-        path=request.raw_path.partition("?")[0][:_MAX_PATH] if route.template == UNKNOWN else None,
-    )
-    context = ExchangeContext(route.api_format, worker)
-    context.plugin_set = plugin_set
-    return Exchange(came_in, context)

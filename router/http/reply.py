@@ -25,6 +25,7 @@ __all__ = [
     "MAX_PENDING",
     "STALLED_CLIENT_SECONDS",
     "HttpReply",
+    "HttpSink",
     "Reply",
     "limit_unsent",
 ]
@@ -50,13 +51,17 @@ CLIENT_CLOSED_REQUEST: Final = 499
 """The status that logs and metrics show, by custom, when nobody was there to get one."""
 
 
-class Reply(Sink, Protocol):
-    """A sink that a request's handler sees through to its end."""
+class HttpSink(Sink, Protocol):
+    """A sink whose answer has a status."""
 
     @property
     def status(self) -> int:
         """The HTTP status of the answer, once there is one."""
         ...
+
+
+class Reply(HttpSink, Protocol):
+    """A sink that a request's handler sees through to its end."""
 
     async def respond(self) -> web.StreamResponse:
         """What the handler does: wait for the answer and see it through."""

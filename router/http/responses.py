@@ -19,6 +19,7 @@ from router.dialects.responses.prompts import apply_prompt
 from router.dialects.responses.schema import parse_create, validate_create
 from router.errors import InvalidRequest
 from router.http.body import is_true, without_misspelt
+from router.http.connection import HttpRequest
 from router.http.prompts import no_prompt
 from router.sessions.turns import Turns, is_durable
 from router.state.prompts import PromptStore
@@ -30,13 +31,13 @@ class Dispatch(Protocol):
     """How a handler gets its request's body, and has it answered."""
 
     async def read(
-        self, request: web.Request, exchange: Exchange, decode: Callable[[bytes], dict[str, Any]]
+        self, request: HttpRequest, exchange: Exchange, decode: Callable[[bytes], dict[str, Any]]
     ) -> dict[str, Any]:
         """See ``RequestDispatcher.read``."""
         ...
 
     async def run(
-        self, request: web.Request, exchange: Exchange, answer: Proceed
+        self, request: HttpRequest, exchange: Exchange, answer: Proceed
     ) -> web.StreamResponse:
         """See ``RequestDispatcher.run``."""
         ...
@@ -54,7 +55,7 @@ class ResponsesApi:
         self._turns = turns
         self._prompts = prompts
 
-    async def create(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+    async def create(self, request: HttpRequest, exchange: Exchange) -> web.StreamResponse:
         """POST /responses."""
         stream = True if request.query_string and is_true(request.query.get("stream")) else None
         decode = partial(parse_create, stream=stream, any_model=True)
@@ -68,7 +69,7 @@ class ResponsesApi:
         exchange.ask(*without_misspelt(body))
         return await self._dispatcher.run(request, exchange, self._turns.answer)
 
-    async def input_tokens(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+    async def input_tokens(self, request: HttpRequest, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/input_tokens."""
         decode = partial(parse_create, stream=False, any_model=True)
         body = await self._dispatcher.read(request, exchange, decode)
@@ -79,7 +80,7 @@ class ResponsesApi:
         exchange.ask(*without_misspelt(body))
         return await self._dispatcher.run(request, exchange, self._turns.resolve)
 
-    async def compact(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+    async def compact(self, request: HttpRequest, exchange: Exchange) -> web.StreamResponse:
         """POST /responses/compact."""
         body = await self._dispatcher.read(request, exchange, parse_compact)
         if not body.get("model"):

@@ -16,7 +16,7 @@ from router.http.body import expect_later
 from router.http.chat import ChatApi
 from router.http.conversations import ConversationsApi
 from router.http.description.api import DescriptionApi
-from router.http.dispatcher import UNKNOWN, Handler, RequestDispatcher
+from router.http.dispatcher import UNKNOWN, DirectHandler, Handler, RequestDispatcher
 from router.http.embeddings import EmbeddingsApi
 from router.http.models import ModelsApi
 from router.http.ollama import OllamaApi
@@ -38,6 +38,7 @@ ADMIN: Final = "/admin"
 OLLAMAS: Final = "/api"
 
 _Route = tuple[str, str, Operation, Handler]
+_DirectRoute = tuple[str, str, Operation, DirectHandler]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,9 @@ def add_routes(
 ) -> None:
     """Add every route to ``app``, and the answer to every other path."""
     for prefix in PREFIXES:
+        for method, path, operation, asked in _asking(api):
+            guarded = dispatcher.route_direct(operation, prefix + path, asked)
+            app.router.add_route(method, prefix + path, guarded, expect_handler=expect_later)
         for method, path, operation, handler in _table(api):
             template = prefix + path
             guarded = dispatcher.route(operation, template, handler)
@@ -78,8 +82,8 @@ def add_routes(
         api.websocket.add_routes(app, prefix + "/responses")
     for translated in api.translated:
         translated.add_routes(app)
-    for method, path, operation, handler in api.plain.elsewhere():
-        guarded = dispatcher.route(operation, path, handler)
+    for method, path, operation, asked in api.plain.elsewhere():
+        guarded = dispatcher.route_direct(operation, path, asked)
         app.router.add_route(method, path, guarded, expect_handler=expect_later)
     _add_ollama(app, dispatcher, api)
     _add_admin(app, dispatcher, api.admin)
@@ -124,25 +128,30 @@ def _add_ollama(app: web.Application, dispatcher: RequestDispatcher, api: Apis) 
     app.router.add_get("/", dispatcher.unlogged(heartbeat, OLLAMA))  # HEAD too
 
 
-def _table(api: Apis) -> list[_Route]:
-    responses, stored, conversations, prompts = (
-        api.responses, api.stored, api.conversations, api.prompts
-    )  # fmt: skip
-    kept, held, templates = (
-        Operation.STORED_RESPONSES, Operation.CONVERSATIONS, Operation.PROMPTS
-    )  # fmt: skip
+def _asking(api: Apis) -> list[_DirectRoute]:
+    """What asks a model: the requests that there are many of."""
+    responses = api.responses
     return [
         ("POST", "/responses", Operation.RESPONSES, responses.create),
         ("POST", "/responses/input_tokens", Operation.INPUT_TOKENS, responses.input_tokens),
         ("POST", "/responses/compact", Operation.COMPACT, responses.compact),
+        ("POST", "/chat/completions", Operation.CHAT, api.chat.create),
+        *api.plain.routes(),
+    ]
+
+
+def _table(api: Apis) -> list[_Route]:
+    stored, conversations, prompts = api.stored, api.conversations, api.prompts
+    kept, held, templates = (
+        Operation.STORED_RESPONSES, Operation.CONVERSATIONS, Operation.PROMPTS
+    )  # fmt: skip
+    return [
         ("GET", "/responses/{id}", kept, stored.retrieve),
         ("DELETE", "/responses/{id}", kept, stored.delete),
         ("POST", "/responses/{id}/cancel", kept, stored.cancel),
         ("GET", "/responses/{id}/input_items", kept, stored.input_items),
         *((method, path, held, handler) for method, path, handler in conversations.routes()),
         *((method, path, templates, handler) for method, path, handler in prompts.routes()),
-        ("POST", "/chat/completions", Operation.CHAT, api.chat.create),
-        *api.plain.routes(),
         ("GET", "/usage", Operation.USAGE, api.usage.own),
         ("GET", "/models", Operation.MODELS, api.models.index),
         ("GET", "/models/{id:.+}", Operation.MODELS, api.models.get),

@@ -16,6 +16,7 @@ from router.core.response_lifecycle import client_headers, new_builder, persist
 from router.dialects.responses.schema import validate_create
 from router.endpoints.registry import Registry
 from router.errors import InvalidRequest, Overloaded, RouterError
+from router.http.connection import HttpRequest
 from router.http.dispatcher import RequestDispatcher
 from router.http.socket_reply import MessageQueue, SocketReply
 from router.sessions.chains import SocketStream
@@ -143,7 +144,7 @@ class SocketDispatch:
         self.failed = False
 
     async def read(
-        self, request: web.Request, exchange: Exchange, decode: Callable[[bytes], dict[str, Any]]
+        self, request: HttpRequest, exchange: Exchange, decode: Callable[[bytes], dict[str, Any]]
     ) -> dict[str, Any]:
         """The body of the message, which was decoded to see whose it is; raises InvalidRequest,
         Overloaded.
@@ -163,7 +164,7 @@ class SocketDispatch:
         return self._dispatcher.default_model(exchange)
 
     async def run(
-        self, request: web.Request, exchange: Exchange, answer: Proceed
+        self, request: HttpRequest, exchange: Exchange, answer: Proceed
     ) -> web.StreamResponse:
         """Have it answered on the socket, by ``answer`` in the stream that it belongs to."""
         socket = self._socket

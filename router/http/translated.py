@@ -27,7 +27,8 @@ from router.endpoints.plan import reached
 from router.endpoints.registry import Registry
 from router.errors import InvalidRequest, RouterError, UpstreamError
 from router.http.body import expect_later
-from router.http.dispatcher import Handler, RequestDispatcher
+from router.http.connection import HttpRequest
+from router.http.dispatcher import DirectHandler, RequestDispatcher
 from router.response.frame import Frame, PassedFrame
 
 __all__ = ["ExchangeTimes", "TranslatedApi", "encoded_by"]
@@ -52,9 +53,12 @@ class TranslatedApi:
         for prefix in self._api.prefixes:
             for route in self._api.routes:
                 template = prefix + route.path
-                guarded = self._dispatcher.route(
-                    route.operation, template, self._handler(route), self._admit, form
+                add = (
+                    self._dispatcher.route_direct
+                    if route.method == "POST"
+                    else self._dispatcher.route
                 )
+                guarded = add(route.operation, template, self._handler(route), self._admit, form)
                 app.router.add_route(route.method, template, guarded, expect_handler=expect_later)
 
     async def _admit(self, exchange: Exchange) -> None:
@@ -63,8 +67,8 @@ class TranslatedApi:
         exchange.result.headers |= self._api.headers(exchange.request.id)
         await exchange.context.plugin_set.chain.admit(exchange)
 
-    def _handler(self, route: ApiRoute) -> Handler:
-        async def handle(request: web.Request, exchange: Exchange) -> web.StreamResponse:
+    def _handler(self, route: ApiRoute) -> DirectHandler:
+        async def handle(request: HttpRequest, exchange: Exchange) -> web.StreamResponse:
             given, asked = await self._dispatcher.read(
                 request, exchange, lambda raw: decode(self._parsed(exchange, raw))
             )
@@ -98,7 +102,7 @@ class TranslatedApi:
         return body
 
     async def _native(
-        self, request: web.Request, exchange: Exchange, body: dict[str, Any]
+        self, request: HttpRequest, exchange: Exchange, body: dict[str, Any]
     ) -> NativeRequest | None:
         """The request as it came, where an endpoint that serves its model speaks this API."""
         dialect, model, key = self._api.dialect, body.get("model"), exchange.context.key

@@ -201,7 +201,7 @@ async def test_silence_in_the_midst_ends_it(dialect: Dialect, speech: Speech) ->
         reply = await router.ask()
         assert reply.status == 504
         assert "timeouts.idle" in reply.error["message"]
-        assert upstream.requests[0].wire.gone.is_set()
+        await until(upstream.requests[0].wire.gone.is_set)
 
 
 async def test_it_is_booked_and_its_connection_is_kept(dialect: Dialect, speech: Speech) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from router.app import create_app
+from router.app import DIRECT, create_app
+from router.http.direct import DirectSite
 from router.settings.schema import Settings
 from router.simulate import DEFAULT_MODELS, Dialect, create_backend, listening
 
@@ -48,15 +49,16 @@ async def _serve(ready: Future[str], stop: asyncio.Event, sections: dict[str, An
             backend = create_backend(dialect, pace=0)
             url = await stack.enter_async_context(listening(backend))
             endpoints.append({"name": dialect, "url": url, "dialect": dialect})
+        app = create_app(_settings(endpoints, sections))
         runner = web.AppRunner(
-            create_app(_settings(endpoints, sections)),
+            app,
             handler_cancellation=True,
             access_log=None,
             shutdown_timeout=1.0,
         )
         stack.push_async_callback(runner.cleanup)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await DirectSite(runner, app[DIRECT], "127.0.0.1", 0).start()
         ready.set_result(f"http://127.0.0.1:{runner.addresses[0][1]}")
         await stop.wait()
 

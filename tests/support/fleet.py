@@ -10,6 +10,8 @@ import aiohttp
 from aiohttp import web
 
 from router import create_app
+from router.app import DIRECT
+from router.http.direct import DirectSite
 from router.settings.schema import Dialect
 from router.simulate import create_backend
 from router.simulate import listening as backend_listening
@@ -37,7 +39,10 @@ async def listening(app: web.Application, port: int = 0) -> AsyncIterator[str]:
     )
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
+        site: web.BaseSite = web.TCPSite(runner, "127.0.0.1", port)
+        if (direct := app.get(DIRECT)) is not None:  # not one that a router is a part of
+            site = DirectSite(runner, direct, "127.0.0.1", port)
+        await site.start()
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()

@@ -16,11 +16,12 @@ import orjson
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from router.app import ACCOUNTING, DISPATCHER, FLEET, create_app
+from router.app import ACCOUNTING, DIRECT, DISPATCHER, FLEET, create_app
 from router.core.usage_record import UsageRecord
 from router.endpoints.deployment import Deployment
 from router.endpoints.plan import Plan
 from router.endpoints.registry import Group
+from router.http.direct import DirectSite
 from router.pipeline.hedging import Fleet
 from router.settings.schema import Dialect, Settings
 from tests.support.speech import SPEECH
@@ -220,8 +221,9 @@ class Router:
         """Bytes that wait in this process for clients to read."""
         server = self.runner.server
         assert server is not None
-        transports = [c.transport for c in server.connections if c.transport is not None]
-        return sum(transport.get_write_buffer_size() for transport in transports)
+        transports = [c.transport for c in server.connections]
+        transports += [c.transport for c in self.app[DIRECT].connections]
+        return sum(one.get_write_buffer_size() for one in transports if one is not None)
 
     def forgive(self, event: str) -> None:
         """This much may be logged, as an error too."""
@@ -264,7 +266,10 @@ async def routing(
         )
         await runner.setup()
         try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            site: web.BaseSite = web.TCPSite(runner, "127.0.0.1", 0)
+            if outer is app and handler_cancellation:
+                site = DirectSite(runner, app[DIRECT], "127.0.0.1", 0)
+            await site.start()
             url = f"http://127.0.0.1:{runner.addresses[0][1]}"
             async with aiohttp.ClientSession(timeout=timeout) as http:
                 rows: list[UsageRecord] = []
