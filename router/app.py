@@ -223,9 +223,7 @@ def _application(parts: _Parts) -> web.Application:
     # What CORS needs is for aiohttp's server to add.
     dispatcher = parts.dispatcher
     routes = {} if dispatcher.shares else dispatcher.direct
-    app[DIRECT] = DirectServer(
-        dispatcher.max_body, dispatcher.keepalive, routes, lambda: dispatcher.stopping
-    )
+    app[DIRECT] = DirectServer(dispatcher.max_body, dispatcher.keepalive, routes, dispatcher)
     return app
 
 

@@ -72,7 +72,8 @@ async def read_counted(request: HttpRequest, limit: int, values: int) -> Request
     if isinstance(request, DirectRequest):
         if request.body is None:
             raise ConnectionResetError("The client left in the midst of its body.")
-        return await counted(request.body, values)
+        raw = request.body
+        return RequestBody(raw, False) if len(raw) <= _COUNTED_BYTES else await counted(raw, values)
     # Read here and not by aiohttp, so that the limit holds in a foreign application too.
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)

@@ -9,7 +9,7 @@ connection from then on. So nothing has to be refused here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl
 
@@ -22,7 +22,7 @@ from router.telemetry.log import get_logger
 if TYPE_CHECKING:
     from router.http.direct import DirectServer
 
-__all__ = ["SENT", "DirectRequest", "HttpRequest", "ServerConnection"]
+__all__ = ["SENT", "DirectRequest", "HttpRequest", "Serve", "ServerConnection"]
 
 _log = get_logger("router.http.connection")
 
@@ -82,6 +82,8 @@ class DirectRequest:
 
 
 HttpRequest = web.Request | DirectRequest
+Serve = Callable[[DirectRequest], Awaitable[web.StreamResponse]]
+"""What answers a request."""
 
 
 class ServerConnection(asyncio.Protocol):
@@ -118,7 +120,7 @@ class ServerConnection(asyncio.Protocol):
         self.on_silence: Callable[[float], None] | None = None
         """Asked now and then, with the loop's time, while an answer is under way."""
         self._drained: asyncio.Future[None] | None = None
-        self._known: tuple[bytes, PlainHead] | None = None
+        self._known: tuple[bytes, PlainHead, Serve] | None = None
         self._head: PlainHead | None = None
         self._pieces: list[bytes] = []
         self._missing = 0
@@ -201,11 +203,12 @@ class ServerConnection(asyncio.Protocol):
             head = self._known[1]
         else:
             parsed = parse_head(raw)
-            if parsed is None or not self._server.takes(parsed):
+            serve = None if parsed is None else self._server.handler(parsed)
+            if parsed is None or serve is None:
                 self._hand_over(data)
                 return
             head = parsed
-            self._known = raw, head
+            self._known = raw, head, serve
         missing = end + head.length - len(data)
         if missing <= 0:
             self._begin(head, data, end)
@@ -226,7 +229,8 @@ class ServerConnection(asyncio.Protocol):
 
     async def _serve(self, request: DirectRequest) -> None:
         try:
-            response = await self._server.serve(request)
+            assert self._known is not None
+            response = await self._known[2](request)
             if response is not SENT:
                 self._write(response)
         except asyncio.CancelledError:
@@ -297,10 +301,9 @@ class ServerConnection(asyncio.Protocol):
     def head(self, status: int, headers: Mapping[str, Any], length: int | None) -> bytes:
         """The head of an answer whose body has so many bytes; None: it comes in chunks."""
         server = self._server
-        if server.closing or server.parts():
+        if server.closing or server.front.stopping:
             self.close_after = True
-        head = render_head(status, headers, self.close_after, length)
-        return head + server.dated(self.loop.time())
+        return render_head(status, headers, self.close_after, length)
 
     async def drained(self, seconds: float) -> bool:
         """Wait until the client has read enough for more to be written; False when it has not."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from email.utils import formatdate
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
 
 from aiohttp import web
-from aiohttp.http import SERVER_SOFTWARE
 
-from router.http.connection import DirectRequest, ServerConnection
+from router.http.connection import Serve, ServerConnection
 from router.http.plain_head import PlainHead
 
 __all__ = ["DirectServer", "DirectSite"]
@@ -18,14 +16,19 @@ __all__ = ["DirectServer", "DirectSite"]
 _SWEEP_SECONDS: Final = 0.5
 _FLUSH_SECONDS: Final = 2.0
 
-Serve = Callable[[DirectRequest], Awaitable[web.StreamResponse]]
+
+class Front(Protocol):
+    """Whom the requests are for."""
+
+    stopping: bool
 
 
 class DirectServer:
     """The connections of one application, and the ``routes`` that it serves itself, by path.
 
     ``max_body`` is in bytes: larger ones are refused by aiohttp's handler, unread. ``keepalive``
-    is the silence, in seconds, that may be in a stream. ``parts``: answers close their connections.
+    is the silence, in seconds, that may be in a stream. Answers close their connections while
+    ``front`` is ``stopping``.
     """
 
     def __init__(
@@ -33,26 +36,22 @@ class DirectServer:
         max_body: int,
         keepalive: float,
         routes: Mapping[str, Serve],
-        parts: Callable[[], bool],
+        front: Front,
     ) -> None:
         self._max_body = max_body
-        self.parts = parts
+        self.front = front
         self._routes = routes
         self._period = min(_SWEEP_SECONDS, keepalive / 2)
         self.connections: set[ServerConnection] = set()
         self.fallback: Callable[[], asyncio.BaseProtocol] | None = None
         self._sweep: asyncio.TimerHandle | None = None
-        self._second = -1
-        self._dated = b""
         self.closing = False
 
-    def takes(self, head: PlainHead) -> bool:
-        """Whether the request with this head is served here."""
-        return head.length <= self._max_body and head.raw_path.partition("?")[0] in self._routes
-
-    def serve(self, request: DirectRequest) -> Awaitable[web.StreamResponse]:
-        """The answer to a request that is taken."""
-        return self._routes[request.raw_path.partition("?")[0]](request)
+    def handler(self, head: PlainHead) -> Serve | None:
+        """What answers the request with this head; None where it is not served here."""
+        if head.length > self._max_body:
+            return None
+        return self._routes.get(head.raw_path.partition("?")[0])
 
     def __call__(self) -> asyncio.BaseProtocol:
         """A protocol for a connection that was accepted."""
@@ -63,15 +62,6 @@ class DirectServer:
         self.connections.add(connection)
         if self._sweep is None:
             self._sweep = connection.loop.call_later(self._period, self._look, connection.loop)
-
-    def dated(self, now: float) -> bytes:
-        """The fields that every answer ends with; ``now`` is in the loop's time."""
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            date = formatdate(usegmt=True)
-            self._dated = f"Date: {date}\r\nServer: {SERVER_SOFTWARE}\r\n\r\n".encode()
-        return self._dated
 
     def close_idle(self) -> None:
         """No further requests on connections that have none; the others close after theirs."""

@@ -85,7 +85,7 @@ class RequestDispatcher:
         self.max_values = server.max_body_values
         self._tasks = Tasks()
         self._watch = Tasks()
-        self._running: dict[asyncio.Task[None], tuple[Exchange, HttpRequest]] = {}
+        self._running: dict[asyncio.Task[Any], tuple[Exchange, HttpRequest]] = {}
         self.stopping = False
         self.draining = False
         self.direct: dict[str, Callable[[HttpRequest], Awaitable[web.StreamResponse]]] = {}
@@ -191,7 +191,9 @@ class RequestDispatcher:
         """The body of a request, decoded. Raises InvalidRequest, PayloadTooLarge, Overloaded."""
         body = await read_counted(request, self.max_body, self.max_values)
         exchange.large = body.large
-        if exchange.large and self.worker is not None and self.worker.full:
+        if not body.large:
+            return decode(body.raw)
+        if self.worker is not None and self.worker.full:
             raise Overloaded(
                 "Too many large requests wait to be worked on; try again.",
                 headers={"Retry-After": "1"},
@@ -205,25 +207,27 @@ class RequestDispatcher:
             return model
         return key.default_model or (model if model is None or key.may_use(model) else None)
 
-    async def run(
+    def run(
         self, request: HttpRequest, exchange: Exchange, answer: Proceed, reply: Reply | None = None
-    ) -> web.StreamResponse:
-        """Have the exchange answered by ``answer`` in a task of its own; by HTTP, unless there is
-        another ``reply``.
+    ) -> Awaitable[web.StreamResponse]:
+        """Have the exchange answered by ``answer``; by HTTP, unless there is another ``reply``.
 
         Raises InvalidRequest where nothing may be left out of a request, and something was.
         """
         if exchange.dropped and self._strict and exchange.native is None:
             refuse_dropped(exchange.dropped, {})
         exchange.context.plugin_set.chain.started(exchange)
+        ident, form = exchange.request.id, exchange.context.api_format
         if isinstance(request, DirectRequest):
-            return await self._run_here(request, exchange, answer)
-        reply = reply or HttpReply(
-            request,
-            {"X-Request-Id": exchange.request.id},
-            self.keepalive,
-            exchange.context.api_format,
-        )
+            here = DirectReply(request.connection, ident, self.keepalive, form)
+            return self._run(request, exchange, here, answer)
+        reply = reply or HttpReply(request, {"X-Request-Id": ident}, self.keepalive, form)
+        return self._run_apart(request, exchange, reply, answer)
+
+    async def _run_apart(
+        self, request: web.Request, exchange: Exchange, reply: Reply, answer: Proceed
+    ) -> web.StreamResponse:
+        """Have the exchange answered in a task of its own, and see the reply through."""
         work = self._run(request, exchange, reply, answer)
         task = self._tasks.spawn(work, exchange.request.id)
         try:
@@ -232,25 +236,14 @@ class RequestDispatcher:
             task.cancel()
             raise
 
-    async def _run_here(
-        self, request: DirectRequest, exchange: Exchange, answer: Proceed
-    ) -> web.StreamResponse:
-        """Have the exchange answered in the task of its request."""
-        reply = DirectReply(
-            request.connection, exchange.request.id, self.keepalive, exchange.context.api_format
-        )
-        await self._run(request, exchange, reply, answer)
-        if reply.paused:
-            await reply.settled()
-        return SENT
-
     async def see_through(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
         """What ``work`` returns or raises; a client that leaves does not interrupt it."""
         return await self._tasks.see_through(work, exchange.request.id)
 
     async def _run(
         self, request: HttpRequest, exchange: Exchange, reply: HttpSink, answer: Proceed
-    ) -> None:
+    ) -> web.StreamResponse:
+        """Answer the exchange into ``reply``, in this task."""
         task, plugin_set = asyncio.current_task(), exchange.context.plugin_set
         assert task is not None
         self._running[task] = (exchange, request)
@@ -277,6 +270,9 @@ class RequestDispatcher:
             plugin_set.chain.ended(exchange, outcome)
             del self._running[task]
             plugin_set.leave()
+        if isinstance(reply, DirectReply) and reply.paused:
+            await reply.settled()
+        return SENT
 
     def _answer_error(self, exchange: Exchange, sink: Sink, error: RouterError) -> Outcome:
         exchange.result.set_error(error)

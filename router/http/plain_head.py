@@ -7,10 +7,14 @@ answers malformed ones, too. Source: RFC 9112, sections 2.2, 5 and 6.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
+from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
+from aiohttp.http import SERVER_SOFTWARE
 from multidict import CIMultiDict, CIMultiDictProxy
 
 __all__ = ["MAX_HEAD", "PlainHead", "parse_head", "render_head"]
@@ -68,17 +72,25 @@ _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
 def render_head(status: int, headers: Mapping[str, Any], close: bool, length: int | None) -> bytes:
-    """The status line and the fields of an answer, up to those of ``DirectServer.dated``;
-    ``length`` is that of its body in bytes, None for one in chunks.
+    """The head of an answer, with the blank line that ends it; ``length`` is that of its body in
+    bytes, None for one in chunks. ``close``: it is the last of its connection.
 
     Raises ValueError for a field that would begin another line.
     """
     lines = [f"HTTP/1.1 {status} {_REASONS.get(status, '')}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     lines.append("Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}")
-    if close:
-        lines.append("Connection: close")
     text = "\r\n".join(lines)
     if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1:
         raise ValueError("A header of an answer contains a line break.")
-    return text.encode("utf-8", "surrogateescape") + b"\r\n"
+    return text.encode("utf-8", "surrogateescape") + _ends(int(time.time()))[close]
+
+
+@lru_cache(maxsize=1)
+def _ends(second: int) -> tuple[bytes, bytes]:
+    """What every head ends with in this second of the epoch: one of a connection that stays, and
+    one of a connection that closes.
+    """
+    date = formatdate(second, usegmt=True)
+    end = f"\r\nDate: {date}\r\nServer: {SERVER_SOFTWARE}\r\n".encode()
+    return end + b"\r\n", end + b"Connection: close\r\n\r\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -36,9 +36,9 @@ class Dispatch(Protocol):
         """See ``RequestDispatcher.read``."""
         ...
 
-    async def run(
+    def run(
         self, request: HttpRequest, exchange: Exchange, answer: Proceed
-    ) -> web.StreamResponse:
+    ) -> Awaitable[web.StreamResponse]:
         """See ``RequestDispatcher.run``."""
         ...
 

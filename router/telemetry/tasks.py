@@ -27,9 +27,9 @@ class Tasks:
     """Owns every task it spawns until it is done; ``close`` cancels and awaits the rest."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run ``work``; an error it ends with is logged, never lost."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
@@ -70,7 +70,7 @@ class Tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task failed", task=task.get_name(), exc_info=error)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from unittest import mock
 
 import pytest
+from aiohttp.http import SERVER_SOFTWARE
 from aiohttp.http_parser import HttpRequestParserPy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,10 +145,16 @@ def test_a_damaged_head_is_read_right_or_not_at_all(at: int, noise: bytes) -> No
 
 
 def test_a_head_of_an_answer() -> None:
-    rendered = render_head(429, {"Retry-After": 1, "X-A": "é"}, True, 3)
-    assert rendered.decode() == (
+    rendered = render_head(429, {"Retry-After": 1, "X-A": "é"}, True, 3).decode()
+    date = re.search(r"Date: (.*)\r\n", rendered)
+    assert date is not None
+    assert parsedate_to_datetime(date[1]).tzinfo is UTC
+    assert rendered.replace(date[1], "D").replace(SERVER_SOFTWARE, "S") == (
         "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nX-A: é\r\nContent-Length: 3\r\n"
-        "Connection: close\r\n"
+        "Date: D\r\nServer: S\r\nConnection: close\r\n\r\n"
+    )
+    assert render_head(200, {}, False, 0).endswith(
+        b"S\r\n\r\n".replace(b"S", SERVER_SOFTWARE.encode())
     )
     assert b"Transfer-Encoding: chunked" in render_head(200, {}, False, None)
 
