@@ -9,6 +9,7 @@ connection from then on. So nothing has to be refused here.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl
@@ -135,6 +136,9 @@ class ServerConnection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.remote = str(peer[0]) if isinstance(peer, tuple) else None
+        sock = transport.get_extra_info("socket")
+        if sock is not None:  # a client that is gone without a word is noticed some day
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._server.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
