@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.dialects.messages.citations import cited_in
 from router.dialects.messages.content import CONTENT, parts_of, text_parts
 from router.dialects.messages.fields import given, need, objects, one_of, refused, typed
 from router.dialects.messages.server_tools import RAN_HERE, RESULTS, references_in, result_text
@@ -44,6 +45,7 @@ class MessagesHistory:
         self.references: dict[str, None] = {}
         self._parts: list[dict[str, Any]] = []
         self._texts: list[str] = []
+        self._cites: list[dict[str, Any]] = []
         self._running: dict[str, None] = {}
 
     def add(self, messages: list[Any]) -> None:
@@ -121,7 +123,7 @@ class MessagesHistory:
             for path, block in objects(content, where):
                 kind = _kind_of(block, _OF_MODELS, path)
                 if kind == "text":
-                    self._texts.append(need(block, "text", str, path))
+                    self._text(need(block, "text", str, path), block.get("citations"))
                     continue
                 self._answer()
                 self._block(block, kind, path)
@@ -160,11 +162,20 @@ class MessagesHistory:
             self._parts = [{"type": "input_text", "text": f"{_SUMMARY}\n{summary}"}]
             self._say("user")
 
+    def _text(self, text: str, citations: Any) -> None:
+        if citations:
+            self._cites += cited_in(text, citations, sum(map(len, self._texts)))
+        self._texts.append(text)
+
     def _answer(self) -> None:
         """Texts in a row are one text, which was cut where a source was cited."""
         text, self._texts = "".join(self._texts), []
+        cites, self._cites = self._cites, []
+        content: Any = text
+        if cites:
+            content = [{"type": "output_text", "text": text, "annotations": cites}]
         if text:
-            self.items.append({"type": "message", "role": "assistant", "content": text})
+            self.items.append({"type": "message", "role": "assistant", "content": content})
 
     def _think(self, block: Mapping[str, Any], kind: str, where: str) -> None:
         if kind == "thinking":
