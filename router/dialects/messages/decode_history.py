@@ -36,13 +36,14 @@ _SUMMARY: Final = "Summary of the conversation before this point:"
 class MessagesHistory:
     """The ``items`` of the messages it is given; ``dropped_thinking`` is how many blocks of
     thinking were signed by somebody else, and left out. ``references`` are the names of tools that
-    a search has found, in that order.
+    a search has found, in that order. ``may_cite``: a document is given to be cited.
     """
 
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
         self.dropped_thinking = 0
         self.references: dict[str, None] = {}
+        self.may_cite = False
         self._parts: list[dict[str, Any]] = []
         self._texts: list[str] = []
         self._cites: list[dict[str, Any]] = []
@@ -75,6 +76,7 @@ class MessagesHistory:
                     self._result(block, path)
                 else:
                     self._parts += parts_of(block, path)
+                    self._note_citable(block)
         self._say("user")
 
     def _say(self, role: str) -> None:
@@ -111,10 +113,15 @@ class MessagesHistory:
                 found[need(block, "tool_name", str, path)] = None
             else:
                 parts += parts_of(block, path)
+                self._note_citable(block)
         if found:
             self.references |= found
             parts.append({"type": "input_text", "text": found_text(list(found))})
         return parts
+
+    def _note_citable(self, block: Mapping[str, Any]) -> None:
+        wanted = block.get("citations")
+        self.may_cite |= isinstance(wanted, dict) and wanted.get("enabled") is True
 
     def _assistant(self, content: str | list[Any], where: str) -> None:
         if isinstance(content, str):
