@@ -158,7 +158,16 @@ def create_app(config: Settings) -> web.Application:
     dispatcher.fallback_model = config.default_model
     reloader = Reloader(config, make_plugins, fleet, plugin_sets, metrics, configure)
     parts = _Parts(
-        plugin_sets, fleet, stateful, dispatcher, cache, accounting, reloader, worker, tools
+        plugin_sets,
+        fleet,
+        stateful,
+        dispatcher,
+        cache,
+        accounting,
+        reloader,
+        worker,
+        tools,
+        compactor,
     )
     app = _application(parts)
     apis = _apis(parts, config, version)
@@ -210,6 +219,7 @@ class _Parts:
     reloader: Reloader
     worker: Worker
     tools: ToolLoop
+    compactor: Compactor
 
 
 def _application(parts: _Parts) -> web.Application:
@@ -235,7 +245,9 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         dispatcher, parts.accounting.keys, lambda: parts.reloader.settings, registry.may_serve
     )
     more = [*keys.routes(), *usage.routes()]
-    admin = AdminApi(dispatcher, parts.fleet, parts.reloader, parts.cache, parts.tools, more)
+    admin = AdminApi(
+        dispatcher, parts.fleet, parts.reloader, parts.cache, parts.tools, parts.compactor, more
+    )
     described = Described(registry)
     sockets = WebSocketApi(
         dispatcher,

@@ -52,6 +52,7 @@ class EncodedRequest:
     it leaves out. ``forced_call``: the text of the answer is a tool call as JSON,
     ``{"name", "arguments"}``. ``foreign_reasoning`` is how many items of encrypted reasoning it
     leaves out because another account issued them; None: all, since the dialect has no such thing.
+    ``documents`` as for ``MachineOptions``.
     """
 
     path: str
@@ -59,6 +60,7 @@ class EncodedRequest:
     dropped: tuple[str, ...] = ()
     forced_call: bool = False
     foreign_reasoning: int | None = None
+    documents: tuple[str, ...] = ()
 
 
 class EncodeRequest(Protocol):

@@ -38,6 +38,7 @@ from router.pipeline.hedging import Fleet
 from router.settings.schema import Settings
 from router.settings.values import KeepAlive
 from router.telemetry.log import get_logger
+from router.tools.compaction import Compactor
 from router.tools.loop import ToolLoop
 
 __all__ = ["AdminApi", "Configuration", "FleetReport", "Reload"]
@@ -128,6 +129,7 @@ class AdminApi:
         configuration: Configuration,
         cache: ResponseCache,
         tools: ToolLoop,
+        compactor: Compactor,
         more: Sequence[Route] = (),
     ) -> None:
         self._more = more
@@ -135,7 +137,9 @@ class AdminApi:
         self._fleet = fleet
         self._configuration = configuration
         self._cache = CacheAdmin(dispatcher, cache, lambda: configuration.settings)
-        self._explain = ExplainApi(dispatcher, fleet, lambda: configuration.settings, tools)
+        self._explain = ExplainApi(
+            dispatcher, fleet, lambda: configuration.settings, tools, compactor
+        )
 
     def routes(self) -> list[Route]:
         """Method, path and handler of each route."""

@@ -24,6 +24,8 @@ from router.http.responses import check_durable
 from router.pipeline.hedging import Fleet
 from router.response.frame import Frame
 from router.settings.schema import Settings
+from router.tools.compaction import Compactor
+from router.tools.compaction_preview import previewed
 from router.tools.loop import ToolLoop
 from router.tools.offers import Runner
 
@@ -50,7 +52,9 @@ class ExplainApi:
         fleet: Fleet,
         settings: Callable[[], Settings],
         tools: ToolLoop,
+        compactor: Compactor,
     ) -> None:
+        self._compactor = compactor
         self._tools = tools
         self._dispatcher = dispatcher
         self._settings = settings
@@ -85,6 +89,7 @@ class ExplainApi:
         pretended = _pretended(exchange, operation, body, settings)
         pretended.dropped = dropped
         if operation is Operation.RESPONSES:
+            notes += await previewed(self._compactor, pretended)
             async for index, tool, runner in self._tools.offers.runners(pretended):
                 notes.append(f"'tools[{index}]' ({tool['type']}) {_RUN_BY[runner]}")
         if settings.fetch.images and (remote := remote_images(body)):

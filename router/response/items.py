@@ -26,8 +26,8 @@ Item = dict[str, Any]
 
 class TextWriter:
     """One text of the item ``id`` (a new one is made without it), which is at ``index`` of the
-    output. ``place`` is that of the part within the item. ``pieces`` and ``logprobs`` are what was
-    streamed so far.
+    output. ``place`` is that of the part within the item. ``pieces``, ``logprobs`` and
+    ``annotations`` are what was streamed so far.
     """
 
     stem: ClassVar[str]
@@ -37,8 +37,8 @@ class TextWriter:
     delta_tail: ClassVar[bytes] = b"}"
 
     __slots__ = (
-        "_at", "_delta_end", "_delta_start", "_delta_type", "_out", "builder", "id", "index",
-        "logprobs", "pieces",
+        "_at", "_delta_end", "_delta_start", "_delta_type", "_out", "annotations", "builder", "id",
+        "index", "logprobs", "pieces",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +49,7 @@ class TextWriter:
         self.index = index
         self.pieces: list[str] = []
         self.logprobs: list[Item] = []
+        self.annotations: list[Item] = []
         self._out = out
         # Where it is, which every event between the item's first and its last says.
         self._at: Item = {"item_id": id, "output_index": index}
@@ -117,11 +118,12 @@ class OutputText(PartWriter):
         self._out.append(self.builder.event(self._delta_type, said))
 
     def annotate(self, annotations: list[dict[str, Any]]) -> None:
-        """Announce the annotations of a text whose last delta is out."""
+        """Announce annotations of what was streamed so far."""
         kind = f"{self.stem}.annotation.added"
-        for place, annotation in enumerate(annotations):
+        for place, annotation in enumerate(annotations, len(self.annotations)):
             told = {**self._at, "annotation_index": place, "annotation": annotation}
             self._out.append(self.builder.event(kind, told))
+        self.annotations += annotations
 
 
 class RefusalText(PartWriter):
@@ -224,7 +226,7 @@ class _MessageItem(_PartItem):
     def finished(self, status: str) -> Item:
         part: Item = {"type": self.part_type, self.field: "".join(self.pieces)}
         if self.with_logprobs:
-            part["annotations"] = []
+            part["annotations"] = list(self.annotations)
             part["logprobs"] = list(self.logprobs)
         return {
             "id": self.id,

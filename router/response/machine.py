@@ -13,7 +13,7 @@ text gives the same two parts however it was cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -128,14 +128,16 @@ class MachineOptions:
 
     ``custom_tools``: names whose calls become ``custom_tool_call`` items. ``tool_names``: functions
     that stand for tools of other names, or types. ``forced_call``: the text is a tool call as JSON
-    (``{"name", "arguments"}``), forced through a structured output. ``prompt_tokens`` estimates the
-    prompt's tokens, where the endpoint does not count.
+    (``{"name", "arguments"}``), forced through a structured output. ``documents`` are the URLs of
+    those that the answer may cite, in their order; empty for one that was sent itself.
+    ``prompt_tokens`` estimates the prompt's tokens, where the endpoint does not count.
     """
 
     custom_tools: frozenset[str] = field(default_factory=frozenset)
     tool_names: Mapping[str, ToolName] = field(default_factory=dict)
     forced_call: bool = False
     logprobs: bool = False
+    documents: Sequence[str] = ()
     prompt_tokens: Callable[[], int] = _unknown
 
 
@@ -201,6 +203,13 @@ class ResponseMachine:
         if self.builder.state is StreamState.NEW:
             self._output.out.extend(self.builder.open())
         self._output.say("text", text, logprobs)
+
+    def annotate(self, length: int, annotations: list[dict[str, Any]]) -> None:
+        """What the last ``length`` characters of the answer cite, as annotations without places in
+        the text.
+        """
+        if not self._options.forced_call:
+            self._output.annotate(length, annotations)
 
     def refusal(self, text: str) -> None:
         """A piece of a refusal."""

@@ -49,7 +49,7 @@ _MESSAGES: Final = {"reasoning": ReasoningItem, "text": TextItem, "refusal": Ref
 class _Waiting:
     """An item that must wait, or a call whose name is not known yet."""
 
-    __slots__ = ("call_id", "fragments", "key", "kind", "logprobs", "name")
+    __slots__ = ("annotations", "call_id", "fragments", "key", "kind", "logprobs", "name")
 
     def __init__(self, kind: str, key: int) -> None:
         self.kind = kind
@@ -58,6 +58,7 @@ class _Waiting:
         self.name: str | None = None
         self.fragments: list[str] = []
         self.logprobs: list[dict[str, Any]] = []
+        self.annotations: list[dict[str, Any]] = []
 
     @property
     def is_ready(self) -> bool:
@@ -67,7 +68,8 @@ class _Waiting:
     @property
     def cost(self) -> int:
         """What it takes of ``MAX_WAITING_CHARS``."""
-        return _WAITING_COST + sum(map(len, self.fragments))
+        items = 1 + len(self.annotations)
+        return _WAITING_COST * items + sum(map(len, self.fragments))
 
 
 class OutputBuilder:
@@ -109,6 +111,18 @@ class OutputBuilder:
             item.delta_with_logprobs(text, logprobs)
         elif item is not None:
             item.delta(text)
+
+    def annotate(self, length: int, annotations: list[dict[str, Any]]) -> None:
+        """Say what the last ``length`` characters of the text cite: annotations, without the places
+        of URLs in the text.
+        """
+        if self._waiting:
+            last = self._waiting[-1]
+            if last.kind == "text":
+                last.annotations += _placed(annotations, last.fragments, length)
+                self._count(_WAITING_COST * len(annotations))
+        elif isinstance(self._open, TextItem):
+            self._open.annotate(_placed(annotations, self._open.pieces, length))
 
     def encrypt(self, encrypted: str | None, *, silent: bool) -> str | None:
         """End a piece of reasoning, with what can be sent back of it (None where it is kept from
@@ -212,6 +226,8 @@ class OutputBuilder:
             item.delta_with_logprobs(text, waiting.logprobs)
         elif text:
             item.delta(text)
+        if waiting.annotations and isinstance(item, TextItem):
+            item.annotate(waiting.annotations)
 
     def _call_item(self, name: str, call_id: str | None) -> CallItem:
         tool = self._tool_names.get(name)
@@ -253,6 +269,15 @@ class OutputBuilder:
         self._waiting_chars += chars
         if self._waiting_chars > MAX_WAITING_CHARS:
             raise UpstreamFailure("The endpoint sent more tool call data than can be held.")
+
+
+def _placed(
+    annotations: list[dict[str, Any]], pieces: list[str], length: int
+) -> list[dict[str, Any]]:
+    """The annotations, those of URLs with the place of the last characters of the text."""
+    end = sum(map(len, pieces))
+    place = {"start_index": max(0, end - length), "end_index": end}
+    return [one | place if one["type"] == "url_citation" else one for one in annotations]
 
 
 def _is_json_object(fragments: list[str]) -> bool:

@@ -12,7 +12,7 @@ Source: OpenAI's guide to the WebSocket mode of the Responses API, "How continua
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -150,6 +150,29 @@ class Chains:
                 items += items_with(given, one.encrypted_reasoning)
         return ResponseHistory(chain[0].status, chain[0].account, items)
 
+    async def find_items(self, owner: str, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Items with these ids: those that are kept, else stored ones. Raises like
+        ``ResponseStore.find_items``.
+        """
+        found = self.kept_items(owner, ids)
+        if missing := [ident for ident in ids if ident not in found]:
+            found |= await self._responses.find_items(owner, missing)
+        return found
+
+    def kept_items(self, owner: str, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Those of the items with these ids that are kept, hidden reasoning put back."""
+        found: dict[str, dict[str, Any]] = {}
+        left = {orjson.dumps(ident): ident for ident in ids}
+        for one in [kept.stored for kept in reversed(self._kept.values())]:
+            for given in (one.output, one.input) if one.owner == owner else ():
+                if not any(written in given for written in left):
+                    continue  # which spares reading most of them
+                for item in items_with(given, one.encrypted_reasoning):
+                    if left.pop(orjson.dumps(item.get("id")), None) is not None:
+                        found[item["id"]] = item
+                        self._touch(one.id)
+        return found
+
     def _touch(self, ident: str) -> None:
         if ident in self._kept:  # it may have gone while the database was asked
             self._kept.move_to_end(ident)
@@ -170,13 +193,14 @@ class SocketStream:
     chains: Chains
     name: str | None
 
-    def suffices(self, body: Mapping[str, Any]) -> bool:
+    def suffices(self, body: Mapping[str, Any], owner: str) -> bool:
         """Whether the database need not be asked for what this request refers to."""
-        items = body.get("input")
+        items, previous = body.get("input"), body.get("previous_response_id")
+        ids = {one["id"] for one in items if looks_up(one)} if isinstance(items, list) else set()
         return (
-            body.get("previous_response_id") in self.chains
+            (previous is None or previous in self.chains)
             and not body.get("conversation")
-            and not (isinstance(items, list) and any(map(looks_up, items)))
+            and (not ids or ids == self.chains.kept_items(owner, ids).keys())
         )
 
     def holds(self, body: Mapping[str, Any]) -> bool:

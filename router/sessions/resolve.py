@@ -6,7 +6,7 @@ of the request are its own items, each with an id.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -73,10 +73,14 @@ class RequestItems:
 
 
 class HistorySource(Protocol):
-    """Where previous responses are found."""
+    """Where previous responses, and items of theirs, are found."""
 
     async def history(self, owner: str, ident: str) -> ResponseHistory | None:
         """See ``router.state.history.read_history``."""
+        ...
+
+    async def find_items(self, owner: str, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+        """See ``router.state.references.find_items``."""
         ...
 
 
@@ -93,18 +97,24 @@ class HistoryResolver:
         self._conversations = conversations
         self._lock = lock
 
-    async def request_items(self, exchange: Exchange, taken: Container[str] = ()) -> RequestItems:
+    async def request_items(
+        self,
+        exchange: Exchange,
+        taken: Container[str] = (),
+        source: HistorySource | None = None,
+    ) -> RequestItems:
         """The request's own items; references among them are replaced by what they name.
 
-        ``taken`` are ids that they may not have. Raises NotFound for a reference to nothing,
-        StateUnavailable.
+        ``taken`` are ids that they may not have; ``source`` as for ``history``. Raises NotFound for
+        a reference to nothing, StateUnavailable.
         """
         given = exchange.body.get("input") or []
         encrypted_reasoning: dict[str, str] = {}
         if isinstance(given, list):
             wanted = {item["id"] for item in given if looks_up(item)}
             if wanted:
-                found = await self._responses.find_items(exchange.context.caller, sorted(wanted))
+                source = source or self._responses
+                found = await source.find_items(exchange.context.caller, sorted(wanted))
                 given = [
                     _found(item, i, found, encrypted_reasoning) for i, item in enumerate(given)
                 ]

@@ -86,7 +86,8 @@ class Turns:
             return
         proceed = proceed or exchange.context.plugin_set.proceed
         looks_up, store = refers(body), body.get("store") is not False
-        in_memory = socket is not None and looks_up and socket.suffices(body)
+        caller = exchange.context.caller
+        in_memory = looks_up and socket is not None and socket.suffices(body, caller)
         if (store or (looks_up and not in_memory)) and not self._database.up:
             store = self._degraded(exchange, looks_up)
         if looks_up:
@@ -113,9 +114,11 @@ class Turns:
         turn = await self.resolver.turn(exchange, _TURN_SECONDS)
         unstored = socket is not None and socket.holds(exchange.body)
         try:
-            history = await self.resolver.history(exchange, socket.chains if socket else None)
+            source = socket.chains if socket else None
+            history = await self.resolver.history(exchange, source)
             # Of a chain nothing is listed together; in a conversation no two ids are the same.
-            items = await self.resolver.request_items(exchange, ids_of(history) if turn else ())
+            taken = ids_of(history) if turn else ()
+            items = await self.resolver.request_items(exchange, taken, source)
             exchange.large = exchange.large or len(history) > _LONG_HISTORY
             if unstored:
                 check_outputs(history, items.items)

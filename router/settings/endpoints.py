@@ -113,8 +113,9 @@ class EndpointSettings(Section):
     Ollama is told to keep models in memory. ``chat_completions``: ``native`` passes them on,
     ``translated`` makes requests of the endpoint's own API of them; ``auto`` translates for Ollama
     and for ``messages``, and where it turns out that there is no such route. ``max_tokens``,
-    ``thinking`` and ``prompt_caching`` are for ``messages``, whose API requires a limit for every
-    answer and keeps no prompt unasked: see ``dialects.messages.claude`` and ``cache_control``.
+    ``thinking``, ``prompt_caching`` and ``citations`` are for ``messages``, whose API requires a
+    limit for every answer, keeps no prompt and cites nothing unasked: see
+    ``dialects.messages.claude``, ``cache_control`` and ``citations``.
     ``system_messages`` is what becomes, for all dialects but ``responses``, of those after the
     first user message: ``dialects.system_messages``;
     None merges them in translated requests, and leaves passed on Chat Completions as they are.
@@ -164,6 +165,8 @@ class EndpointSettings(Section):
     """
     prompt_caching: Literal["auto", "off"] = "auto"
     """For `dialect: messages`: whether translated prompts are marked for the endpoint's cache."""
+    citations: bool = False
+    """For `dialect: messages`: whether answers to translated requests may cite their documents."""
     chat_completions: Literal["auto", "native", "translated"] = "auto"
     """Chat Completions pass as they are (`native`), are `translated`, or, with `auto`, what it has.
     """
@@ -185,10 +188,11 @@ class EndpointSettings(Section):
             raise wrong("is for endpoints with dialect: ollama only")
         return value
 
-    @field_validator("max_tokens", "thinking", "prompt_caching", mode="after")
+    @field_validator("max_tokens", "thinking", "prompt_caching", "citations", mode="after")
     @classmethod
     def _only_messages_has_it(cls, value: object, info: ValidationInfo) -> object:
-        if value not in (None, "auto") and info.data.get("dialect", "messages") != "messages":
+        is_set = value not in (None, "auto", False)
+        if is_set and info.data.get("dialect", "messages") != "messages":
             raise wrong("is for endpoints with dialect: messages only")
         return value
 

@@ -27,6 +27,7 @@ from router.simulate.dialogue import (
     pieces,
 )
 from router.simulate.fields import BadRequest, Fields
+from router.simulate.message_citations import citations
 
 __all__ = ["count_tokens", "create", "list_models"]
 
@@ -47,7 +48,7 @@ async def create(request: web.Request) -> web.StreamResponse:
     model = request.app[BACKEND].resolve(fields.need_string("model"))
     question = _question(fields, model)
     streamed = fields.boolean("stream")
-    message = _message(question, answer(question))
+    message = _message(question, answer(question), citations(fields))
     if not streamed:
         return json_answer(message)
     frames = (encode_event(event["type"], orjson.dumps(event)) for event in _events(message))
@@ -313,7 +314,9 @@ def _signature(text: str) -> str:
     return "sig" + hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-def _message(question: SimulatedRequest, plan: SimulatedAnswer) -> dict[str, Any]:
+def _message(
+    question: SimulatedRequest, plan: SimulatedAnswer, cites: list[dict[str, Any]]
+) -> dict[str, Any]:
     content: list[dict[str, Any]] = []
     if plan.reasoning:
         content.append(
@@ -324,7 +327,8 @@ def _message(question: SimulatedRequest, plan: SimulatedAnswer) -> dict[str, Any
             }
         )
     if plan.text:
-        content.append({"type": "text", "text": plan.text})
+        cited = {"citations": cites} if cites else {}
+        content.append({"type": "text", "text": plan.text, **cited})
     for call in plan.calls:
         content.append(
             {
@@ -384,6 +388,8 @@ def _block_events(index: int, block: dict[str, Any]) -> Iterator[dict[str, Any]]
     else:
         begun = {"type": "text", "text": ""}
         deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
+        for citation in block.get("citations", ()):
+            deltas.append({"type": "citations_delta", "citation": citation})
     yield {"type": "content_block_start", "index": index, "content_block": begun}
     for delta in deltas:
         yield {"type": "content_block_delta", "index": index, "delta": delta}

@@ -20,7 +20,7 @@ from router.response.builder import ResponseBuilder, StreamState
 from router.response.frame import OPENING, TERMINAL, Frame
 from router.response.hosted_events import Event, begin_events, end_events
 from router.response.tokens import response_usage
-from router.tools.citing import Citing, cited
+from router.tools.citing import Citing
 from router.tools.web_search.outcome import WebSource
 
 __all__ = ["LoopAnswer", "added_usage"]
@@ -131,7 +131,7 @@ class LoopAnswer:
         for item in response["output"]:
             if self._is_hosted(item):
                 continue
-            self.output.append(cited(item, self.sources))
+            self.output.append(item if self._citing is None else self._citing.cited(item))
         self._next = len(self.output)
         self.encrypted.update(encrypted)
         self.usage = added_usage(self.usage, response.get("usage"))

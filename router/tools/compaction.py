@@ -55,7 +55,7 @@ from router.telemetry.metrics import Metrics
 from router.tools.answer import LoopAnswer
 from router.tools.turn import TurnAnswer
 
-__all__ = ["COMPACTION_FAILED", "Compaction", "Compactor"]
+__all__ = ["COMPACTION_FAILED", "Compaction", "Compactor", "check_is_last", "trigger_in"]
 
 _log = get_logger("router.tools.compaction")
 
@@ -109,20 +109,19 @@ class Compactor:
             exchange.body = {**exchange.body, "input": items}
         if exchange.request.operation.kind is not AnswerKind.RESPONSE:
             return None
-        trigger = next((i for i, one in enumerate(items) if _is_trigger(one)), None)
+        trigger = trigger_in(items)
         entry = compaction_entry(exchange.body)
-        if (trigger is None and entry is None) or not await self._is_routers(exchange):
+        if (trigger is None and entry is None) or not await self.compacts(exchange):
             return None
         if entry is not None:
             exchange.body = entry.without(exchange.body)
         if trigger is not None:
-            if trigger != len(items) - 1:
-                raise _not_last(trigger)
+            check_is_last(trigger, items)
             return Compaction(self, exchange, items[:-1], KEPT_TOKENS, ordered=True)
         assert entry is not None
         return await self._if_due(exchange, items, entry.threshold)
 
-    async def _is_routers(self, exchange: Exchange) -> bool:
+    async def compacts(self, exchange: Exchange) -> bool:
         """Whether it is the router that compacts for a response, and no endpoint."""
         if self._settings.run != "auto":
             return self._settings.run == "router"
@@ -383,9 +382,16 @@ def _is_trigger(item: Item) -> bool:
     return item.get("type") == "compaction_trigger"
 
 
-def _not_last(index: int) -> InvalidRequest:
-    return InvalidRequest(
-        f"Invalid 'input[{index}]': a 'compaction_trigger' must be the last item.",
-        code="invalid_value",
-        param=f"input[{index}]",
-    )
+def trigger_in(items: Sequence[Item]) -> int | None:
+    """The place of the item that orders to compact."""
+    return next((place for place, item in enumerate(items) if _is_trigger(item)), None)
+
+
+def check_is_last(trigger: int, items: Sequence[Item]) -> None:
+    """Raise InvalidRequest for an order to compact that is not the last item."""
+    if trigger != len(items) - 1:
+        raise InvalidRequest(
+            f"Invalid 'input[{trigger}]': a 'compaction_trigger' must be the last item.",
+            code="invalid_value",
+            param=f"input[{trigger}]",
+        )

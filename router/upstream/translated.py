@@ -127,7 +127,13 @@ class TranslatingAdapter:
                 response_headers = {**dropped_note(given), **response_headers}
         elif lost:
             response_headers[REASONING_DROPPED] = str(lost)
-        options = machine_options(exchange, given, names, forced_call=encoded.forced_call)
+        options = machine_options(
+            exchange,
+            given,
+            names,
+            forced_call=encoded.forced_call,
+            documents=encoded.documents,
+        )
         return UpstreamCall(
             UpstreamRequest(encoded.path, orjson.dumps(encoded.body), exchange.stream),
             self._dialect.decoder(builder, options),
@@ -276,6 +282,7 @@ def machine_options(
     names: Mapping[str, ToolName] = _NO_NAMES,
     *,
     forced_call: bool = False,
+    documents: tuple[str, ...] = (),
 ) -> MachineOptions:
     """The options for reading the answer to ``body``, which is what an endpoint is asked;
     ``names`` are those of ``FlatRequest``.
@@ -284,6 +291,7 @@ def machine_options(
         tool_names=names,
         custom_tools=custom_tool_names(body) if body.get("tools") else frozenset(),
         forced_call=forced_call,
+        documents=documents,
         logprobs=wants_logprobs(body),
         prompt_tokens=partial(estimated_prompt, body, exchange.prompts),
     )

@@ -100,6 +100,7 @@ class Traffic:
         await self._stored()
         await self._limited()
         await self._with_tools()
+        await self._compacted()
         await self._left()
 
     async def _well(self) -> None:
@@ -157,6 +158,11 @@ class Traffic:
     async def _with_tools(self) -> None:
         """A tool that works, and one that fails."""
         await self.ask(model="calls", tools=[{"type": "mcp", "server_label": "m"}])
+
+    async def _compacted(self) -> None:
+        """A conversation that an endpoint cannot compact."""
+        said = {"role": "user", "content": self._new()}
+        await self.ask(model="sim-llama", input=[said, {"type": "compaction_trigger"}])
 
     async def _limited(self) -> None:
         """A key that may ask once a minute."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from router.dialects.dropped import DROPPED_PARAMETERS
+from router.dialects.responses.summaries import COMPACTION_MARK
 from router.endpoints.explain_routing import (
     ExplainedEndpoint,
     Explanation,
@@ -16,7 +17,7 @@ from router.endpoints.explain_routing import (
 )
 from router.settings.schema import Dialect
 from tests.support.admin import call_admin, explained
-from tests.support.explain_routing import FUNCTION, PARAMETERS, PICTURE, fleet
+from tests.support.explain_routing import FUNCTION, PARAMETERS, PICTURE, fleet, left_out
 from tests.support.fetch import fetch
 from tests.support.router import API_KEY
 from tests.support.speech import DIALECTS, SPEECH
@@ -44,6 +45,40 @@ DROPPING: dict[Dialect, tuple[str, ...]] = {
     "messages": ("hosted", "cut", "metadata"),  # whose few tokens leave none to think with
 }
 """The bodies of which something is left out for an endpoint."""
+
+
+TRIGGER = {"type": "compaction_trigger"}
+ORDER = {"context_management": [{"type": "compaction", "compact_threshold": 5000}]}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("run", ["auto", "router", "endpoint"])
+async def test_who_compacts(dialect: Dialect, run: str) -> None:
+    by_router = run != "endpoint"  # of a server that is not OpenAI's it is not known that it can
+    async with fleet({}, dialect=dialect, compaction={"run": run}) as (router, [upstream]):
+        asked = {"role": "user", "content": "hi"}
+        told = await explained(router, {"model": "m", "input": [asked, TRIGGER], **ORDER})
+        refused = run == "endpoint" and dialect != "responses"
+        assert left_out(told) == {"e0": "unsupported_dialect" if refused else None}
+        words = [name for name in (*ORDER, TRIGGER["type"]) if f"'{name}'" in str(told["notes"])]
+        assert words == ([*ORDER, TRIGGER["type"]] if by_router else [])
+        if not refused:
+            sent = str(told["request"]["body"])
+            assert ("compaction" not in sent) == by_router
+        wrong = {"model": "m", "input": [TRIGGER, asked]}
+        reply = await call_admin(router, "POST", "/explain", wrong)
+        assert reply.status == (400 if by_router else 200)
+        assert upstream.requests == []
+
+
+async def test_summaries_are_not_read() -> None:
+    sealed = {"type": "compaction", "encrypted_content": f"{COMPACTION_MARK}x"}
+    async with fleet({}) as (router, _):
+        asked = {"role": "user", "content": "hi"}
+        told = await explained(router, {"model": "m", "input": [asked, sealed, asked]})
+        assert left_out(told) == {"e0": None}
+        assert any("summary" in note for note in told["notes"])
+        assert "not read" in str(told["request"]["body"]["messages"])
 
 
 async def test_everything_that_is_documented_is_there() -> None:

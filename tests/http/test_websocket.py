@@ -28,6 +28,10 @@ CALL = {
 }
 
 
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
 def said(upstream: Upstream, at: int = -1) -> list[Any]:
     """What a chat endpoint was told by one of the requests: the contents of its messages."""
     return [message.get("content") for message in upstream.requests[at].json["messages"]]
@@ -96,6 +100,31 @@ async def test_what_is_not_stored_is_continued() -> None:
         assert error["error"]["param"] == "previous_response_id"
 
 
+async def test_what_is_not_stored_is_referred_to() -> None:
+    async with (
+        Upstream(default=HELLO) as upstream,
+        routing(endpoint(upstream, "chat")) as router,
+    ):
+        async with connected(router.url) as socket:
+            first = await socket.ask(input=[{**user("one"), "id": "msg_one"}])
+            [item] = first["output"]
+            references = [
+                {"type": "item_reference", "id": ident} for ident in ("msg_one", item["id"])
+            ]
+            second = await socket.ask(input=[*references, user("two")])
+            assert said(upstream) == ["one", CHAT.text, "two"]
+            await socket.ask(input=[references[1], user("three")], store=True)
+            assert said(upstream) == [CHAT.text, "three"]
+            await socket.ask(input="four", previous_response_id=second["id"])
+            assert said(upstream) == ["one", CHAT.text, "two", CHAT.text, "four"]
+        async with connected(router.url) as socket:
+            error = await socket.refused(input=[references[0], user("five")])
+            assert (error["status"], error["error"]["param"]) == (404, "input[0]")
+            # What a stored response has repeated is stored with it.
+            await socket.ask(input=[references[1], user("six")])
+            assert said(upstream) == [CHAT.text, "six"]
+
+
 async def test_what_is_stored_is_continued_anywhere() -> None:
     async with (
         Upstream(HELLO, HELLO, HELLO, whole(CHAT.whole)) as upstream,
@@ -128,12 +157,15 @@ async def test_with_the_database_down() -> None:
         database.up = False
         try:
             second = await socket.ask(input="two", previous_response_id=first["id"])
+            reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+            await socket.ask(input=[reference, user("three")])
             error = await socket.refused(input="x", store=True)
+            elsewhere = await socket.refused(input=[{**reference, "id": "msg_1"}, user("x")])
         finally:
             database.up = True
-        assert said(upstream) == ["one", CHAT.text, "two"]
+        assert said(upstream) == [CHAT.text, "three"]
         assert second["status"] == "completed"
-        assert error["status"] == 503
+        assert (error["status"], elsewhere["status"]) == (503, 503)
 
 
 async def test_a_warm_up_asks_nobody() -> None:

@@ -43,6 +43,7 @@ The kinds of endpoints are those of `endpoints[].dialect`. *responses only* is o
 - **counted**: the model reasons, and the usage tells how much, but not what.
 - **estimated**: the endpoint cannot count; the header `X-Pointsman-Estimated` says so.
 - **not told**: the API has no place for it in its answers.
+- **none**: an endpoint of this kind cites no documents.
 - **no**: it is refused, with the error below the table.
 """
 

@@ -10,21 +10,39 @@ from typing import Any, Final
 from router.dialects.dropped import DROPPED_PARAMETERS
 from router.simulate.vectors import embed
 from tests.matrix.asking import BODIES, Ask
-from tests.matrix.cases import YES
+from tests.matrix.cases import PASSED_ON, YES
 from tests.matrix.said import trouble
 from tests.matrix.stand import EMBEDDER, MODEL, Stand
 from tests.support.router import Reply
 
-__all__ = ["ESTIMATED", "NO_FIELD", "OTHERS"]
+__all__ = ["ESTIMATED", "NO_CITATIONS", "NO_FIELD", "OTHERS"]
 
 ESTIMATED: Final = "estimated"
 NO_FIELD: Final = "not told"
+NO_CITATIONS: Final = "none"
 
 _OPENAI: Final = "/v1/embeddings"
 _OLLAMA: Final = "/api/embed"
 _OLD: Final = "/api/embeddings"
 _TEXTS: Final = ["a red fox", "two blue birds"]
 _SMALL: Final = 16
+_CHAT: Final = "/v1/chat/completions"
+_MESSAGES: Final = "/v1/messages"
+_PDF: Final = base64.b64encode(b"%PDF-1.4 The sky is blue.").decode()
+_FILE: Final = {"filename": "sky.pdf", "file_data": f"data:application/pdf;base64,{_PDF}"}
+_DOCUMENT: Final = {
+    "type": "document",
+    "title": "sky.pdf",
+    "source": {"type": "base64", "media_type": "application/pdf", "data": _PDF},
+    "citations": {"enabled": True},
+}
+_DOCUMENTS: Final[dict[str, dict[str, Any]]] = {
+    "/v1/responses": {"input": [{"role": "user", "content": [{"type": "input_file", **_FILE}]}]},
+    _CHAT: {"messages": [{"role": "user", "content": [{"type": "file", "file": _FILE}]}]},
+    _MESSAGES: {"max_tokens": 99, "messages": [{"role": "user", "content": [_DOCUMENT]}]},
+}
+"""Requests with a document that may be cited, by path."""
+
 _RERANKS: Final = ("/v1/rerank", "/rerank", "/v2/rerank")
 _COUNTS: Final = {
     "/v1/responses/input_tokens": "Responses",
@@ -145,6 +163,32 @@ def _counts(path: str, **asked: Any) -> Case:
     return case
 
 
+def _cites(path: str, *, stream: bool) -> Case:
+    """An answer that cites a document, which is sent along: it is not cached."""
+
+    async def case(stand: Stand) -> str:
+        asked = {"model": MODEL, "stream": stream, **_DOCUMENTS[path]}
+        reply = await stand.post_once(path, asked)
+        if (found := _other(reply)) is not None:
+            return found
+        body = reply.body.decode()
+        if stand.column != "messages":
+            assert "_citation" not in body
+            return NO_CITATIONS
+        assert stand.received[-1][1]["messages"][0]["content"][0]["citations"] == {"enabled": True}
+        if path == _MESSAGES:
+            assert body.count('"document_title":"sky.pdf"') == 1, body
+            return PASSED_ON
+        if path == _CHAT:
+            assert "sky.pdf" not in body
+            return NO_FIELD
+        assert body.count('"filename":"sky.pdf"') == (4 if stream else 1), body
+        assert body.count('"annotation":{"type":"file_citation"') == stream, body
+        return YES
+
+    return case
+
+
 def _of_embeddings() -> dict[str, dict[str, Case]]:
     one, all_ = [embed(_TEXTS[0])], list(map(embed, _TEXTS))
     cut = [embed(_TEXTS[0], _SMALL)]
@@ -171,6 +215,13 @@ OTHERS: Final[dict[str, dict[str, dict[str, Case]]]] = {
             "documents": _reranks(path, return_documents=True),
         }
         for path in _RERANKS
+    },
+    "Citations of documents": {
+        path: {
+            "whole": _cites(path, stream=False),
+            "streamed": _cites(path, stream=True),
+        }
+        for path in _DOCUMENTS
     },
     "Token counting": {
         path: {

@@ -28,7 +28,8 @@ async def wrong(column: str, *, cached: bool = False) -> list[str]:
     ``cached``: as the cache answers them, where it may.
     """
     found = []
-    async with standing(column, cached=cached) as stand:
+    fields = {"citations": True} if column == "messages" else {}
+    async with standing(column, cached=cached, fields=fields) as stand:
         for surface, feature in cells():
             wanted, got = expected(surface, feature, column), await tried(stand, surface, feature)
             if cached and wanted == PASSED_ON and got.startswith("ignored: "):

@@ -65,6 +65,10 @@ class Stand:
             return await self._post_twice(path, body, socket=socket)
         return await self._post(path, body, {}, socket=socket)
 
+    async def post_once(self, path: str, body: dict[str, Any]) -> Reply:
+        """Ask the router for what its cache does not keep."""
+        return await self._post(path, body, {}, socket=False)
+
     async def _post(
         self, path: str, body: dict[str, Any], headers: dict[str, str], *, socket: bool
     ) -> Reply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -23,6 +24,11 @@ class Nothing(ResponseStore):
         """See ``ResponseStore.history``."""
         items = self._kept_here.get(ident)
         return ResponseHistory("completed", None, list(items)) if items is not None else None
+
+    async def find_items(self, owner: str, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+        """See ``ResponseStore.find_items``."""
+        kept = [item for items in self._kept_here.values() for item in items]
+        return {item["id"]: item for item in kept if item["id"] in ids}
 
 
 def response(ident: str, parent: str | None = None, size: int = 10, **fields: Any) -> Any:
@@ -77,6 +83,21 @@ async def test_hidden_reasoning_is_put_back() -> None:
     found = await chains.history("ann", "a")
     assert found is not None
     assert found.items[1] == {**output[0], "encrypted_content": "sealed"}
+
+
+async def test_items_are_found_by_their_ids() -> None:
+    thought = {"id": "rs_1", "type": "reasoning", "summary": []}
+    output = [thought, {"id": 'odd "1"\u00e9'}, {"id": 7}]
+    stored = {"id": "msg_stored", "text": "msg_a"}
+    chains = Chains(ChainMemory(), Nothing(stored=[stored]))
+    chains.keep(response("a", output=output, hidden={"rs_1": "sealed"}), None)
+    chains.keep(response("b", "a"), None)
+    wanted = ["msg_a", "rs_1", 'odd "1"\u00e9', "msg_b", "msg_stored", "7", "nothing"]
+    found = await chains.find_items("ann", wanted)
+    assert found["rs_1"] == {**thought, "encrypted_content": "sealed"}
+    assert found["msg_stored"] == stored
+    assert sorted(found) == sorted(wanted[:5])
+    assert await chains.find_items("bob", wanted) == {"msg_stored": stored}
 
 
 async def test_it_is_its_owners() -> None:

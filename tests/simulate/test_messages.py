@@ -1,4 +1,6 @@
-"""The simulated Messages over real sockets: tools that the model sees only once they are found."""
+"""The simulated Messages over real sockets: tools that the model sees only once they are found, and
+documents that it cites.
+"""
 
 from __future__ import annotations
 
@@ -67,3 +69,52 @@ async def test_what_the_original_refuses(
     status, answer = await asked(http, url, *searched(*found), tools=tools)
     assert status == 400
     assert answer["error"] == {"type": "invalid_request_error", "message": wrong}
+
+
+def document(title: str | None = None, **fields: Any) -> dict[str, Any]:
+    source = {"type": "url", "url": "https://a.example/a.pdf"}
+    return {"type": "document", "source": source, "title": title, **fields}
+
+
+CITABLE: dict[str, Any] = {"citations": {"enabled": True}}
+
+
+async def test_what_may_be_cited_is(start: Start, http: aiohttp.ClientSession) -> None:
+    url = await start("messages", "m")
+    call = {"type": "tool_use", "id": "toolu_1", "name": "search", "input": {}}
+    found = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [document("b", **CITABLE)]}
+    said = [
+        {"role": "user", "content": [document("a", **CITABLE), {"type": "text", "text": "What?"}]},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [found]},
+    ]
+    status, answer = await asked(http, url, *said, tools=[SEARCH])
+    assert status == 200, answer
+    cited = [
+        (one["document_index"], one["document_title"])
+        for block in answer["content"]
+        for one in block.get("citations", ())
+    ]
+    assert cited == [(0, "a"), (1, "b")]
+    status, answer = await asked(http, url, {"role": "user", "content": [document()]})
+    assert "citations" not in str(answer["content"])
+
+
+@pytest.mark.parametrize(
+    ("documents", "fields", "wrong"),
+    [
+        ([document(**CITABLE), document()], {}, "for all documents or for none"),
+        (
+            [document(**CITABLE)],
+            {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}},
+            "cannot be enabled beside it",
+        ),
+    ],
+)
+async def test_what_cannot_be_cited(
+    start: Start, http: aiohttp.ClientSession, documents: list[Any], fields: Any, wrong: str
+) -> None:
+    url = await start("messages", "m")
+    status, answer = await asked(http, url, {"role": "user", "content": documents}, **fields)
+    assert status == 400
+    assert wrong in answer["error"]["message"]

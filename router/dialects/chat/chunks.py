@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import orjson
 
 from router.response.frame import Frame
 
-__all__ = ["CALLS", "ChatStream", "chat_call", "chat_usage", "finish_reason"]
+__all__ = [
+    "CALLS",
+    "ChatStream",
+    "chat_annotations",
+    "chat_call",
+    "chat_usage",
+    "finish_reason",
+]
 
 Item = dict[str, Any]
 
@@ -20,6 +27,7 @@ CALLS: Final[Mapping[Any, tuple[str, str]]] = {
 """How a call is named in a chat message, and where its text is."""
 
 _DONE: Final = b"[DONE]"
+_PLACES: Final = ("start_index", "end_index")
 
 
 class ChatStream:
@@ -53,6 +61,10 @@ class ChatStream:
         name, field = CALLS[kind]
         self._chunk({"tool_calls": [{"index": index, name: {field: piece}}]})
 
+    def annotate(self, annotations: list[Item]) -> None:
+        """What the text so far cites, as ``chat_annotations``."""
+        self._chunk({"annotations": annotations})
+
     def end(self, reason: str, usage: Mapping[str, Any] | None) -> None:
         """Why it ends, its Responses ``usage`` where it is to be told, and the end itself."""
         self.said = True
@@ -85,6 +97,23 @@ def chat_call(item: Item, text: str) -> Item:
     """A call, with so much of its text."""
     name, field = CALLS[item["type"]]
     return {"id": item["call_id"], "type": name, name: {"name": item["name"], field: text}}
+
+
+def chat_annotations(parts: Iterable[Item], before: int = 0) -> list[Item]:
+    """The web pages that these parts of a message cite, behind ``before`` characters of its text:
+    other annotations have no form there.
+    """
+    told = []
+    for part in parts:
+        for one in part.get("annotations") or ():
+            if isinstance(one, dict) and one.get("type") == "url_citation":
+                cited = {name: value for name, value in one.items() if name != "type"}
+                for name in _PLACES:
+                    if isinstance(cited.get(name), int):
+                        cited[name] += before
+                told.append({"type": "url_citation", "url_citation": cited})
+        before += len(part.get("text", ""))
+    return told
 
 
 def finish_reason(calls: bool, details: Any) -> str:

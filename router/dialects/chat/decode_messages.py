@@ -27,6 +27,7 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "function": ("function_call", "arguments"),
     "custom": ("custom_tool_call", "input"),
 }
+_CITATION: Final = ("url", "title", "start_index", "end_index")
 _FILE: Final = ("file_data", "file_id", "filename")
 
 
@@ -106,8 +107,8 @@ class MessageDecoder:
             self.kept[f"input[{len(self.items)}]"] = True
         if not said and (content is None) is not bool(calls):
             more["content"] = content
-        if more.get("annotations") == []:
-            del more["annotations"]
+        if "annotations" in more:
+            self._annotate(more, said)
         self._keep(where, more)
         for number, call in enumerate(calls):
             self._call(call, index, number)
@@ -115,6 +116,16 @@ class MessageDecoder:
             name = call.get("name")
             old = {"call_id": name, "name": name, "arguments": call.get("arguments")}
             self._put({"type": "function_call", **old}, index)
+
+    def _annotate(self, more: Item, said: Any) -> None:
+        """Say what the text just put cites; it is kept beside, too."""
+        given = more["annotations"]
+        if given == []:
+            del more["annotations"]
+        elif said and type(said) is str and type(given) is list:
+            cites = [one for one in map(_annotation, given) if one is not None]
+            part = {"type": "output_text", "text": said, "annotations": cites}
+            self.items[-1]["content"] = [part] if cites else said
 
     def _said(self, message: Item, content: Any, where: str, more: Item) -> Any:
         """What an assistant said: its content, and a refusal beside it."""
@@ -162,6 +173,15 @@ _TEXT: Final = frozenset({"type", "text"})
 
 def _beside(given: Item, known: frozenset[str]) -> Item:
     return {name: value for name, value in given.items() if name not in known and value is not None}
+
+
+def _annotation(given: Any) -> Item | None:
+    """The Responses API's form of a web page that is cited; None for anything else."""
+    cited = given.get("url_citation") if type(given) is dict else None
+    if type(cited) is not dict:
+        return None
+    kinds = [type(cited.get(name)) for name in _CITATION]
+    return {"type": "url_citation", **cited} if kinds == [str, str, int, int] else None
 
 
 def _decode_call(call: Any) -> tuple[Item, bool]:

@@ -2,8 +2,8 @@
 
 Another reader makes events of what an endpoint sends; here they are told as the chunks of one
 completion. A message, its reasoning and its calls are one message there, in the order of the
-answer; what else an answer may hold (hosted tools, citations) is left out. An answer that failed
-is an error.
+answer; what else an answer may hold (hosted tools, citations of files) is left out. An answer that
+failed is an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from router.dialects.chat.chunks import ChatStream, finish_reason
+from router.dialects.chat.chunks import ChatStream, chat_annotations, finish_reason
 from router.dialects.chat.decode_stream import logprob_entries
 from router.dialects.chat.replay import completion
 from router.dialects.responses.decode_stream import failure_of
@@ -56,6 +56,7 @@ class ChatEncoder:
         self._stream: ChatStream | None = None
         self._calls: dict[int | str, tuple[int, Any]] = {}
         self._thought: tuple[int | str, int] | None = None
+        self._told = 0  # characters of the messages that are done
         self._events = OutputEvents(self)
         self._ended = False
 
@@ -186,9 +187,16 @@ class ChatEncoder:
         self._out.arguments(*self._calls[place], piece)
 
     def item_done(self, place: int | str, item: dict[str, Any]) -> None:
-        """See ``OutputListener.item_done``; raises ValueError for one that is malformed."""
+        """See ``OutputListener.item_done``; raises ValueError for one that is malformed. What a
+        message cites is told when all of it is said.
+        """
         if not is_sound(item):
             raise ValueError("an item without what every one of its type has")
+        if item["type"] == "message" and isinstance(item["content"], list):
+            said = [part for part in item["content"] if part["type"] == "output_text"]
+            if annotations := chat_annotations(said, self._told):
+                self._out.annotate(annotations)
+            self._told += sum(len(part["text"]) for part in said)
 
     def response_done(self, response: dict[str, Any]) -> None:
         """See ``OutputListener.response_done``."""

@@ -12,7 +12,14 @@ from typing import Any, Final
 
 import orjson
 
-from router.dialects.chat.chunks import CALLS, ChatStream, chat_call, chat_usage, finish_reason
+from router.dialects.chat.chunks import (
+    CALLS,
+    ChatStream,
+    chat_annotations,
+    chat_call,
+    chat_usage,
+    finish_reason,
+)
 from router.dialects.chat.decode_stream import ChatDecoder
 from router.dialects.chat.join_chunks import JoinedChunks
 from router.dialects.chat.messages import reasoning_text
@@ -40,6 +47,8 @@ def completion(answer: Mapping[str, Any], *, id: str, created: int) -> dict[str,
         "content": _joined(parts, "output_text", "text"),
         "refusal": _joined(parts, "refusal", "refusal"),
     }
+    if annotations := chat_annotations(parts):
+        message["annotations"] = annotations
     if reasoning := "\n\n".join(filter(None, map(_reasoning, output))):
         message["reasoning_content"] = reasoning
     if calls := [chat_call(item, item[CALLS[item["type"]][1]]) for item in _calls(output)]:
@@ -65,7 +74,7 @@ def completion(answer: Mapping[str, Any], *, id: str, created: int) -> dict[str,
 def chunks(answer: Mapping[str, Any], *, id: str, created: int, include_usage: bool) -> list[Frame]:
     """The stream of that completion, ``[DONE]`` included."""
     stream = ChatStream(id, created, answer["model"], include_usage)
-    calls = 0
+    calls = told = 0
     said = ""
     for item in answer["output"]:
         if (kind := item.get("type")) in CALLS:
@@ -79,6 +88,9 @@ def chunks(answer: Mapping[str, Any], *, id: str, created: int, include_usage: b
             said = "\n\n"
         for part in _parts([item]):
             _tell(stream, part)
+            if annotations := chat_annotations([part], told):
+                stream.annotate(annotations)
+            told += len(part.get("text", ""))
     reason = finish_reason(bool(calls), answer.get("incomplete_details"))
     stream.end(reason, answer["usage"] if include_usage else None)
     return stream.take()

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.dialects.messages.citations import cited_in
 from router.dialects.messages.content import CONTENT, parts_of, text_parts
 from router.dialects.messages.fields import given, need, objects, one_of, refused, typed
 from router.dialects.messages.server_tools import RAN_HERE, RESULTS, references_in, result_text
@@ -35,15 +36,17 @@ _SUMMARY: Final = "Summary of the conversation before this point:"
 class MessagesHistory:
     """The ``items`` of the messages it is given; ``dropped_thinking`` is how many blocks of
     thinking were signed by somebody else, and left out. ``references`` are the names of tools that
-    a search has found, in that order.
+    a search has found, in that order. ``may_cite``: a document is given to be cited.
     """
 
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
         self.dropped_thinking = 0
         self.references: dict[str, None] = {}
+        self.may_cite = False
         self._parts: list[dict[str, Any]] = []
         self._texts: list[str] = []
+        self._cites: list[dict[str, Any]] = []
         self._running: dict[str, None] = {}
 
     def add(self, messages: list[Any]) -> None:
@@ -73,6 +76,7 @@ class MessagesHistory:
                     self._result(block, path)
                 else:
                     self._parts += parts_of(block, path)
+                    self._note_citable(block)
         self._say("user")
 
     def _say(self, role: str) -> None:
@@ -109,10 +113,15 @@ class MessagesHistory:
                 found[need(block, "tool_name", str, path)] = None
             else:
                 parts += parts_of(block, path)
+                self._note_citable(block)
         if found:
             self.references |= found
             parts.append({"type": "input_text", "text": found_text(list(found))})
         return parts
+
+    def _note_citable(self, block: Mapping[str, Any]) -> None:
+        wanted = block.get("citations")
+        self.may_cite |= isinstance(wanted, dict) and wanted.get("enabled") is True
 
     def _assistant(self, content: str | list[Any], where: str) -> None:
         if isinstance(content, str):
@@ -121,7 +130,7 @@ class MessagesHistory:
             for path, block in objects(content, where):
                 kind = _kind_of(block, _OF_MODELS, path)
                 if kind == "text":
-                    self._texts.append(need(block, "text", str, path))
+                    self._text(need(block, "text", str, path), block.get("citations"))
                     continue
                 self._answer()
                 self._block(block, kind, path)
@@ -160,11 +169,20 @@ class MessagesHistory:
             self._parts = [{"type": "input_text", "text": f"{_SUMMARY}\n{summary}"}]
             self._say("user")
 
+    def _text(self, text: str, citations: Any) -> None:
+        if citations:
+            self._cites += cited_in(text, citations, sum(map(len, self._texts)))
+        self._texts.append(text)
+
     def _answer(self) -> None:
         """Texts in a row are one text, which was cut where a source was cited."""
         text, self._texts = "".join(self._texts), []
+        cites, self._cites = self._cites, []
+        content: Any = text
+        if cites:
+            content = [{"type": "output_text", "text": text, "annotations": cites}]
         if text:
-            self.items.append({"type": "message", "role": "assistant", "content": text})
+            self.items.append({"type": "message", "role": "assistant", "content": content})
 
     def _think(self, block: Mapping[str, Any], kind: str, where: str) -> None:
         if kind == "thinking":

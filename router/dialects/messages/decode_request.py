@@ -123,6 +123,8 @@ def _translated(body: Mapping[str, Any], limit: int | None) -> DecodedMessagesRe
     metadata = given(body, "metadata", dict, "") or {}
     if user := given(metadata, "user_id", str, "metadata"):
         made["user"] = _user(user)
+    if history.may_cite:
+        dropped.append("citations")
     dropped += [f"metadata.{name}" for name in metadata if name != "user_id"]
     dropped += [name for name, value in body.items() if name not in _READ and value is not None]
     output = body.get("output_config") or {}

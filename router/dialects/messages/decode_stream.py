@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from router.dialects.messages.answer_schema import ANSWER_TOOL
+from router.dialects.messages.citations import annotation_of
 from router.dialects.messages.sealing import seal_redacted, seal_thinking
 from router.errors import UpstreamError, UpstreamFailure
 from router.response import tokens
@@ -25,13 +26,17 @@ _REASONS: Final[Mapping[str, str]] = {
     "tool_use": "tool_calls",
 }
 
+_MOST_CITED: Final = 256
+"""Citations of one block; more are left out."""
+
 
 class _Block:
     """A content block that is being read: its ``text`` is what has come of a block of thinking, or
-    the input of a tool that came at its beginning.
+    the input of a tool that came at its beginning; ``length`` that of a block of text, which
+    ``cites`` others.
     """
 
-    __slots__ = ("kind", "name", "said", "signature", "text")
+    __slots__ = ("cites", "kind", "length", "name", "said", "signature", "text")
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -39,6 +44,8 @@ class _Block:
         self.text: list[str] = []
         self.signature = ""
         self.said = False
+        self.length = 0
+        self.cites: list[dict[str, Any]] = []
 
 
 class MessagesDecoder(ResponseMachine):
@@ -54,6 +61,7 @@ class MessagesDecoder(ResponseMachine):
     ) -> None:
         super().__init__(builder, options)
         self._account = account
+        self._documents = options.documents if options is not None else ()
         self._decoder = SSEDecoder()
         self._blocks: dict[Any, _Block] = {}
         self._counts: dict[str, Any] = {}
@@ -114,7 +122,10 @@ class MessagesDecoder(ResponseMachine):
         kind = given.get("type")
         block = self._blocks[_hashable(index)] = _Block(kind if isinstance(kind, str) else "")
         if kind == "text":
-            self._text(given.get("text"))
+            self._say_of(block, given.get("text"))
+            citations = given.get("citations")
+            for citation in citations if isinstance(citations, list) else ():
+                self._cite(block, citation)
         elif kind == "thinking":
             self._thought(block, given.get("thinking"))
             block.signature = _string(given.get("signature"))
@@ -140,7 +151,9 @@ class MessagesDecoder(ResponseMachine):
             raise UpstreamFailure("The endpoint sent a piece of a block that has not begun.")
         kind = delta.get("type")
         if kind == "text_delta":
-            self._text(delta.get("text"))
+            self._say_of(block, delta.get("text"))
+        elif kind == "citations_delta" and block.kind == "text":
+            self._cite(block, delta.get("citation"))
         elif kind == "thinking_delta":
             self._thought(block, delta.get("thinking"))
         elif kind == "signature_delta":
@@ -161,7 +174,9 @@ class MessagesDecoder(ResponseMachine):
         block = self._blocks.pop(_hashable(index), None)
         if block is None:
             return
-        if block.kind == "tool_use" and not block.said:
+        if block.cites:
+            self.annotate(block.length, block.cites)
+        elif block.kind == "tool_use" and not block.said:
             self._arguments(block, "".join(block.text) or "{}")
         elif block.kind == "thinking" and block.signature:
             text = "".join(block.text)
@@ -175,6 +190,18 @@ class MessagesDecoder(ResponseMachine):
         if isinstance(text, str) and text:
             block.text.append(text)
             self.reasoning(text)
+
+    def _say_of(self, block: _Block, text: Any) -> None:
+        if isinstance(text, str) and text:
+            block.length += len(text)
+            self.text(text)
+
+    def _cite(self, block: _Block, citation: Any) -> None:
+        """What cannot be said as an annotation, or has been, is passed over."""
+        annotation = annotation_of(citation, self._documents)
+        if annotation is None or annotation in block.cites or len(block.cites) == _MOST_CITED:
+            return
+        block.cites.append(annotation)
 
     def _text(self, text: Any) -> None:
         if isinstance(text, str) and text:

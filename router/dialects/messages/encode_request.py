@@ -10,6 +10,7 @@ from router.dialects.dialect import EncodedRequest
 from router.dialects.dropped import dropped_fields, is_default
 from router.dialects.messages.answer_schema import ANSWER_TOOL, answer_tool, fitted_schema
 from router.dialects.messages.cache_control import add_breakpoints
+from router.dialects.messages.citations import ask_for_citations
 from router.dialects.messages.claude import ModelTraits, traits_of
 from router.dialects.messages.encode_history import encode_history
 from router.dialects.messages.encode_thinking import ThinkingPlan, plan_thinking
@@ -69,11 +70,18 @@ def encode_for_messages(
     dropped += thinking.dropped
     dropped += _add_sampling(sent, body, traits, thinking)
     dropped += _add_options(sent, body)
+    documents: tuple[str, ...] = ()
+    if settings.citations and "format" not in sent.get("output_config", ()):  # it takes but one
+        documents = ask_for_citations(history.messages)
     if settings.prompt_caching != "off":
         add_breakpoints(sent, body)
     dropped += dropped_fields(body, _CARRIED)
     return EncodedRequest(
-        "/messages", sent, tuple(dropped), foreign_reasoning=history.foreign_reasoning
+        "/messages",
+        sent,
+        tuple(dropped),
+        foreign_reasoning=history.foreign_reasoning,
+        documents=documents,
     )
 
 

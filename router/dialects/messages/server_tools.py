@@ -23,7 +23,15 @@ from router.dialects.hosted_items import QUOTED, WEB_SEARCH
 from router.dialects.messages.fields import given, need, objects, one_of, typed
 from router.dialects.messages.tool_search import SEARCH_CALL, SEARCH_TOOLS, failed_text, found_text
 
-__all__ = ["RAN_HERE", "RESULTS", "citations_of", "references_in", "result_text", "use_and_result"]
+__all__ = [
+    "RAN_HERE",
+    "RESULTS",
+    "citations_of",
+    "place_of",
+    "references_in",
+    "result_text",
+    "use_and_result",
+]
 
 Block = dict[str, Any]
 
@@ -117,6 +125,18 @@ def citations_of(part: Mapping[str, Any], pages: Mapping[str, str]) -> list[Bloc
                 }
             )
     return found
+
+
+def place_of(citation: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Which characters of its text a citation of ``citations_of`` is about; None for another's."""
+    sealed = _text(citation, "encrypted_index")
+    if not sealed.startswith(_MARK):
+        return None
+    try:
+        start, _, end = b64decode(sealed[len(_MARK) :], validate=True).decode().partition("-")
+        return int(start), int(end)
+    except ValueError:  # of broken base64, too
+        return None
 
 
 def result_text(block: Mapping[str, Any], where: str) -> str:

@@ -47,6 +47,25 @@ def test_what_a_responses_request_cannot_say_is_kept_beside_it(
     assert decode_chat({"model": "m", "messages": [USER], **chat}).kept == kept
 
 
+CITED = {"url": "https://a.example/", "title": "A", "start_index": 0, "end_index": 2}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "cites"),
+    [
+        ([{"type": "url_citation", "url_citation": CITED}], [{"type": "url_citation", **CITED}]),
+        ([{"url_citation": {**CITED, "url": 7}}, {"url_citation": 7}, {}, 7], None),
+        ({}, None),
+    ],
+)
+def test_what_a_text_cites_is_said_and_kept(annotations: Any, cites: Any) -> None:
+    message = {"role": "assistant", "content": "Hi", "annotations": annotations}
+    decoded = decode_chat({"model": "m", "messages": [USER, message, USER]})
+    assert decoded.kept == {"messages[1]": {"annotations": annotations}}
+    part = {"type": "output_text", "text": "Hi", "annotations": cites}
+    assert decoded.body["input"][1]["content"] == ([part] if cites else "Hi")
+
+
 def test_which_message_has_the_call_of_an_output() -> None:
     called = {"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}, {"id": "c"}]}
     old = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}

@@ -333,6 +333,13 @@ def test_thinking_that_was_signed_by_somebody_else_is_dropped_and_counted() -> N
     assert found.body["input"][1:] == [{"type": "message", "role": "assistant", "content": "Yes"}]
 
 
+CITABLE = {
+    "type": "document",
+    "source": {"type": "text", "media_type": "text/plain", "data": "The sky is blue."},
+    "citations": {"enabled": True},
+}
+
+
 @pytest.mark.parametrize(
     ("fields", "dropped"),
     [
@@ -342,6 +349,8 @@ def test_thinking_that_was_signed_by_somebody_else_is_dropped_and_counted() -> N
         ({"mcp_servers": [{}], "context_management": {}}, ("mcp_servers",)),
         ({"metadata": {"user_id": "u", "team": "t"}}, ("metadata.team",)),
         ({"output_config": {"effort": "low", "task_budget": {}}}, ("output_config.task_budget",)),
+        ({"messages": [{"role": "user", "content": [CITABLE, CITABLE]}]}, ("citations",)),
+        ({"messages": [{"role": "user", "content": [{**CITABLE, "citations": {}}]}]}, ()),
         (
             {"tools": [{**TOOL, "input_examples": [{}], "defer_loading": False}]},
             ("tools.0.input_examples",),
