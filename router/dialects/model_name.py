@@ -18,15 +18,19 @@ _MEMBER: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*"')
 
 
 class ModelName:
-    """Puts ``name`` into the JSON objects of one answer: its body, or the events of its stream."""
+    """Puts ``name`` into the JSON objects of one answer: its body, or the events of its stream.
 
-    __slots__ = ("_member", "_mine", "_name", "_theirs")
+    ``in_place`` is whether all other bytes of every object so far stayed as they were.
+    """
+
+    __slots__ = ("_member", "_mine", "_name", "_theirs", "in_place")
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._mine = _KEY + b":" + orjson.dumps(name)
         self._theirs = name
         self._member = b""
+        self.in_place = True
 
     def put(self, data: bytes, decoded: dict[str, Any]) -> bytes:
         """``data`` with the name as its ``model``, if it has one; ``decoded``, which is the same
@@ -37,7 +41,10 @@ class ModelName:
             return data
         named = self.in_bytes(data, theirs)
         decoded["model"] = self._name
-        return orjson.dumps(decoded) if named is None else named
+        if named is None:
+            self.in_place = False
+            return orjson.dumps(decoded)
+        return named
 
     def in_bytes(self, data: bytes, theirs: Any) -> bytes | None:
         """``data`` with the name in the place of ``theirs``; None where it has to be decoded.

@@ -6,7 +6,8 @@ from typing import Any
 
 from router.dialects.model_name import ModelName
 from router.errors import UpstreamError, UpstreamFailure
-from router.response.frame import EventTooLarge, Frame, SSEDecoder
+from router.response.frame import EventTooLarge, Frame, SSEDecoder, data_of
+from router.response.text_template import MOST_USELESS, PassedText
 
 __all__ = ["PassthroughDecoder"]
 
@@ -26,7 +27,9 @@ class PassthroughDecoder:
         self.has_output = False
         self._ended = False
         self._model = ModelName(model)
-        self._decoder = SSEDecoder()
+        self._decoder: SSEDecoder | None = None
+        self._alike: PassedText | None = None  # events like the last one
+        self._useless = 0
 
     @property
     def ended(self) -> bool:
@@ -38,11 +41,17 @@ class PassthroughDecoder:
         frames: list[Frame] = []
         if self.error is not None or self._ended:
             return frames
+        decoder = self._decoder = self._decoder or SSEDecoder()
         try:
-            for event in self._decoder.decode(data):
-                self._event(event, frames)
-                if self.ended:
-                    break
+            for block in decoder.blocks(data):
+                alike = self._alike
+                if alike is not None and (frame := alike.frame(block)) is not None:
+                    self.output_chars += len(alike.text)
+                    frames.append(frame)
+                elif event := data_of(block):
+                    self._decoded(block, event, frames)
+                    if self.ended:
+                        break
         except EventTooLarge as exc:
             self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
         except UpstreamError as exc:
@@ -59,6 +68,23 @@ class PassthroughDecoder:
     def salvage(self) -> list[Frame]:
         """See ``StreamDecoder.salvage``."""
         raise NotImplementedError
+
+    def _decoded(self, block: bytes, data: bytes, frames: list[Frame]) -> None:
+        """An event that is not like the last one, and what can be learned of it."""
+        alike, before = self._alike, len(frames)
+        self._alike = None
+        if alike is not None and not alike.raw:
+            self._useless += 1
+        self._event(data, frames)
+        learns = not self._ended and self._useless < MOST_USELESS and self._model.in_place
+        if learns and len(frames) == before + 1:
+            self._alike = PassedText.of(block, frames[-1], self._text_of, encoded=False)
+
+    def _text_of(self, event: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
+        """See ``FindText``: an event whose text is all that has to be known of it, since the one
+        before it was read.
+        """
+        return None
 
     def _event(self, data: bytes, frames: list[Frame]) -> None:
         """Read one event, and add what the client is sent of it; raises UpstreamError."""

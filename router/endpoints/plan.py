@@ -27,7 +27,7 @@ from router.balance.capability import Unmet, missing_features, needs, too_long
 from router.balance.overflow import CONTEXT_EXCEEDED
 from router.core.exchange import Exchange
 from router.core.key import Key
-from router.dialects.responses.decode_stream import unseal
+from router.dialects.responses.sealing import unseal
 from router.endpoints.deployment import Deployment
 from router.endpoints.registry import Group
 from router.errors import InvalidRequest, no_access

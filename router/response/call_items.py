@@ -125,7 +125,7 @@ class CustomCallItem(CallItem, InputText):
     def received(self) -> list[str]:
         return self._arguments
 
-    def delta(self, text: str) -> None:
+    def delta(self, text: str, encoded: bytes | None = None) -> None:
         self._arguments.append(text)
 
     def close(self, status: str) -> Item:
@@ -159,7 +159,7 @@ class SearchCallItem(CallItem):
 
     __slots__ = ()
 
-    def delta(self, text: str) -> None:
+    def delta(self, text: str, encoded: bytes | None = None) -> None:
         self.pieces.append(text)
 
     def close(self, status: str) -> Item:

@@ -23,10 +23,12 @@ __all__ = [
     "OPENING",
     "TERMINAL",
     "Comment",
+    "EncodedFrame",
     "EventTooLarge",
     "Frame",
     "PassedFrame",
     "SSEDecoder",
+    "data_of",
     "encode_event",
     "load_object",
 ]
@@ -47,6 +49,7 @@ TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "respo
 
 _CR: Final = ord("\r")  # a byte is looked for faster by its number
 _LF: Final = ord("\n")
+_BLANK: Final = b"\n\n"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -60,44 +63,44 @@ class SSEDecoder:
     ``decode(data)`` returns the data of every event completed by these bytes, as bytes. The
     names of events are not looked at: every protocol read here repeats them inside its JSON.
     Events whose data is empty are dropped: some servers keep a connection alive with them.
+    ``blocks(data)`` returns the events as they stand, for ``data_of``.
     """
 
     __slots__ = ("_begun", "_carriage_return", "_tail")
 
     def __init__(self) -> None:
-        self._tail = bytearray()
+        self._tail: bytearray | None = None
         self._carriage_return = False
         self._begun = False
 
     def decode(self, data: bytes) -> list[bytes]:
         """Take the bytes of one read; raise EventTooLarge when an event never ends."""
+        return [event for block in self.blocks(data) if (event := data_of(block))]
+
+    def blocks(self, data: bytes) -> list[bytes]:
+        """The same, each with the blank line that closes it; every line ends with a LF."""
         if self._carriage_return or _CR in data:
             data = self._normalise(data)
-        if not self._tail:
-            blocks = data.split(b"\n\n")
+        if self._tail is None:
+            if self._begun and 1 < len(data) == data.find(_BLANK) + 2:
+                return [data]  # the usual read: one event, not copied
+            blocks = data.split(_BLANK)
         else:
             # The blank line may be split between two reads, so the search starts one byte early.
-            start = max(0, len(self._tail) - 1)
+            start = len(self._tail) - 1
             self._tail += data
-            if self._tail.find(b"\n\n", start) < 0:
+            if self._tail.find(_BLANK, start) < 0:
                 self._check_size()
                 return []
-            blocks = bytes(self._tail).split(b"\n\n")
-            self._tail.clear()
+            blocks = bytes(self._tail).split(_BLANK)
+            self._tail = None
         if rest := blocks.pop():
-            self._tail += rest
+            self._tail = bytearray(rest)
             self._check_size()
         if blocks and not self._begun:
             self._begun = True
             blocks[0] = blocks[0].removeprefix(_BYTE_ORDER_MARK)
-        events = []
-        for block in blocks:
-            # Most events are one line of data.
-            simple = block.startswith(b"data: ") and _LF not in block
-            event = block[6:] if simple else _data_of(block)
-            if event:
-                events.append(event)
-        return events
+        return [block + _BLANK for block in blocks]
 
     def _normalise(self, data: bytes) -> bytes:
         """Turn CRLF and CR into LF. A CR ends its line at once, so that nothing waits for a LF
@@ -111,17 +114,20 @@ class SSEDecoder:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _check_size(self) -> None:
-        if len(self._tail) > MAX_EVENT_BYTES:
+        if self._tail is not None and len(self._tail) > MAX_EVENT_BYTES:
             raise EventTooLarge(f"an event exceeds {MAX_EVENT_BYTES} bytes")
 
 
-def _data_of(block: bytes) -> bytes:
-    """The joined data lines of one event; empty where it has none (a comment)."""
+def data_of(block: bytes) -> bytes:
+    """The joined data lines of an event of ``SSEDecoder.blocks``; empty where it has none (a
+    comment).
+    """
+    # Most events are one line of data, with or without their name before it.
     start = block.find(b"\n") + 1 if block.startswith(b"event:") else 0
-    if block.startswith(b"data: ", start) and block.find(b"\n", start) < 0:
-        return block[start + 6 :]
+    if block.startswith(b"data: ", start) and block.find(b"\n", start) == len(block) - 2:
+        return block[start + 6 : -2]
     lines = []
-    for line in block.split(b"\n"):
+    for line in block[:-2].split(b"\n"):
         if line.startswith(b"data:"):
             value = line[5:]
             lines.append(value[1:] if value.startswith(b" ") else value)
@@ -172,6 +178,29 @@ class PassedFrame(Frame):
     """An event of an endpoint that speaks the client's own API: it passes as it came."""
 
     __slots__ = ()
+
+
+class EncodedFrame(Frame):
+    """An event of which there is already what stands on the wire: ``data`` is cut out of it when
+    someone asks.
+    """
+
+    __slots__ = ("_wire",)
+
+    def __init__(self, type: str, wire: bytes) -> None:
+        self.type = type
+        self._json = None
+        self._wire = wire
+
+    def __getattr__(self, name: str) -> bytes:
+        if name != "data":
+            raise AttributeError(name)
+        self.data = data = self._wire[len(self.type) + 14 if self.type else 6 : -2]
+        return data
+
+    def encode(self) -> bytes:
+        """See ``Frame.encode``."""
+        return self._wire
 
 
 class Comment(Frame):

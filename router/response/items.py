@@ -8,12 +8,12 @@ the finished item, equal to the one in ``response.output_item.done``.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import orjson
 
 from router.response.builder import ResponseBuilder
-from router.response.frame import Frame
+from router.response.frame import EncodedFrame, Frame
 
 __all__ = [
     "ArgumentsText", "InputText", "ItemWriter", "OutputText", "PartWriter", "RawReasoningText",
@@ -22,6 +22,9 @@ __all__ = [
 ]  # fmt: skip
 
 Item = dict[str, Any]
+
+_MANY: Final = 64
+"""So many pieces of a text are made one."""
 
 
 class TextWriter:
@@ -37,8 +40,8 @@ class TextWriter:
     delta_tail: ClassVar[bytes] = b"}"
 
     __slots__ = (
-        "_at", "_delta_end", "_delta_start", "_delta_type", "_out", "annotations", "builder", "id",
-        "index", "logprobs", "pieces",
+        "_at", "_delta_end", "_delta_start", "_delta_tail", "_delta_type", "_joined", "_out",
+        "annotations", "builder", "id", "index", "logprobs", "pieces",
     )  # fmt: skip
 
     def __init__(
@@ -57,25 +60,36 @@ class TextWriter:
         if self.place_name:
             self._at[self.place_name] = place
             named = b',"%b":%d' % (self.place_name.encode(), place)
-        self._delta_type = f"{self.stem}.delta"
-        self._delta_start = b'{"type":"%b","sequence_number":' % self._delta_type.encode()
+        self._joined = 0
+        self._delta_type = kind = f"{self.stem}.delta"
+        self._delta_start = b'event: %b\ndata: {"type":"%b","sequence_number":' % (
+            kind.encode(),
+            kind.encode(),
+        )
         end = b',"item_id":"%b","output_index":%d%b,"delta":'
         self._delta_end = end % (id.encode(), index, named)
+        self._delta_tail = self.delta_tail + b"\n\n"
 
-    def delta(self, text: str) -> None:
-        """Stream a piece. The frame is put together from prepared bytes: this is the hot path."""
+    def delta(self, text: str, encoded: bytes | None = None) -> None:
+        """Stream a piece, which may be ``encoded`` as JSON already. The frame is put together from
+        prepared bytes: this is the hot path.
+        """
         builder = self.builder
         sequence = builder.sequence
         builder.sequence = sequence + 1
-        self.pieces.append(text)
-        data = b"%b%d%b%b%b" % (
+        pieces = self.pieces
+        pieces.append(text)
+        if len(pieces) - self._joined >= _MANY:  # many short strings are large
+            pieces[self._joined :] = ["".join(pieces[self._joined :])]
+            self._joined += 1
+        wire = b"%b%d%b%b%b" % (
             self._delta_start,
             sequence,
             self._delta_end,
-            orjson.dumps(text),
-            self.delta_tail,
+            orjson.dumps(text) if encoded is None else encoded,
+            self._delta_tail,
         )
-        self._out.append(Frame(self._delta_type, data))
+        self._out.append(EncodedFrame(self._delta_type, wire))
 
 
 class PartWriter(TextWriter):

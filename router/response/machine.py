@@ -25,6 +25,7 @@ from router.response.builder import ResponseBuilder, StreamState
 from router.response.call_items import ToolName
 from router.response.decoder import arguments_text
 from router.response.frame import Frame, load_object
+from router.response.items import ItemWriter
 from router.response.output import OutputBuilder
 
 __all__ = ["MachineOptions", "ResponseMachine", "ThinkSplitter"]
@@ -210,6 +211,15 @@ class ResponseMachine:
         """
         if not self._options.forced_call:
             self._output.annotate(length, annotations)
+
+    def goes_on(self, kind: str) -> ItemWriter | None:
+        """What takes more ``text`` or ``reasoning`` as it is, until anything else is said; None
+        where that has to be looked at.
+        """
+        plain = (
+            self._settled and not self._options.forced_call if kind == "text" else not self._think
+        )
+        return self._output.open_text(kind) if plain else None
 
     def refusal(self, text: str) -> None:
         """A piece of a refusal."""

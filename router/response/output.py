@@ -78,6 +78,7 @@ class OutputBuilder:
     ``custom_tools`` names the tools whose calls are written as ``custom_tool_call`` items,
     ``tool_names`` the functions that stand for tools of other names, or types. ``started`` is
     whether any item was begun: one that waits for its name can still be taken back.
+    ``open_kind`` is what is open: ``text``, ``reasoning``, ``refusal``, a ``call`` or nothing.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class OutputBuilder:
         self._custom_tools = custom_tools
         self._tool_names = tool_names
         self._open: ItemWriter | None = None
-        self._open_kind = ""
+        self.open_kind = ""
         self._open_key = -1
         self._closed_keys: set[int] = set()
         self._waiting: list[_Waiting] = []
@@ -101,7 +102,7 @@ class OutputBuilder:
 
     def say(self, kind: str, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         """A piece of ``reasoning``, ``text`` or ``refusal``."""
-        if self._open_kind != kind or self._waiting:
+        if self.open_kind != kind or self._waiting:
             if self._waiting or (self._open is not None and not self._close_if_complete()):
                 self._wait_text(kind, text, logprobs)
                 return
@@ -124,6 +125,12 @@ class OutputBuilder:
         elif isinstance(self._open, TextItem):
             self._open.annotate(_placed(annotations, self._open.pieces, length))
 
+    def open_text(self, kind: str) -> ItemWriter | None:
+        """What takes more ``reasoning`` or ``text``, until anything else is said; None where it
+        would be another item, or has to wait.
+        """
+        return self._open if self.open_kind == kind and not self._waiting else None
+
     def encrypt(self, encrypted: str | None, *, silent: bool) -> str | None:
         """End a piece of reasoning, with what can be sent back of it (None where it is kept from
         the client); ``silent`` is one without a text. The id of its item; None where it waits for
@@ -142,7 +149,7 @@ class OutputBuilder:
 
     def call(self, key: int, call_id: str | None, name: str | None, fragment: str) -> None:
         """A fragment of the tool call that upstream numbers ``key``."""
-        if self._open_kind == "call" and self._open_key == key and self._open is not None:
+        if self.open_kind == "call" and self._open_key == key and self._open is not None:
             if fragment:
                 self._open.delta(fragment)
                 self._begin_what_can()
@@ -208,7 +215,7 @@ class OutputBuilder:
 
     def _begin(self, kind: str, item: ItemWriter, key: int = -1) -> None:
         self.builder.advance(StreamState.ITEM)
-        self._open, self._open_kind, self._open_key = item, kind, key
+        self._open, self.open_kind, self._open_key = item, kind, key
         self.started = True
         item.open()
 
@@ -240,9 +247,9 @@ class OutputBuilder:
     def _finish_open(self, status: str) -> None:
         if self._open is not None:
             self.items.append(self._open.close(status))
-            if self._open_kind == "call":
+            if self.open_kind == "call":
                 self._closed_keys.add(self._open_key)
-            self._open, self._open_kind, self._open_key = None, "", -1
+            self._open, self.open_kind, self._open_key = None, "", -1
             self.builder.advance(StreamState.BETWEEN)
 
     def _wait_text(self, kind: str, text: str, logprobs: list[dict[str, Any]] | None) -> None:

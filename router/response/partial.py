@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["DELTAS", "PartialOutput"]
+import orjson
+
+__all__ = ["DELTAS", "TEXT_EVENTS", "PartialOutput"]
 
 DELTAS: Final[Mapping[str, str]] = {
     "response.output_text.delta": "text",
@@ -15,19 +17,28 @@ DELTAS: Final[Mapping[str, str]] = {
 }
 """The events that bring pieces of what an item is about, and the field that they add up to."""
 
+TEXT_EVENTS: Final = frozenset(
+    {*DELTAS, "response.reasoning_summary_text.delta", "response.reasoning_text.delta"}
+)
+"""Most of a stream: events that bring a piece of text, in ``delta``."""
+
 _NEVER_INCOMPLETE: Final = frozenset({"web_search_call", "image_generation_call"})
 
 
 class PartialOutput:
-    """Follows the events of one response. ``items`` are those that are done, in order."""
+    """Follows the events of one response. ``items`` are those that are done, in order.
 
-    __slots__ = ("_field", "_item", "_parts", "_pieces", "items")
+    ``said`` is the text of the item, or part, that is open: as JSON without its quotes, which takes
+    the least memory. Pieces that come in this form may be added to it.
+    """
+
+    __slots__ = ("_field", "_item", "_parts", "items", "said")
 
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
         self._item: dict[str, Any] | None = None
         self._parts: list[dict[str, Any]] = []
-        self._pieces: list[str] = []
+        self.said = bytearray()
         self._field = ""
 
     def delta(self, field: str, event: Mapping[str, Any]) -> None:
@@ -35,19 +46,19 @@ class PartialOutput:
         piece = event.get("delta")
         if isinstance(piece, str):
             self._field = field
-            self._pieces.append(piece)
+            self.said += orjson.dumps(piece)[1:-1]
 
     def follow(self, kind: str, event: Mapping[str, Any]) -> None:
         """Any other event."""
         if kind == "response.output_item.added":
             item = event.get("item")
             self._item = item if isinstance(item, dict) else None
-            self._parts, self._pieces = [], []
+            self._parts, self.said = [], bytearray()
         elif kind == "response.content_part.done":
             part = event.get("part")
             if isinstance(part, dict):
                 self._parts.append(part)
-            self._pieces = []
+            self.said = bytearray()
         elif kind == "response.output_item.done":
             item = event.get("item")
             if isinstance(item, dict):
@@ -62,7 +73,7 @@ class PartialOutput:
         kind = item.get("type")
         if "status" in item:
             item["status"] = "failed" if kind in _NEVER_INCOMPLETE else "incomplete"
-        text = "".join(self._pieces)
+        text: str = orjson.loads(b'"%b"' % bytes(self.said))
         if kind == "message":
             item["content"] = [*self._parts, *self._open_part(text)]
         elif text and self._field in item:

@@ -16,15 +16,10 @@ import orjson
 from router.errors import RouterError
 from router.response.builder import CONSTANT, ResponseBuilder, StreamState
 from router.response.frame import OPENING, TERMINAL, Frame
-from router.response.partial import DELTAS, PartialOutput
+from router.response.partial import DELTAS, TEXT_EVENTS, PartialOutput
 from router.response.replay import OUTCOME, retold
 
 __all__ = ["ChatFollower", "ResponseFollower"]
-
-_NEVER_NAMED: Final = frozenset(
-    {*DELTAS, "response.reasoning_summary_text.delta", "response.reasoning_text.delta"}
-)
-"""Most of a stream: events that have no ``response_id``."""
 
 _DONE: Final = b"[DONE]"
 _NO_CHOICES: Final = re.compile(rb'"choices"\s*:\s*\[\s*\]')
@@ -58,7 +53,7 @@ class ResponseFollower:
                 self._begin(frame, mine)
             elif kind in TERMINAL:
                 mine.append(builder.end(self._end(frame.json()["response"])))
-            elif kind in _NEVER_NAMED:
+            elif kind in TEXT_EVENTS:  # they have no response_id
                 builder.sequence += 1
                 self._open.append(frame)
                 mine.append(frame)

@@ -8,7 +8,7 @@ import pytest
 
 from router.balance.capability import Abilities, Feature
 from router.core.exchange import Operation
-from router.dialects.responses.decode_stream import seal
+from router.dialects.responses.sealing import seal
 from router.endpoints.deployment import Deployment
 from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Plan, able, issuers
 from router.endpoints.registry import Group

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from router.core.upstream import account_of
-from router.dialects.responses.decode_stream import seal
+from router.dialects.responses.sealing import seal
 from router.settings.schema import Dialect, EndpointSettings
 from tests.support.router import Router, endpoint, routing
 from tests.support.speech import DIALECTS, SPEECH, Speech

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from router.dialects.responses.decode_stream import seal
+from router.dialects.responses.sealing import seal
 from router.simulate import create_backend
 from tests.support.calling_model import Said, calling, outputs_of
 from tests.support.fetch import fetch

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from router.balance.capability import Abilities, Feature
-from router.dialects.responses.decode_stream import seal
+from router.dialects.responses.sealing import seal
 from tests.support.admin import ADMIN, call_admin, explained, reported
 from tests.support.explain_routing import FUNCTION, PICTURE, fleet, left_out, messages, tried
 from tests.support.fetch import fetch

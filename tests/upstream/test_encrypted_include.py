@@ -9,7 +9,7 @@ import pytest
 
 from router.core.exchange import Exchange, ExchangeRecord
 from router.core.upstream import UpstreamCall, account_of
-from router.dialects.responses.decode_stream import seal
+from router.dialects.responses.sealing import seal
 from router.errors import UpstreamRejected
 from router.settings.schema import EndpointSettings
 from router.upstream.responses import ResponsesAdapter

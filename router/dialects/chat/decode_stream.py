@@ -10,8 +10,10 @@ import orjson
 from router.errors import UpstreamError, UpstreamFailure
 from router.response import tokens
 from router.response.decoder import arguments_text, check_reported
-from router.response.frame import EventTooLarge, Frame, SSEDecoder, load_object
+from router.response.frame import EventTooLarge, Frame, SSEDecoder, data_of, load_object
+from router.response.items import ItemWriter
 from router.response.machine import ResponseMachine
+from router.response.text_template import MOST_USELESS, TextTemplate
 
 __all__ = ["CallKeys", "ChatDecoder", "logprob_entries", "text_or_none"]
 
@@ -108,24 +110,56 @@ class ChatDecoder(ResponseMachine):
     _decoder: SSEDecoder | None = None
     _calls: CallKeys | None = None
     _whole = False
+    _alike: TextTemplate | None = None
+    """Chunks that bring the item which is open, ``_going_on``, a piece of its text."""
+    _going_on: ItemWriter | None = None
+    _useless = 0
 
     def feed(self, data: bytes) -> list[Frame]:
         """See ``StreamDecoder.feed``."""
-        if self.error is None and self.final is None:
-            decoder = self._decoder = self._decoder or SSEDecoder()
-            try:
-                for event in decoder.decode(data):
-                    if event.strip() == _DONE:
-                        # Some servers leave the finish reason out; this still ends the answer.
-                        self.finish_reason = self.finish_reason or "stop"
-                        self.complete()
-                        break
-                    self._chunk(load_object(event, "a stream event"))
-            except EventTooLarge as exc:
-                self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
-            except UpstreamError as exc:
-                self.error = exc
+        if self.error is not None or self.final is not None:
+            return self.take()
+        decoder = self._decoder = self._decoder or SSEDecoder()
+        try:
+            for block in decoder.blocks(data):
+                item, alike = self._going_on, self._alike
+                if item is not None and alike is not None:
+                    text = alike.text(block)
+                    if text:
+                        item.delta(text, None if b"\\" in alike.raw else alike.raw)
+                    if text is not None:
+                        continue
+                    self._forget(alike)
+                event = data_of(block)
+                if event == _DONE or event.strip() == _DONE:
+                    # Some servers leave the finish reason out; this still ends the answer.
+                    self.finish_reason = self.finish_reason or "stop"
+                    self.complete()
+                    break
+                if event:
+                    self._chunk(chunk := load_object(event, "a stream event"))
+                    if self._output.open_kind in _SPOKEN and self._useless < MOST_USELESS:
+                        self._learn(block, chunk)
+        except EventTooLarge as exc:
+            self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
+        except UpstreamError as exc:
+            self.error = exc
         return self.take()
+
+    def _forget(self, alike: TextTemplate) -> None:
+        """The next event is not like the last one."""
+        self._alike = self._going_on = None
+        if not alike.raw:
+            self._useless += 1
+
+    def _learn(self, block: bytes, chunk: dict[str, Any]) -> None:
+        """What can be learned of a chunk: that others like it have nothing but a text."""
+        found = _text_of(chunk)
+        if found is None or (self.wants_logprobs and chunk["choices"][0].get("logprobs")):
+            return
+        self._going_on = self.goes_on(_SAYS[found[1]])
+        if self._going_on is not None:
+            self._alike = TextTemplate.of(block, _text_of)
 
     def whole(self, body: bytes) -> bytes:
         """See ``StreamDecoder.whole``."""
@@ -197,6 +231,28 @@ class ChatDecoder(ResponseMachine):
             if self._calls.is_anothers(call_id, key):
                 call_id = None  # one of our own takes its place
             self.call(key, call_id, name, fragment)
+
+
+_SAYS: Final = {"content": "text", "reasoning_content": "reasoning", "reasoning": "reasoning"}
+_SPOKEN: Final = frozenset(_SAYS.values())
+_NOTHING: Final[tuple[Any, ...]] = (None, "", [])
+
+
+def _text_of(chunk: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
+    """See ``FindText``: where a chunk has the one text that is all it says."""
+    choices = chunk.get("choices")
+    if type(choices) is not list or not choices or chunk.get("usage") or chunk.get("error"):
+        return None
+    delta = choices[0].get("delta")
+    if type(delta) is not dict or choices[0].get("finish_reason"):
+        return None
+    says = None
+    for name in delta:
+        if name != "role" and delta[name] not in _NOTHING:
+            if says is not None or name not in _SAYS or type(delta[name]) is not str:
+                return None
+            says = name
+    return None if says is None else (delta, says)
 
 
 def text_or_none(value: Any) -> str | None:

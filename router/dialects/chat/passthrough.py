@@ -96,6 +96,34 @@ class ChatPassthrough(PassthroughDecoder):
         # An event that came in several data lines goes out in one: in JSON a line feed is blank.
         frames.append(Frame("", self._model.put(data.replace(b"\n", b" "), chunk), chunk))
 
+    def _text_of(self, event: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
+        choices = event.get("choices")
+        if type(choices) is not list or len(choices) != 1 or event.get("usage"):
+            return None
+        choice = choices[0]
+        if type(choice) is not dict or choice.get("finish_reason"):
+            return None
+        found = self.text_in(choice)
+        return (
+            found if found is not None and len(found[0][found[1]]) == self.chars(choice) else None
+        )
+
+    def text_in(self, choice: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
+        """Where a choice has a text; it may have others."""
+        delta = choice.get("delta")
+        if type(delta) is not dict:
+            return None
+        if calls := delta.get("tool_calls"):
+            call = calls[0] if type(calls) is list else None
+            function = call.get("function") if type(call) is dict else None
+            if type(function) is not dict or type(function.get("arguments")) is not str:
+                return None
+            return function, "arguments"
+        for name in _TEXTS:
+            if delta.get(name) and type(delta[name]) is str:
+                return delta, name
+        return None
+
     def _join(self, chunk: dict[str, Any]) -> None:
         assert self._joined is not None
         try:

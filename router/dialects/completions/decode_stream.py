@@ -41,6 +41,10 @@ class CompletionPassthrough(ChatPassthrough):
             return False
         return bool(choice.get("text") or choice.get("finish_reason"))
 
+    def text_in(self, choice: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
+        """See ``ChatPassthrough.text_in``."""
+        return (choice, "text") if choice.get("text") and type(choice["text"]) is str else None
+
     def chars(self, choice: dict[str, Any]) -> int:
         """See ``ChatPassthrough.chars``."""
         text = choice.get("text")

@@ -2,7 +2,7 @@
 
 What has to come back to Anthropic unchanged is the block: its text, which is the summary of the
 reasoning item, and its signature; or the ``data`` of one that was redacted. It is sealed with the
-mark of the account (``dialects.responses.decode_stream.seal``):
+mark of the account (``dialects.responses.sealing.seal``):
 
     pm1.ACCOUNT.t.HASH.SIGNATURE    a block with a text, which has this hash
     pm1.ACCOUNT.r.DATA              a redacted block
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from hashlib import blake2s
 from typing import Any, Final
 
-from router.dialects.responses.decode_stream import blob_of, seal, unseal
+from router.dialects.responses.sealing import blob_of, seal, unseal
 
 __all__ = ["seal_redacted", "seal_thinking", "thinking_block"]
 

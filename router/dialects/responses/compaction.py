@@ -10,8 +10,9 @@ from typing import Any, Final
 import orjson
 
 from router.dialects.parameters import missing
-from router.dialects.responses.decode_stream import ResponsesDecoder, blob_of, seal, unix_seconds
+from router.dialects.responses.decode_stream import ResponsesDecoder, unix_seconds
 from router.dialects.responses.schema import check_fields, parse_object
+from router.dialects.responses.sealing import blob_of, seal
 from router.errors import UpstreamFailure
 from router.response import tokens
 from router.response.builder import IdFactory, ResponseBuilder
@@ -61,7 +62,7 @@ def compacted(
     """An endpoint's answer as the router's own: with an id of ours, and its content sealed.
 
     ``model`` is the name that the client is told, where the endpoint names one; OpenAI does not.
-    ``account`` is the endpoint's mark (see ``decode_stream.seal``), ``now`` the clock in unix
+    ``account`` is the endpoint's mark (see ``sealing.seal``), ``now`` the clock in unix
     seconds. Raises UpstreamFailure for what is no such answer.
     """
     theirs = load_object(body, "a compacted response")

@@ -7,7 +7,8 @@ numbers go on where another endpoint's events came before, encrypted content is 
 account that issued it or, where the client did not ask for it, taken out, indexes that an endpoint
 leaves out are filled in, items whose ids an endpoint repeats or leaves out get ids of the router's,
 and the endpoint's own keep-alive events are left out. An event that needs
-none of this is passed on byte by byte.
+none of this is passed on byte by byte, and one that is like another before it is not even decoded
+(``router.response.text_template``).
 """
 
 from __future__ import annotations
@@ -20,28 +21,22 @@ import orjson
 from router.dialects.responses.echo import without_credentials
 from router.dialects.responses.item_ids import ItemIds
 from router.dialects.responses.places import BEGINNINGS, Places
+from router.dialects.responses.sealing import blob_of, seal
+from router.dialects.responses.streamed import StreamedEvents
 from router.errors import RouterError, UpstreamError, UpstreamFailure, UpstreamRejected
 from router.response import tokens
 from router.response.builder import ResponseBuilder, StreamState, output_text
 from router.response.decoder import not_a_stream, reported_failure, upstream_message
-from router.response.frame import OPENING, EventTooLarge, Frame, SSEDecoder, load_object
-from router.response.partial import DELTAS, PartialOutput
+from router.response.frame import OPENING, EventTooLarge, Frame, data_of, load_object
+from router.response.partial import DELTAS
 
 __all__ = [
-    "ACCOUNT_MARK",
     "ENDPOINT_ERRORS",
     "ResponsesDecoder",
-    "blob_of",
     "failure_of",
-    "seal",
     "unix_seconds",
-    "unseal",
 ]
 
-ACCOUNT_MARK: Final = "pm1."
-"""What a marked ``encrypted_content`` begins with: ``pm1.ACCOUNT.BLOB``."""
-
-_SEALED: Final = ("compaction", "reasoning")
 _ECHOED: Final = ("background", "metadata", "previous_response_id", "store")
 _TERMINAL: Final = {
     "response.completed": "completed",
@@ -63,28 +58,6 @@ ENDPOINT_ERRORS: Final = frozenset({"server_error", "rate_limit_exceeded"})
 
 _FIRST_SECOND: Final = 1_000_000_000
 _LAST_SECOND: Final = 100_000_000_000
-
-
-def seal(blob: str, account: str) -> str:
-    """Mark encrypted content with the account that issued it."""
-    return f"{ACCOUNT_MARK}{account}.{blob}"
-
-
-def unseal(blob: str) -> tuple[str | None, str]:
-    """The account in a marked blob (None where there is no mark) and the blob itself."""
-    if blob.startswith(ACCOUNT_MARK):
-        account, dot, rest = blob[len(ACCOUNT_MARK) :].partition(".")
-        if dot:
-            return account, rest
-    return None, blob
-
-
-def blob_of(item: Any) -> str | None:
-    """The encrypted content of an item, which only the account that issued it can read."""
-    if not isinstance(item, dict) or item.get("type") not in _SEALED:
-        return None
-    blob = item.get("encrypted_content")
-    return blob if isinstance(blob, str) and blob else None
 
 
 class ResponsesDecoder:
@@ -114,18 +87,15 @@ class ResponsesDecoder:
         self._account = account
         self._redact = redact
         self._hide = hide
-        self._decoder = SSEDecoder()
+        self._stream: StreamedEvents | None = None  # an answer in one piece has none
         self._snapshot = b""  # as bytes: a third of the size, for as long as the stream lasts
-        self._output = PartialOutput()
-        self._places = Places()
         self._ids = ItemIds(builder.new_id, taken)
         self._has_output = False
 
     @property
     def output_chars(self) -> int:
         """See ``StreamDecoder.output_chars``."""
-        output = self._output.so_far() if self.final is None else self.final["output"]
-        return tokens.output_chars(output)
+        return tokens.output_chars(self._so_far() if self.final is None else self.final["output"])
 
     @property
     def has_output(self) -> bool:
@@ -142,16 +112,40 @@ class ResponsesDecoder:
         frames: list[Frame] = []
         if self.error is not None or self.final is not None:
             return frames
+        stream, builder = self._stream or self._begun(), self.builder
         try:
-            for event in self._decoder.decode(data):
-                self._event(event, frames)
-                if self.ended:
-                    break
+            for block in stream.blocks(data):
+                alike = stream.alike
+                if alike is not None and (frame := alike.frame(block, builder.sequence)):
+                    builder.sequence += 1
+                    if stream.keeps:
+                        stream.output.said += alike.raw[1:-1]
+                    frames.append(frame)
+                elif event := data_of(block):
+                    self._decoded(block, event, frames)
+                    if self.ended:
+                        break
         except EventTooLarge as exc:
             self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
         except UpstreamError as exc:
             self.error = exc
         return frames
+
+    def _begun(self) -> StreamedEvents:
+        self._stream = stream = StreamedEvents()
+        return stream
+
+    def _decoded(self, block: bytes, data: bytes, frames: list[Frame]) -> None:
+        """An event that is not like the last one, and what can be learned of it."""
+        stream, before = self._stream, len(frames)
+        assert stream is not None
+        stream.forget()
+        self._event(data, frames)
+        if len(frames) == before + 1:
+            stream.learn(block, frames[-1])
+
+    def _so_far(self) -> list[dict[str, Any]]:
+        return [] if self._stream is None else self._stream.output.so_far()
 
     def finish(self) -> list[Frame]:
         """See ``StreamDecoder.finish``."""
@@ -197,7 +191,7 @@ class ResponsesDecoder:
         if self.builder.state is StreamState.ENDED:
             return []
         base = orjson.loads(self._snapshot) if self._snapshot else None
-        frames = self.builder.fail(error, self._output.so_far(), base=base)
+        frames = self.builder.fail(error, self._so_far(), base=base)
         self.final = self.builder.final
         return frames
 
@@ -260,7 +254,9 @@ class ResponsesDecoder:
     def _finish_with(self, response: dict[str, Any], status: str) -> dict[str, Any]:
         """The final Response object. Some servers leave out of it what they streamed."""
         final = self._ours({**response, "status": status})
-        output = final["output"] = final["output"] or list(self._output.items)
+        output = final["output"]
+        if not output and self._stream is not None:
+            output = final["output"] = list(self._stream.output.items)
         final["output_text"] = output_text(output)
         if self.builder.messages is not None:
             self.builder.add_messages(final)
@@ -323,27 +319,28 @@ class ResponsesDecoder:
 
     def _follow(self, kind: str, event: dict[str, Any]) -> bool:
         """Keep what is needed for ``fail``; True when the event had to be changed."""
-        field = DELTAS.get(kind)
+        stream, field = self._stream, DELTAS.get(kind)
+        assert stream is not None
         if field is not None:
             self._has_output = True
-            self._output.delta(field, event)
-            return self._locate(kind, event)
+            stream.output.delta(field, event)
+            return self._locate(kind, event, stream.places)
         response = event.get("response")
         if isinstance(response, dict):
             self._lifecycle(kind, event, response)
             return True
         self._has_output = True
-        located = self._locate(kind, event)
-        self._output.follow(kind, event)
+        located = self._locate(kind, event, stream.places)
+        stream.output.follow(kind, event)
         return self._seal(event.get("item"), done=kind != "response.output_item.added") or located
 
-    def _locate(self, kind: str, event: dict[str, Any]) -> bool:
+    def _locate(self, kind: str, event: dict[str, Any], places: Places) -> bool:
         """Say where in the output the event belongs, where the endpoint does not or not well."""
         located = False
         if kind in BEGINNINGS or (
-            self._places.missing and (kind in DELTAS or "item_id" in event or "item" in event)
+            places.missing and (kind in DELTAS or "item_id" in event or "item" in event)
         ):
-            located = self._places.fill(kind, event)
+            located = places.fill(kind, event)
         if "item" in event or (
             self._ids.active and ("item_id" in event or "output_index" in event)
         ):

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from router.dialects.dropped import dropped_fields
-from router.dialects.responses.decode_stream import blob_of, unseal
 from router.dialects.responses.fields import PRIVATE_FIELDS, RESPONSES_FIELDS
 from router.dialects.responses.input_items import item_type
+from router.dialects.responses.sealing import blob_of, unseal
 from router.dialects.system_messages import SystemMessages, rearranged
 from router.errors import InvalidRequest
 
@@ -44,7 +44,7 @@ def encode_responses_request(
 ) -> tuple[dict[str, Any], int]:
     """The body for ``/responses`` and how many items lost their encrypted content.
 
-    ``account`` is the endpoint's mark (see ``decode_stream.seal``): what another
+    ``account`` is the endpoint's mark (see ``sealing.seal``): what another
     account encrypted cannot be read by this one. ``encrypted`` asks for encrypted reasoning in
     addition to what the client asks for. Raises InvalidRequest for references to stored items.
     """

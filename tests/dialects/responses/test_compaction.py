@@ -10,11 +10,11 @@ import pytest
 
 from router.dialects.chat.messages import to_messages
 from router.dialects.responses.compaction import compacted
-from router.dialects.responses.decode_stream import seal
 from router.dialects.responses.encode_request import (
     encode_compact_request,
     encode_responses_request,
 )
+from router.dialects.responses.sealing import seal
 from router.errors import InvalidRequest, UpstreamFailure
 from tests.support.reading import NOW
 from tests.support.schema import faults

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.responses.decode_stream import ResponsesDecoder, seal
+from router.dialects.responses.decode_stream import ResponsesDecoder
+from router.dialects.responses.sealing import seal
 from tests.support.native import ACCOUNT, REASONING_ID, answer, begun, events, message, reasoning
 from tests.support.reading import (
     BROKEN,

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from router.dialects.responses.decode_stream import ResponsesDecoder, seal, unseal
+from router.dialects.responses.decode_stream import ResponsesDecoder
+from router.dialects.responses.sealing import seal, unseal
 from router.errors import (
     UpstreamFailure,
 )

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from router.dialects.responses.decode_stream import seal
 from router.dialects.responses.encode_request import (
     encode_native_chat_request,
     encode_responses_request,
     encode_token_count_request,
     known_fields,
 )
+from router.dialects.responses.sealing import seal
 from router.errors import InvalidRequest
 
 BODY: dict[str, Any] = {
