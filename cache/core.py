@@ -176,6 +176,16 @@ class ResponseCache:
         self._listener.lookup_seconds["exact",].observe(time.perf_counter() - started)
         return lookup
 
+    def at_once(self, keys: CacheKeys, controls: Controls) -> Lookup | None:
+        """``exact`` without waiting; None where there is no hit, or only ``exact`` can tell."""
+        started = time.perf_counter()
+        entry = self.store.at_once(keys.key)
+        if entry is None or not self._fresh(entry, controls):
+            return None
+        self._listener.lookups["exact", "hit"].inc()
+        self._listener.lookup_seconds["exact",].observe(time.perf_counter() - started)
+        return Lookup(entry, "exact")
+
     async def similar(
         self, lookup: Lookup, request: CacheRequest, keys: CacheKeys, controls: Controls
     ) -> None:

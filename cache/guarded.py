@@ -90,6 +90,10 @@ class GuardedStore:
         """See ``Store.get``."""
         return await self._guarded(self._store.get, key)
 
+    def at_once(self, key: str) -> CacheEntry | None:
+        """See ``Store.at_once``."""
+        return None if self._breaker.opens_until else self._store.at_once(key)
+
     async def put(self, entry: CacheEntry) -> bool:
         """See ``Store.put``."""
         return await self._guarded(self._store.put, entry)

@@ -81,6 +81,12 @@ class Store(Protocol):
         """
         ...
 
+    def at_once(self, key: str) -> CacheEntry | None:
+        """What ``get`` would find, where that is at hand; None where there is none, or only
+        ``get`` can tell. Raises nothing.
+        """
+        ...
+
     async def put(self, entry: CacheEntry) -> bool:
         """Keep an entry, in the place of one with the same key; False where it is not kept: it
         was invalidated meanwhile, has expired, or is larger than the store allows one to be.

@@ -43,10 +43,11 @@ Limits
 
 Answers of one's own
     Those that answer in an API's own form need ``ResponseBuilder``, ``StreamState`` and
-    ``new_builder``, ``replay_response``, ``ResponseFollower`` and ``ChatFollower``, ``TERMINAL``,
-    ``DELTAS``, ``PartialOutput``, ``output_text``, ``frame_tokens``, ``answer_of_chat``,
-    ``CACHE_RULES`` (what the cache has to know of the fields of a request), ``hosted_tool_name``,
-    ``chat_chunks``, ``chat_completion``, ``completion_chunks`` and ``finished_completion``.
+    ``new_builder``, ``new_ids`` (``ID_DIGITS`` behind each prefix), ``replay_response``,
+    ``ResponseFollower`` and ``ChatFollower``, ``TERMINAL``, ``DELTAS``, ``PartialOutput``,
+    ``output_text``, ``frame_tokens``, ``answer_of_chat``, ``CACHE_RULES`` (what the cache has to
+    know of the fields of a request), ``hosted_tool_name``, ``chat_chunks``, ``chat_completion``,
+    ``completion_chunks`` and ``finished_completion``.
     ``persist`` and ``persist_whole`` store the answer, ``client_headers`` are what goes out with
     it (``REASONING_DROPPED``: what was left out of its request). The ``PluginChain`` of an exchange
     is told of its first output; it and ``PluginSet`` are for requests that a plugin makes, too.
@@ -77,7 +78,14 @@ from router.core.exchange import (
 from router.core.key import Key, KeyResolver, check_model, is_limited, presented_key
 from router.core.plugin_chain import PluginChain, PluginSet
 from router.core.plugin_hooks import Gate, Guard, Interceptor, Leave, Observer, Plugin, Proceed
-from router.core.response_lifecycle import client_headers, new_builder, persist, persist_whole
+from router.core.response_lifecycle import (
+    ID_DIGITS,
+    client_headers,
+    new_builder,
+    new_ids,
+    persist,
+    persist_whole,
+)
 from router.core.upstream import REASONING_DROPPED
 from router.core.usage_record import NANO, NO_TOKENS, Provenance, Tokens, UsageRecord
 from router.core.usage_record import tokens_of as usage_tokens
@@ -153,6 +161,7 @@ from router.usage.rate_limiter import Demand, RateLimiter, Reservation
 __all__ = [
     "CACHE_RULES",
     "DELTAS",
+    "ID_DIGITS",
     "NANO",
     "NO_TAGS",
     "NO_TOKENS",
@@ -258,6 +267,7 @@ __all__ = [
     "longest_prompt_chars",
     "most_tokens",
     "new_builder",
+    "new_ids",
     "output_text",
     "persist",
     "persist_whole",

@@ -110,6 +110,14 @@ class DiskStore:
             entry = None  # invalidated meanwhile
         return Found(entry, ledger.rules.epoch)
 
+    def at_once(self, key: str) -> CacheEntry | None:
+        """See ``Store.at_once``."""
+        now = self._clock()
+        if not self._ready or self._ledger.find(key, now) is None:
+            return None
+        hot = self._hot.find(key, now)
+        return None if hot is None else hot.entry
+
     async def put(self, entry: CacheEntry) -> bool:
         """See ``Store.put``."""
         ledger = await self._open()

@@ -225,6 +225,11 @@ class MemoryStore:
         held = self._ledger.find(key, self._clock())
         return Found(None if held is None else held.entry, self._ledger.rules.epoch)
 
+    def at_once(self, key: str) -> CacheEntry | None:
+        """See ``Store.at_once``."""
+        held = self._ledger.find(key, self._clock())
+        return None if held is None else held.entry
+
     async def put(self, entry: CacheEntry) -> bool:
         """See ``Store.put``."""
         strings = (entry.key, entry.namespace, entry.kind, entry.model, entry.text, entry.embedder)

@@ -216,6 +216,10 @@ class RedisStore:
             entry = None
         return Found(entry, epoch)
 
+    def at_once(self, key: str) -> CacheEntry | None:
+        """See ``Store.at_once``: what another router has invalidated only Redis knows."""
+        return None
+
     async def put(self, entry: CacheEntry) -> bool:
         """See ``Store.put``."""
         try:

@@ -12,25 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from copy import deepcopy
+from typing import Final
 
-from cache.controls import CachePolicy, Controls, ControlsError, read_controls
 from cache.core import Lookup, ResponseCache
-from cache.request import HOSTED_TOOLS, Bypass, CacheKeys, CacheRequest, keys
+from cache.request import HOSTED_TOOLS, keys
+from plugins.response_cache.again import Hit, KnownHit, Template, known_hit
+from plugins.response_cache.reading import CacheableRequest, RequestReader, not_cached
 from plugins.response_cache.shadow import Charge, Shadow, unpaid
 from plugins.response_cache.shared_call import SharedCall
 from plugins.response_cache.subscriber import Subscriber, TryAgain
-from plugins.response_cache.surfaces import SURFACES, Surface, tell
+from plugins.response_cache.surfaces import SURFACES, Rendering
+from plugins.response_cache.telling import tell
 from router.plugin import (
-    CACHE_RULES,
-    REASONING_DROPPED,
     CacheMetrics,
     CacheSettings,
     Exchange,
+    Frame,
     Interceptor,
-    InvalidRequest,
-    NotCached,
     Operation,
     PluginChain,
     PluginContext,
@@ -43,7 +42,6 @@ from router.plugin import (
     Tasks,
     client_headers,
     get_logger,
-    hosted_tool_name,
     internal_error,
     usage_tokens,
 )
@@ -59,21 +57,6 @@ _MANY_EVENTS: Final = 1000
 """To make one answer of so many takes longer than the event loop may be held up."""
 
 
-@dataclass(slots=True)
-class _CacheableRequest:
-    """One request, as the cache sees it. ``place`` is where calls for it that can be shared are
-    known by.
-    """
-
-    surface: Surface
-    controls: Controls
-    request: CacheRequest
-    keys: CacheKeys
-    proceed: Proceed
-    scope: str
-    place: str
-
-
 class ResponseCachePlugin(Interceptor):
     """Answers from the cache, and keeps answers. ``open_after`` is that of ``server``, in seconds.
     ``charge`` is told what its self-check uses; ``searches`` is the service that web searches go
@@ -81,6 +64,7 @@ class ResponseCachePlugin(Interceptor):
     """
 
     name = "response_cache"
+    remembers = True
 
     def __init__(
         self,
@@ -92,23 +76,12 @@ class ResponseCachePlugin(Interceptor):
         charge: Charge = unpaid,
         searches: str = "",
     ) -> None:
-        assert settings.mode != "off"
         self._saved = saved
         self._cache = cache
         self._metrics = metrics
         self._open_after = open_after
-        self._shared = settings.scope == "shared"
         self._rate = settings.replay_rate
-        self._policy = CachePolicy(
-            mode=settings.mode,
-            ttl=settings.ttl,
-            threshold=settings.semantic.threshold,
-            semantic=settings.semantic.enabled,
-            sampled=settings.semantic.sampled,
-        )
-        self._unasked = read_controls(self._policy, None, None, None)
-        self._rules = replace(CACHE_RULES, tools=frozenset(settings.tools))
-        self._searches = searches
+        self._reader = RequestReader(settings, searches)
         self._check = settings.semantic.self_check
         self._shadow = Shadow(cache, self._check.share, metrics, charge=charge)
         self._silent = PluginSet(PluginChain(()), _nobody)
@@ -150,16 +123,30 @@ class ResponseCachePlugin(Interceptor):
         if surface is None or unknown or exchange.request.operation is Operation.RUN:
             await proceed(exchange, sink)
             return
-        asked = self._read(exchange, surface, proceed)
+        known, lookup = known_hit(exchange), None
+        if known is not None:
+            lookup = self._cache.at_once(known.keys, known.controls)
+            lookup = lookup or await self._cache.exact(known.keys, known.controls)
+            if lookup.entry is not None and lookup.entry.created == known.hit.created:
+                self._tell_again(exchange, sink, known)
+                return
+            exchange.body = deepcopy(exchange.body)  # what is remembered stays as it is
+        asked = self._reader.read(exchange, surface, proceed)
         if isinstance(asked, str):
             self._metrics.bypassed(asked)
             exchange.result.cache = "bypass"
             exchange.result.headers["X-Cache"] = "BYPASS"
             exchange.result.headers["X-Cache-Reason"] = asked
             await proceed(exchange, sink)
-            return
+        else:
+            await self._answer(asked, exchange, sink, lookup)
+
+    async def _answer(
+        self, asked: CacheableRequest, exchange: Exchange, sink: Sink, lookup: Lookup | None
+    ) -> None:
+        """Answer a request; ``lookup`` is what came of looking for it, where that was done."""
         for promoted in (False, True):
-            lookup = await self._cache.exact(asked.keys, asked.controls)
+            lookup = lookup or await self._cache.exact(asked.keys, asked.controls)
             if lookup.entry is None and self._cache.semantic is not None:
                 await self._look_for_similar(asked, lookup)
             if lookup.entry is not None and await self._hit(asked, exchange, sink, lookup):
@@ -172,6 +159,7 @@ class ResponseCachePlugin(Interceptor):
             try:
                 await subscriber.run()
             except TryAgain as again:
+                lookup = None
                 exchange.result.headers.pop("X-Cache-Tier", None)
                 if again.answered:
                     # To be shared with those who ask in the same form.
@@ -183,77 +171,14 @@ class ResponseCachePlugin(Interceptor):
             return
         exchange.result.cache = "miss"
         exchange.result.headers["X-Cache"] = "MISS"
-        await proceed(exchange, sink)
+        await asked.proceed(exchange, sink)
 
-    def _read(
-        self, exchange: Exchange, surface: Surface, proceed: Proceed
-    ) -> _CacheableRequest | str:
-        """What is asked of the cache, or why it has nothing to do with it; raises InvalidRequest,
-        and NotCached where nobody else may be asked.
-        """
-        body, header = exchange.body, exchange.request.headers.get("Cache-Control")
-        controls = self._unasked
-        if header is not None or "cache" in body or "nomyo" in body:
-            controls = self._controls(header, body)
-        if not (controls.lookup or controls.store):
-            by_itself = self._policy.mode == "always" or controls.asked
-            return "refused" if by_itself else "not_asked"
-        lost = (exchange.dropped or exchange.native is not None) and exchange.incomplete
-        if lost or REASONING_DROPPED in exchange.result.headers:
-            # The answer is to less than what was asked.
-            controls = replace(controls, store=False)
-        if surface.decoded:
-            chat = exchange.decoded
-            request = surface.request(chat.body, self._rules, chat.kept)
-        else:
-            request = surface.request(body, self._rules)
-        if (
-            isinstance(request, CacheRequest)
-            and request.exact_only == HOSTED_TOOLS
-            and not self._may_run_tools(exchange)
-        ):
-            request = Bypass("server_tools")
-        if isinstance(request, Bypass):
-            if controls.only_if_cached:
-                raise _not_cached(f"Requests like this one are never cached ({request.reason}).")
-            return request.reason
-        if self._policy.sampled and request.exact_only == "sampled":
-            request = replace(request, exact_only=None)
-        scope = "shared" if self._shared else f"key:{exchange.context.caller}"
-        keyed = keys(request, scope=scope)
-        place = keyed.key
-        key = exchange.context.key
-        if self._shared and key is not None and key.models is not None:
-            # Another model may answer a call: only keys with the same models share one.
-            place = f"{place} {sorted(key.models)}"
-        return _CacheableRequest(surface, controls, request, keyed, proceed, scope, place)
-
-    def _may_run_tools(self, exchange: Exchange) -> bool:
-        """Whether the key may use the hosted tools of its request. Where it may not, it is for the
-        pipeline to say so.
-        """
-        key = exchange.context.key
-        if key is None or key.tools is None:
-            return True
-        names = filter(None, map(hosted_tool_name, exchange.body["tools"]))
-        servers = ((kind, server) for kind, _, server in (name.partition(":") for name in names))
-        return all(key.may_run(kind, server or self._searches) for kind, server in servers)
-
-    def _controls(self, header: str | None, body: dict[str, Any]) -> Controls:
-        try:
-            controls = read_controls(self._policy, header, body.get("cache"), body.get("nomyo"))
-        except ControlsError as error:
-            raise InvalidRequest(str(error), code="invalid_value", param=error.param) from None
-        if controls.only_if_cached and not controls.lookup:
-            raise _not_cached("The request itself does not let the cache answer.")
-        return controls
-
-    async def _look_for_similar(self, asked: _CacheableRequest, lookup: Lookup) -> None:
+    async def _look_for_similar(self, asked: CacheableRequest, lookup: Lookup) -> None:
         """Whoever can share a call for the very same question does without."""
         if self._under_way(asked, lookup) is None:
             await self._cache.similar(lookup, asked.request, asked.keys, asked.controls)
 
-    def _under_way(self, asked: _CacheableRequest, lookup: Lookup) -> SharedCall | None:
+    def _under_way(self, asked: CacheableRequest, lookup: Lookup) -> SharedCall | None:
         """A call for the same that can be shared: nothing was invalidated since it began."""
         call = self._shared_calls.get(asked.place)
         if call is None or not (asked.controls.lookup and call.joinable):
@@ -261,7 +186,7 @@ class ResponseCachePlugin(Interceptor):
         return call if lookup.epoch == call.epoch else None
 
     async def _hit(
-        self, asked: _CacheableRequest, exchange: Exchange, sink: Sink, lookup: Lookup
+        self, asked: CacheableRequest, exchange: Exchange, sink: Sink, lookup: Lookup
     ) -> bool:
         """Tell the answer that was found; False where it cannot be read."""
         entry = lookup.entry
@@ -271,26 +196,61 @@ class ResponseCachePlugin(Interceptor):
         except ValueError:
             _log.warning("an entry of the cache cannot be read", entry=entry.key)
             return False
-        exchange.result.cache = lookup.tier
-        response_headers = exchange.result.headers
-        response_headers["X-Cache"] = "HIT"
-        response_headers["X-Cache-Tier"] = lookup.tier
-        response_headers["X-Cache-Entry"] = entry.key
-        response_headers["Age"] = str(max(0, int(time.time() - entry.created)))
+        headers = {"X-Cache": "HIT", "X-Cache-Tier": lookup.tier, "X-Cache-Entry": entry.key}
         if lookup.similarity is not None:
-            response_headers["X-Cache-Similarity"] = f"{lookup.similarity:.4f}"
+            headers["X-Cache-Similarity"] = f"{lookup.similarity:.4f}"
         tokens = usage_tokens(answer.usage)
-        self._metrics.saved_input.inc(tokens.input)
-        self._metrics.saved_output.inc(tokens.output)
         rendering = asked.surface.rendering(exchange, None)
         response_id = None if rendering.builder is None else rendering.builder.id
-        self._saved(exchange, entry.model, tokens, response_id)
-        await tell(exchange, sink, rendering, answer, client_headers(exchange, {}), self._rate)
-        if lookup.tier == "semantic":
+        hit = Hit(lookup.tier, headers, entry.created, entry.model, tokens)
+        self._note(exchange, hit, response_id)
+        told = await tell(
+            exchange, sink, rendering, answer, client_headers(exchange, {}), self._rate
+        )
+        if lookup.tier == "exact":
+            self._remember(asked, exchange, hit, rendering, told)
+        else:
             call = SharedCall(exchange, asked.surface, self._silent)
             plugin_set = exchange.context.plugin_set
             self._shadow.check(asked.keys.namespace, answer, call, asked.proceed, plugin_set)
         return True
+
+    def _note(self, exchange: Exchange, hit: Hit, response_id: str | None) -> None:
+        """Have it known that it is a hit, and what that saves."""
+        exchange.result.cache = hit.tier
+        exchange.result.headers.update(hit.headers)
+        exchange.result.headers["Age"] = str(max(0, int(time.time() - hit.created)))
+        self._metrics.saved_input.inc(hit.tokens.input)
+        self._metrics.saved_output.inc(hit.tokens.output)
+        self._saved(exchange, hit.model, hit.tokens, response_id)
+
+    def _remember(
+        self,
+        asked: CacheableRequest,
+        exchange: Exchange,
+        hit: Hit,
+        rendering: Rendering,
+        told: bytes | list[Frame],
+    ) -> None:
+        """Have the request remembered, where its answer can be told again as it was."""
+        known = exchange.context.plugin_set.chain.known
+        if known is None or exchange.known is None or exchange.record is not None:
+            return
+        if exchange.stream and self._rate:
+            return
+        template = Template.of(told, rendering)
+        if template is not None:
+            cache_control = exchange.request.headers.get("Cache-Control")
+            notes = KnownHit(
+                cache_control, asked.controls, asked.keys, hit, template, rendering.builder is None
+            )
+            known.keep(exchange, notes, template.size)
+
+    def _tell_again(self, exchange: Exchange, sink: Sink, known: KnownHit) -> None:
+        """Tell an answer that is told in the very same way each time."""
+        told, ident = known.template.fill()
+        self._note(exchange, known.hit, None if known.nameless else ident)
+        known.tell(exchange, sink, told)
 
     def _tell_saved(self, subscriber: Subscriber) -> None:
         """What a client was told that shared somebody else's call has cost nothing."""
@@ -301,7 +261,7 @@ class ResponseCachePlugin(Interceptor):
             self._saved(exchange, exchange.shown_model, usage_tokens(usage), response_id)
 
     def _join(
-        self, asked: _CacheableRequest, exchange: Exchange, sink: Sink, call: SharedCall
+        self, asked: CacheableRequest, exchange: Exchange, sink: Sink, call: SharedCall
     ) -> Subscriber:
         """Have the client told what a call under way brings."""
         self._metrics.shared()
@@ -313,7 +273,7 @@ class ResponseCachePlugin(Interceptor):
 
     def _lead(
         self,
-        asked: _CacheableRequest,
+        asked: CacheableRequest,
         exchange: Exchange,
         sink: Sink,
         lookup: Lookup,
@@ -322,7 +282,7 @@ class ResponseCachePlugin(Interceptor):
     ) -> Subscriber:
         """Begin a call for the client, and for others too if they may share it."""
         if asked.controls.only_if_cached:
-            raise _not_cached("There is no answer to this request in the cache.")
+            raise not_cached("There is no answer to this request in the cache.")
         response_headers = exchange.result.headers
         if lookup.epoch is not None:
             exchange.result.cache = "miss"
@@ -350,7 +310,7 @@ class ResponseCachePlugin(Interceptor):
         return Subscriber(exchange, sink, rendering, call, leads=True, open_after=self._open_after)
 
     async def _fly(
-        self, call: SharedCall, asked: _CacheableRequest, lookup: Lookup, plugin_set: PluginSet
+        self, call: SharedCall, asked: CacheableRequest, lookup: Lookup, plugin_set: PluginSet
     ) -> None:
         """Make the call, and keep its answer."""
         place, surface, controls = asked.place, asked.surface, asked.controls
@@ -389,7 +349,3 @@ class ResponseCachePlugin(Interceptor):
 async def _nobody(exchange: Exchange, sink: Sink) -> None:
     """What is behind the plugins of a carrier: none are, since nobody listens to one."""
     raise RuntimeError("a carrier is not to be passed on by its plugin set")
-
-
-def _not_cached(why: str) -> NotCached:
-    return NotCached(f"{why} It asks for 'only-if-cached', so no endpoint was asked.")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plugins.response_cache.shared_call import SharedCall
-from plugins.response_cache.surfaces import Rendering, tell
+from plugins.response_cache.surfaces import Rendering
+from plugins.response_cache.telling import tell
 from router.plugin import (
     DELTAS,
     ClientGone,

@@ -7,12 +7,12 @@ answer, as its rendering has it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
@@ -28,6 +28,7 @@ from cache.request import (
 from cache.vectors import VectorAnswer
 from router.plugin import (
     CACHE_RULES,
+    ID_DIGITS,
     TERMINAL,
     AnswerKind,
     ChatFollower,
@@ -36,30 +37,21 @@ from router.plugin import (
     ResponseBuilder,
     ResponseFollower,
     RouterError,
-    Sink,
     StreamState,
     answer_of_chat,
     chat_chunks,
     chat_completion,
     completion_chunks,
     finished_completion,
-    frame_tokens,
     new_builder,
-    persist,
-    persist_whole,
+    new_ids,
     replay_response,
 )
 
 if TYPE_CHECKING:
     from plugins.response_cache.shared_call import SharedCall
 
-__all__ = ["SURFACES", "Rendering", "Surface", "tell"]
-
-_AT_ONCE: Final = 256
-"""Events written with one call, before the client is given the time to read them."""
-
-_PACE_SECONDS: Final = 0.02
-"""A paced stream is written so often."""
+__all__ = ["SURFACES", "Rendering", "Surface"]
 
 
 class Rendering(Protocol):
@@ -78,6 +70,20 @@ class Rendering(Protocol):
     @property
     def encrypted_reasoning(self) -> Mapping[str, str]:
         """Its encrypted reasoning by item id, which is stored but was not shown."""
+        ...
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids in a told answer that every answer has for itself, its own first."""
+        ...
+
+    @property
+    def times(self) -> Mapping[str, int]:
+        """Its times by field, in Unix seconds; each is that of the telling."""
+        ...
+
+    def renew(self) -> Callable[[], list[str]]:
+        """What makes as many new ids, in that order."""
         ...
 
     def opening(self) -> list[Frame]:
@@ -139,6 +145,19 @@ class _ResponseRendering:
         if own is not None:
             own.carrier.builder = self.builder
 
+    @property
+    def ids(self) -> list[str]:
+        output = self.final["output"] if self.final is not None else ()
+        return [self.builder.id, *[item["id"] for item in output]]
+
+    @property
+    def times(self) -> Mapping[str, int]:
+        final = self.final or {}
+        return {name: final[name] for name in ("created_at", "completed_at") if name in final}
+
+    def renew(self) -> Callable[[], list[str]]:
+        return partial(new_ids, [ident[:-ID_DIGITS] for ident in self.ids])
+
     def opening(self) -> list[Frame]:
         return self.builder.open()
 
@@ -199,8 +218,20 @@ class _ChatRendering:
     def __init__(self, exchange: Exchange, own: SharedCall | None) -> None:
         options = exchange.body.get("stream_options") or {}
         self._wants_usage = bool(options.get("include_usage"))
-        self._id = f"{self.prefix}-{os.urandom(12).hex()}"
+        self._id = _chat_id(self.prefix)
+        self._created = int(time.time())
         self._follower = ChatFollower(self._id, self._wants_usage)
+
+    @property
+    def ids(self) -> list[str]:
+        return [self._id]
+
+    @property
+    def times(self) -> Mapping[str, int]:
+        return {"created": self._created}
+
+    def renew(self) -> Callable[[], list[str]]:
+        return lambda: [_chat_id(self.prefix)]
 
     def opening(self) -> list[Frame]:
         return []
@@ -209,12 +240,12 @@ class _ChatRendering:
         return chat_chunks(
             _told(answer),
             id=self._id,
-            created=int(time.time()),
+            created=self._created,
             include_usage=self._wants_usage,
         )
 
     def whole(self, answer: CachedAnswer) -> bytes:
-        return orjson.dumps(chat_completion(_told(answer), id=self._id, created=int(time.time())))
+        return orjson.dumps(chat_completion(_told(answer), id=self._id, created=self._created))
 
     def follow(self, batch: list[Frame]) -> list[Frame]:
         return self._follower.frames(batch)
@@ -237,7 +268,7 @@ class _CompletionRendering(_ChatRendering):
 
     def _own(self, answer: CachedAnswer) -> dict[str, Any]:
         assert isinstance(answer, VectorAnswer)
-        return {**orjson.loads(answer.body), "id": self._id, "created": int(time.time())}
+        return {**orjson.loads(answer.body), "id": self._id, "created": self._created}
 
 
 class _UnchangedRendering:
@@ -249,6 +280,11 @@ class _UnchangedRendering:
     builder: ResponseBuilder | None = None
     final: dict[str, Any] | None = None
     encrypted_reasoning: Mapping[str, str] = {}
+    ids: Sequence[str] = ()
+    times: Mapping[str, int] = {}
+
+    def renew(self) -> Callable[[], list[str]]:
+        return list
 
     def opening(self) -> list[Frame]:
         return []
@@ -268,6 +304,10 @@ class _UnchangedRendering:
 
     def fail(self, error: RouterError, output: list[dict[str, Any]]) -> list[Frame]:
         return []
+
+
+def _chat_id(prefix: str) -> str:
+    return f"{prefix}-{os.urandom(12).hex()}"
 
 
 def _told(answer: CachedAnswer) -> dict[str, Any]:
@@ -323,63 +363,3 @@ SURFACES: Final[Mapping[AnswerKind, Surface]] = {
     ),
     AnswerKind.EMBEDDINGS: Surface(from_embeddings, _UnchangedRendering, _answer_of_embeddings),
 }
-
-
-async def tell(
-    exchange: Exchange,
-    sink: Sink,
-    rendering: Rendering,
-    answer: CachedAnswer,
-    headers: Mapping[str, str],
-    rate: float = 0.0,
-) -> None:
-    """Tell a whole answer, stored first where it is to be. ``rate`` is in tokens per second; 0 is
-    at once. Raises RouterError as long as nothing has been sent, and ClientGone.
-    """
-    if not exchange.stream:
-        body = rendering.whole(answer)
-        if rendering.final is not None:
-            body = await persist_whole(
-                exchange, rendering.final, rendering.encrypted_reasoning, body
-            )
-        sink.finish(200, body, headers)
-        return
-    frames = rendering.replay(answer)
-    if rendering.builder is not None and rendering.final is not None:
-        frames[-1] = await persist(
-            exchange, rendering.builder, rendering.final, rendering.encrypted_reasoning, frames[-1]
-        )
-    if not sink.opened:
-        sink.open(headers)
-    exchange.context.plugin_set.chain.first_output(exchange)
-    if rate:
-        told = await _paced(exchange, sink, frames, rate)
-        frames = frames[told:]
-    for start in range(0, len(frames), _AT_ONCE):
-        if start and sink.paused:
-            await sink.resumed()
-        sink.feed(frames[start : start + _AT_ONCE])
-    sink.end()
-
-
-async def _paced(exchange: Exchange, sink: Sink, frames: Sequence[Frame], rate: float) -> int:
-    """Tell the events one after the other; how many of them were. Not all are when the router
-    stops: nobody need wait for what is there.
-    """
-    loop = asyncio.get_running_loop()
-    due = loop.time()
-    told = 0
-    try:
-        for index, frame in enumerate(frames, 1):
-            due += frame_tokens(frame) / rate
-            if due - loop.time() < _PACE_SECONDS:
-                continue
-            batch, told = frames[told:index], index
-            sink.feed(batch)
-            if sink.paused:
-                await sink.resumed()
-            await asyncio.sleep(due - loop.time())
-    except asyncio.CancelledError:
-        if exchange.abort is None:
-            raise
-    return told

@@ -29,6 +29,7 @@ from router.telemetry.trace import Trace
 
 if TYPE_CHECKING:
     from router.balance.averages import PromptTokens
+    from router.core.known_requests import KnownRequest
     from router.core.plugin_chain import PluginSet
 
 __all__ = [
@@ -158,10 +159,9 @@ class ExchangeRecord(Protocol):
 
 
 class ClientRequest(NamedTuple):
-    """What came in, as far as it is known before the body is read. It never changes.
-
-    ``route`` is the template of the path; ``path`` is the path itself where it is no route's.
-    ``started`` is of ``time.monotonic``, in seconds.
+    """What came in, as far as it is known before the body is read. It never changes. ``route`` is
+    the template of the path, ``path`` the path itself where it is no route's; ``started`` is of
+    ``time.monotonic``, in seconds.
     """
 
     id: str
@@ -278,6 +278,7 @@ class Exchange:
     ends it, ``abort`` why the router itself ends it before its time. ``turn`` is the number of the
     turn, from 1, where it is one of several that the router makes an answer of (``tools.loop``).
     ``native`` is the request for endpoints that speak its API; one that is derived has none.
+    ``known`` is what it is remembered by where its bytes say all that is asked.
     """
 
     request: ClientRequest
@@ -296,6 +297,7 @@ class Exchange:
     abort: RouterError | None = None
     turn: int = 0
     native: NativeRequest | None = None
+    known: KnownRequest | None = None
     _decoded: DecodedChat | None = field(default=None, init=False)
 
     async def compute(self, work: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -327,9 +329,7 @@ class Exchange:
 
     @property
     def decoded(self) -> DecodedChat:
-        """The chat that is asked for as a Responses request: decoded once, when that is first
-        needed. Where a chat passes to an endpoint that speaks it, it may never be.
-        """
+        """The chat that is asked for as a Responses request: decoded once, if it is needed."""
         if self._decoded is None or not self._decoded.is_of(self.body):
             self._decoded = decode_chat(self.body)
         return self._decoded
@@ -348,9 +348,8 @@ class Exchange:
 
     @property
     def truncates(self) -> bool:
-        """Whether the oldest turns are left out where they do not fit into the model's context.
-
-        Chat Completions has no field for that: it is a setting there.
+        """Whether the oldest turns are left out where they do not fit into the model's context:
+        Chat Completions has no field for that, but a setting.
         """
         if self.request.operation.kind is AnswerKind.CHAT:
             return self.context.truncates_chat

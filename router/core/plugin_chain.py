@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from router.core.exchange import ClientGone, Exchange, Outcome, PassingSink, Sink
 from router.core.key import Key
+from router.core.known_requests import KnownRequests
 from router.core.plugin_hooks import Gate, Guard, Interceptor, Observer, Plugin, Proceed
 from router.errors import InternalError, RouterError
 from router.response.frame import Frame
@@ -30,7 +31,9 @@ _MOST_KEYS: Final = 4096
 
 
 class PluginChain:
-    """The plugins of one configuration, in order, frozen."""
+    """The plugins of one configuration, in order, frozen. ``known`` are the requests that one of
+    them has remembered; None where none does.
+    """
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.plugins = tuple(plugins)
@@ -38,6 +41,8 @@ class PluginChain:
         self._gates = self._all(Gate)
         self._gates_of: dict[str, tuple[Key | None, tuple[Gate, ...]]] = {}
         self._interceptors = self._all(Interceptor)
+        remembers = any(one.remembers for one in self._interceptors[:1])
+        self.known = KnownRequests() if remembers else None
         observers = self._all(Observer)
         # Those that do not listen are not asked.
         self._started = [o for o in observers if type(o).started is not Observer.started]

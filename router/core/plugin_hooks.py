@@ -85,7 +85,13 @@ class Gate(Plugin):
 
 
 class Interceptor(Plugin):
-    """May answer instead of the rest of the chain, or change what passes."""
+    """May answer instead of the rest of the chain, or change what passes.
+
+    ``remembers``: it has requests remembered (``router.core.known_requests``). Only the first in
+    the chain can: nobody has changed what it is asked.
+    """
+
+    remembers: bool = False
 
     async def intercept(self, exchange: Exchange, sink: Sink, proceed: Proceed) -> None:
         """Answer into ``sink``, or ``await proceed(exchange, sink)`` with this or another sink.

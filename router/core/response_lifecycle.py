@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import orjson
 
@@ -31,9 +31,11 @@ from router.response.frame import Frame
 from router.telemetry.log import get_logger
 
 __all__ = [
+    "ID_DIGITS",
     "client_headers",
     "new_builder",
     "new_id",
+    "new_ids",
     "persist",
     "persist_whole",
     "show_messages",
@@ -100,12 +102,25 @@ def client_headers(exchange: Exchange, response_headers: Mapping[str, str]) -> d
     return headers
 
 
+ID_DIGITS: Final = 48
+"""Hex digits of an id, behind its prefix."""
+
+
 def new_id(prefix: str) -> str:
     """A fresh id: the prefix and 48 hex digits, the first 8 of them the time, as OpenAI's are.
 
     Neighbours in time are neighbours in an index, which makes storing them several times cheaper.
     """
     return f"{prefix}{int(time.time() * 65536):012x}{os.urandom(18).hex()}"
+
+
+def new_ids(prefixes: Sequence[str]) -> list[str]:
+    """``new_id`` of each prefix, at the cost of about one."""
+    born, random = f"{int(time.time() * 65536):012x}", os.urandom(18 * len(prefixes)).hex()
+    return [
+        f"{prefix}{born}{random[at : at + 36]}"
+        for prefix, at in zip(prefixes, range(0, len(random), 36), strict=True)
+    ]
 
 
 def new_builder(

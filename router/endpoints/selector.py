@@ -108,7 +108,7 @@ class SlotReservation:
     """A slot that was taken, at ``since``.
 
     ``probe``: this request tries a half-open breaker, and nothing is known of it yet. ``good``:
-    it was answered. ``queue_seconds``: the seconds it stood in the queue.
+    it was answered. ``released``: it was given back. ``queue_seconds``: how long it was waited for.
     """
 
     plan: Plan
@@ -116,11 +116,12 @@ class SlotReservation:
     since: float
     probe: bool
     good: bool = False
+    released: bool = False
     queue_seconds: float = 0.0
 
     def swap(self, other: SlotReservation) -> None:
         """Exchange the slots of two reservations for the same request."""
-        for name in ("good", "probe", "since", "deployment"):
+        for name in ("good", "probe", "released", "since", "deployment"):
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, theirs)
             setattr(other, name, mine)
@@ -278,7 +279,10 @@ class Selector:
         reservation.since = self._clock()
 
     def release(self, reservation: SlotReservation) -> None:
-        """Give a slot back."""
+        """Give a slot back; does nothing where that was done."""
+        if reservation.released:
+            return
+        reservation.released = True
         now = self._clock()
         deployment = reservation.deployment
         if reservation.probe:

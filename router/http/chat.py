@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from router.core.exchange import Exchange
+from router.core.known_requests import recalled
 from router.core.plugin_sets import proceed
 from router.dialects.chat.schema import check_chat
 from router.dialects.responses.schema import parse_object
@@ -26,15 +27,20 @@ class ChatApi:
 
     async def create(self, request: HttpRequest, exchange: Exchange) -> web.StreamResponse:
         """POST /chat/completions. What a field means is for the endpoint to judge."""
-        decode = partial(self._decoded, exchange)
+        decode = partial(recalled, exchange, partial(self._decoded, exchange))
         body = await self._dispatcher.read(request, exchange, decode)
-        exchange.ask(*without_misspelt(body))
+        known = exchange.known
+        if known is not None and known.body is not None:
+            exchange.ask(body, known.dropped)
+        else:
+            exchange.ask(*without_misspelt(body))
         exchange.context.truncates_chat = self._dispatcher.truncates_chat
         return await self._dispatcher.run(request, exchange, proceed)
 
     def _decoded(self, exchange: Exchange, raw: bytes) -> dict[str, Any]:
         body = parse_object(raw)
         if not body.get("model"):
+            exchange.known = None  # there is more to it than its bytes
             body["model"] = self._dispatcher.default_model(exchange)
         check_chat(body)
         return body

@@ -10,6 +10,7 @@ import orjson
 from aiohttp import web
 
 from router.core.exchange import Exchange
+from router.core.known_requests import recalled
 from router.core.plugin_hooks import Proceed
 from router.dialects.parameters import missing
 from router.dialects.responses.compaction import parse_compact
@@ -59,8 +60,15 @@ class ResponsesApi:
         """POST /responses."""
         stream = True if request.query_string and is_true(request.query.get("stream")) else None
         decode = partial(parse_create, stream=stream, any_model=True)
+        if stream is None:
+            decode = partial(recalled, exchange, decode)
         body = await self._dispatcher.read(request, exchange, decode)
+        known = exchange.known
+        if known is not None and known.body is not None:
+            exchange.ask(known.body, known.dropped)
+            return await self._dispatcher.run(request, exchange, self._turns.answer)
         if body.get("prompt") is not None or not body.get("model"):
+            exchange.known = None  # there is more to it than its bytes
             body = await self._completed(exchange, body)
         if body.get("stream_options"):
             check_durable(body)

@@ -256,9 +256,7 @@ class _Run:
     async def _probe(
         self, work: Awaitable[None], patience: float, reservation: SlotReservation
     ) -> None:
-        """Whether an endpoint is back is not found out at the expense of one client: until the
-        first output ``work`` has this many seconds.
-        """
+        """``work`` has so many seconds until its first output: no client pays for a probe."""
         try:
             async with asyncio.timeout(patience) as self._limit:
                 await work
@@ -272,9 +270,8 @@ class _Run:
 
     def _goes_on_with(self, attempt: Attempt) -> None:
         """It is this attempt's answer that the client gets."""
-        endpoint = attempt.reservation.deployment.endpoint
-        self._exchange.result.endpoint = endpoint.name
-        self._exchange.result.account = endpoint.account
+        endpoint, result = attempt.reservation.deployment.endpoint, self._exchange.result
+        result.endpoint, result.account = endpoint.name, endpoint.account
         self._attempt = attempt
         # A stream may be opened before the endpoint says anything.
         self.delivery.response_headers = attempt.response_headers
@@ -362,6 +359,7 @@ class _Run:
         self._selector.answered(attempt.reservation, None)
         if self._exchange.record is not None and self.delivery.builder is not None:
             assert decoder.final is not None
+            self._selector.release(attempt.reservation)  # the endpoint is done with it
             blobs = decoder.encrypted_reasoning
             body = await persist_whole(self._exchange, decoder.final, blobs, body)
         headers = answer_headers(self._exchange, self.delivery.response_headers)
@@ -385,6 +383,8 @@ class _Run:
                         self.delivery.push(frames[:-1], decoder)
                     if self._limit is not None:
                         self._has_begun()
+                    if attempt.reservation.good:
+                        self._selector.release(attempt.reservation)
                     frames = [await self._keep(frames[-1], decoder)]
             if frames:
                 self.delivery.push(frames, decoder)
