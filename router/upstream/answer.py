@@ -125,8 +125,13 @@ _WHOLE: Final = "the whole answer (timeouts.total)"
 class ConnectionHandle(Protocol):
     """What an answer needs of its connection."""
 
-    def watch(self, due: float) -> None:
-        """Call the answer's ``expire`` at ``due``, in the loop's time, unless told anew."""
+    due: float
+    """When to call the answer's ``expire``, in the loop's time."""
+    looks_at: float
+    """When it looks whether that is due; to be told to ``watch`` where that is too late."""
+
+    def watch(self) -> None:
+        """Look by the time that it is due."""
         ...
 
     def resume(self) -> None:
@@ -158,9 +163,10 @@ class HttpAnswer:
         "_link",
         "_loop",
         "_name",
+        "_rested",
+        "_seconds",
         "_total",
         "_waiter",
-        "_what",
         "complete",
         "fields",
         "is_json",
@@ -181,12 +187,12 @@ class HttpAnswer:
         self._link = link
         self._loop = loop
         self._name = name
-        self._idle = idle
+        self._idle = self._seconds = idle
         self._total = total
         self._waiter: asyncio.Future[None] | None = None
-        self._what = ""
         self._error: UpstreamError | None = None
         self._inflater: Inflater | None = None
+        self._rested = False
         self._closed = False
         self.status = 0
         self.fields: dict[bytes, bytes] = {}
@@ -203,14 +209,16 @@ class HttpAnswer:
 
     async def head(self, seconds: float) -> None:
         """Wait for the status and headers; the answer is closed when this raises."""
+        self._seconds = seconds
         try:
             while not self.status:
                 if self._error is not None:
                     raise self._error
-                await self._news(seconds, _FIRST_BYTE)
+                await self.news()
         except BaseException:
             self.close()
             raise
+        self._seconds = self._idle
 
     def decode(self) -> None:
         """Have compressed content decompressed; raises UpstreamFailure for an unknown coding."""
@@ -225,21 +233,18 @@ class HttpAnswer:
                 f"Endpoint '{self._name}' compressed its answer, unasked, with {name[:40]!r}."
             )
 
-    async def read(self, *, raw: bool = False) -> bytes:
-        """See ``UpstreamResponse.read``; with ``raw`` as it came over the wire."""
+    def take(self, *, raw: bool = False) -> bytes | None:
+        """See ``UpstreamResponse.take``; with ``raw`` as it came over the wire."""
         if self._inflater is not None and not raw:
-            return await self._inflate(self._inflater)
-        if self.pieces and not self.complete and self._loop.time() >= self._total:
-            self._what = _WHOLE
-            self._overdue()
-            self.pieces.clear()
-        while not self.pieces:
+            return self._inflated(self._inflater)
+        pieces = self.pieces
+        if pieces and not self.complete and self._loop.time() >= self._total:
+            self._overdue(_WHOLE)
+            pieces.clear()
+        if not pieces:
             if self._error is not None:
                 raise self._error
-            if self.complete:
-                return b""
-            await self._news(self._idle, _NEXT_PIECE)
-        pieces = self.pieces
+            return b"" if self.complete else None
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         if self.size > HIGH_WATER:
@@ -247,8 +252,33 @@ class HttpAnswer:
         self.size = 0
         return data
 
+    def news(self) -> asyncio.Future[None]:
+        """See ``UpstreamResponse.news``."""
+        loop = self._loop
+        waiter = loop.create_future()
+        if self._inflater is not None and self._inflater.pending:
+            # What is packed tightly must not keep the event loop for itself.
+            self._rested = True
+            loop.call_soon(_done, waiter)
+            return waiter
+        link = self._link
+        due = loop.time() + self._seconds
+        link.due = due = due if due < self._total else self._total
+        if due < link.looks_at:
+            link.watch()
+        self._waiter = waiter
+        return waiter
+
+    async def read(self) -> bytes:
+        """See ``UpstreamResponse.read``."""
+        while (data := self.take()) is None:
+            await self.news()
+        return data
+
     async def body(self) -> bytes:
         """See ``UpstreamResponse.body``."""
+        if self.complete and self._inflater is None and self.size <= MAX_BODY_BYTES:
+            return self.take() or b""  # all of it came with the head, as it mostly does
         pieces = []
         size = 0
         while piece := await self.read():
@@ -266,7 +296,8 @@ class HttpAnswer:
         with contextlib.suppress(UpstreamError, TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):
                 while not self.complete:
-                    await self.read(raw=True)
+                    if self.take(raw=True) is None:
+                        await self.news()
 
     def close(self) -> None:
         """See ``UpstreamResponse.close``."""
@@ -295,16 +326,23 @@ class HttpAnswer:
         """The time that was being watched is over."""
         # Nobody waits any more when the reader was faster, or was cancelled.
         if self._waiter is not None and not self._waiter.done():
-            self._overdue()
+            if self._link.due >= self._total:
+                self._overdue(_WHOLE)
+            else:
+                self._overdue(_NEXT_PIECE if self.status else _FIRST_BYTE)
 
-    async def _inflate(self, inflater: Inflater) -> bytes:
+    def _inflated(self, inflater: Inflater) -> bytes | None:
+        """``take``, decompressed; a piece at a time, between which others have their turn."""
         try:
             while True:
                 if inflater.pending:
-                    # What is packed tightly must not keep the event loop for itself.
-                    await asyncio.sleep(0)
+                    if not self._rested:
+                        return None
+                    self._rested = False
                     piece = inflater.feed(b"")
-                elif data := await self.read(raw=True):
+                elif (data := self.take(raw=True)) is None:
+                    return None
+                elif data:
                     piece = inflater.feed(data)
                 else:
                     inflater.finish()
@@ -316,20 +354,15 @@ class HttpAnswer:
                 f"Endpoint '{self._name}' sent an answer that cannot be decompressed."
             ) from exc
 
-    def _news(self, seconds: float, what: str) -> asyncio.Future[None]:
-        """Done when something has arrived, gone wrong, or taken longer than ``seconds``."""
-        due = self._loop.time() + seconds
-        if due >= self._total:
-            due, what = self._total, _WHOLE
-        self._what = what
-        self._waiter = waiter = self._loop.create_future()
-        self._link.watch(due)
-        return waiter
-
-    def _overdue(self) -> None:
-        message = f"Endpoint '{self._name}' timed out: waited for {self._what}."
-        if self._what is _WHOLE:
+    def _overdue(self, what: str) -> None:
+        message = f"Endpoint '{self._name}' timed out: waited for {what}."
+        if what is _WHOLE:
             self.fail(UpstreamTooLong(message, begun=self.touched))
         else:
             self.fail(UpstreamTimeout(message))
         self._link.drop()
+
+
+def _done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
