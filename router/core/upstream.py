@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -145,16 +145,34 @@ class UpstreamResponse(Protocol):
         """The HTTP headers, looked up without regard to case."""
         ...
 
-    async def read(self) -> bytes:
-        """Everything that has arrived since the last read, at least one byte; empty at the end.
+    def take(self) -> bytes | None:
+        """Everything that has arrived since it was last taken, at least one byte; empty at the end,
+        None where there is nothing yet.
 
         Raises UpstreamTimeout past the idle or total deadline, UpstreamFailure when the
-        connection breaks. Only the time spent in here counts against the idle deadline.
+        connection breaks.
         """
         ...
 
+    def news(self) -> Awaitable[None]:
+        """What to wait for when there was nothing to take. Only the time that is waited counts
+        against the idle deadline.
+        """
+        ...
+
+    async def each(self, take: Callable[[bytes], bool]) -> None:
+        """Have ``take`` called with what arrives, as it arrives and without waking the caller,
+        until it returns False or there is something else to see to: an end, a failure, a deadline.
+        Raises what ``take`` raises. Where there is something to take already, it returns at once.
+        """
+        ...
+
+    async def read(self) -> bytes:
+        """What there is to take, as soon as there is anything. Raises like ``take``."""
+        ...
+
     async def body(self) -> bytes:
-        """The rest, whole. Raises like ``read``, and UpstreamFailure past a size limit."""
+        """The rest, whole. Raises like ``take``, and UpstreamFailure past a size limit."""
         ...
 
     async def settle(self) -> None:

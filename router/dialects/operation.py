@@ -21,6 +21,8 @@ class AnswerKind(Enum):
     RERANK = "ranked documents"
     OTHER = "nothing that a model makes"
 
+    __hash__ = object.__hash__  # it is asked for with every request; Enum's runs in Python
+
 
 _GENERATES: Final = frozenset(
     {AnswerKind.RESPONSE, AnswerKind.CHAT, AnswerKind.COMPLETIONS, AnswerKind.COMPACT}

@@ -17,7 +17,6 @@ import asyncio
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 from operator import attrgetter
@@ -56,7 +55,6 @@ _SURE: Final = 0.8
 """What of an estimate of tokens is sure: text of more than five characters to a token is rare."""
 
 
-@dataclass(slots=True, eq=False)
 class Plan:
     """The candidates for one request and one model.
 
@@ -70,20 +68,29 @@ class Plan:
     not yet.
     """
 
-    group: Group
-    deployments: Sequence[Deployment]
-    caller: str
-    exchange: Exchange | None = None
-    key: Key | None = None
-    tried: list[Deployment] = field(default_factory=list, init=False)
-    preferred: Sequence[Deployment] = field(default=(), init=False)
-    bound: float = field(default=inf, init=False)
-    prints: Sequence[bytes] = field(default=(), init=False)
-    probes: bool = field(default=True, init=False)
-    desperate: bool = field(default=True, init=False)
-    corrected: bool = field(default=False, init=False)
-    loaded_by: float | None = field(default=None, init=False)
-    _dropped: list[Deployment] = field(default_factory=list, init=False)
+    preferred: Sequence[Deployment] = ()
+    bound = inf
+    prints: Sequence[bytes] = ()
+    probes = True
+    desperate = True
+    corrected = False
+    loaded_by: float | None = None
+
+    def __init__(
+        self,
+        group: Group,
+        deployments: Sequence[Deployment],
+        caller: str,
+        exchange: Exchange | None = None,
+        key: Key | None = None,
+    ) -> None:
+        self.group = group
+        self.deployments = deployments
+        self.caller = caller
+        self.exchange = exchange
+        self.key = key
+        self.tried: list[Deployment] = []
+        self._dropped: Sequence[Deployment] = ()
 
     @property
     def left(self) -> Sequence[Deployment]:
@@ -92,7 +99,7 @@ class Plan:
 
     def drop(self, deployment: Deployment) -> None:
         """This one cannot serve it."""
-        self._dropped.append(deployment)
+        self._dropped = (*self._dropped, deployment)
         self.deployments = [other for other in self.deployments if other is not deployment]
 
     def follow(self, group: Group) -> None:

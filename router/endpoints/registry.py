@@ -210,6 +210,10 @@ class Registry:
         """
         return serves((endpoint.catalogue for endpoint in self.endpoints), pattern)
 
+    def known(self, model: str) -> Group | None:
+        """Who serves this model, where that has been asked before and has not changed."""
+        return self._groups.get(model)
+
     async def group(self, model: str, key: Key | None = None) -> Group:
         """Who serves this model.
 
@@ -218,7 +222,7 @@ class Registry:
         endpoint that might serve it has never listed its models; what is said of others is for
         ``key`` to know.
         """
-        found = self._groups.get(model) or self.find(model)
+        found = self.find(model)
         if found is None and not self._all_probed():
             found = await self._awaited(
                 model, self._first_probe_seconds, lambda: not self._all_probed()

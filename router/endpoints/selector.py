@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -139,10 +138,10 @@ class Selector:
         balance: BalanceSettings,
         clock: Callable[[], float],
     ) -> None:
-        self.in_flight: Counter[Slot] = Counter()
+        self.in_flight: dict[Slot, int] = {}
         self._clock = clock
         self._affinity = Affinity()
-        self.queue: Queue[Deployment] = Queue(balance.queue_size, self._returned)
+        self.queue: Queue[Deployment] = Queue(balance.queue_size, self._given_up)
         self._timers = Timers(clock, lambda: bool(self.queue.waiting))
         self._registry = registry
         self.configure(balance)
@@ -157,12 +156,12 @@ class Selector:
 
     def plan(self, group: Group, exchange: Exchange) -> Plan:
         """Where a request may go; raises InvalidRequest where nobody can serve it."""
-        ours, truncates = exchange.context, exchange.truncates
+        ours = exchange.context
         deployments: Sequence[Deployment] = group.deployments
         if group.differs or (ours.key is not None and ours.key.endpoints is not None):
-            deployments = able(group, exchange, truncates=truncates)
+            deployments = able(group, exchange, truncates=exchange.truncates)
         plan = Plan(group, deployments, ours.caller, exchange, ours.key)
-        if len(plan.deployments) > 1:
+        if len(deployments) > 1:
             plan.preferred = issuers(group, exchange.body)
             if self._bound:
                 session = session_of(exchange.request.headers, exchange.body)
@@ -173,6 +172,15 @@ class Selector:
                     if deployment is not None:
                         plan.preferred, plan.bound = (deployment,), self._bound
         return plan
+
+    def at_once(self, plan: Plan) -> SlotReservation | None:
+        """Take a slot at the best deployment, as ``reserve`` does; None where there is more to it,
+        which is for ``reserve`` to see.
+        """
+        if plan.group.stale:
+            return None
+        deployment, _ = self.choose(plan)
+        return self._taken(plan, deployment) if deployment is not None else None
 
     async def reserve(self, plan: Plan) -> SlotReservation:
         """Take a slot at the best deployment that is left, waiting for one if need be.
@@ -240,8 +248,11 @@ class Selector:
         now = self._clock()
         if self._timers.entries:
             self._timers.catch_up(now)
+        deployments = plan.left if plan.tried else plan.deployments
+        if len(deployments) == 1 and deployments[0].grade == READY:
+            return deployments[0], self.selection.policy.name
         return self.selection.choose(
-            plan.left if plan.tried else plan.deployments,
+            deployments,
             now,
             preferred=plan.preferred,
             bound=plan.bound,
@@ -289,27 +300,34 @@ class Selector:
             deployment.abandon_probe(now)
         if reservation.good:
             deployment.service.observe(now - reservation.since)
-        self._returned(deployment)
+        self._returned(deployment, now)
 
     def _taken(self, plan: Plan, deployment: Deployment) -> SlotReservation:
         now = self._clock()
         probe = deployment.grade == PROBE and deployment.begin_probe(now)
         deployment.take()
-        self.in_flight[deployment.slot] += 1
+        in_flight, slot = self.in_flight, deployment.slot
+        in_flight[slot] = in_flight.get(slot, 0) + 1
         return SlotReservation(plan, deployment, now, probe)
 
-    def _returned(self, deployment: Deployment) -> None:
+    def _given_up(self, deployment: Deployment) -> None:
+        """Who was granted a slot of it has left."""
+        self._returned(deployment, self._clock())
+
+    def _returned(self, deployment: Deployment, now: float) -> None:
         """A slot is free again: it goes to whoever waits for it."""
-        deployment.give_back(self._clock())
+        deployment.give_back(now)
         if deployment.due < inf:
             self._timers.note(deployment)
         offered = self.queue.waiting and deployment.free and deployment.grade in _OFFERED
         if offered and self.queue.offer(deployment):
             deployment.take()
             return
-        self.in_flight[deployment.slot] -= 1
-        if not self.in_flight[deployment.slot]:
-            del self.in_flight[deployment.slot]  # of names there may be any number
+        slot = deployment.slot
+        if (left := self.in_flight[slot] - 1) > 0:
+            self.in_flight[slot] = left
+        else:
+            del self.in_flight[slot]  # of names there may be any number
         if deployment.grade == COLD:
             self._changed(deployment)  # who waits may have better to expect
 

@@ -3,6 +3,8 @@
 run        what becomes of an admitted request; start reading here
 failover   which endpoint is tried next, and when no more is
 hedging    a second endpoint beside a late first one; the fleet, put together
-attempt    one call to one endpoint, and the delivery of what it brings
+work       what an attempt is made of, and what becomes of its answer
+attempt    one call to one endpoint
+delivery   when what it brings is passed on
 counting   the tokens of a request, without an answer to it
 """

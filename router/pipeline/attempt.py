@@ -1,22 +1,14 @@
-"""One call to one endpoint, read batch by batch, and the delivery of what it brings.
-
-``Attempt`` is sent and read. ``Delivery`` decides when the head of a stream leaves, and what may
-still be taken back: the head and ``response.created`` are held until the endpoint has produced
-output, or until ``server.open_after`` has passed; until then a failure is a plain HTTP error, or
-moves to another endpoint unseen. After ``created`` went out, another endpoint may still take over
-until the first output: its own opening events are swallowed.
-"""
+"""One call to one endpoint, which is sent, and read batch by batch."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from router.core.exchange import AnswerKind, ClientGone, Exchange, Sink
+from router.core.exchange import AnswerKind, Exchange, Sink
 from router.core.response_lifecycle import client_headers
 from router.core.upstream import DIRECT, UpstreamCall, UpstreamResponse
 from router.core.usage_record import Kind
@@ -35,7 +27,7 @@ from router.response.frame import Frame
 from router.telemetry.trace import AttemptTrace
 from router.usage.recorder import UsageRecorder
 
-__all__ = ["Attempt", "Delivery", "answer_headers"]
+__all__ = ["Attempt", "answer_headers"]
 
 _LARGE: Final = 1024 * 1024
 """Bytes of an answer beyond which it is read beside the event loop: thousands of embeddings, that
@@ -119,11 +111,12 @@ class Attempt:
         What was sent is let go of before the answer is waited through. Raises like
         ``Transport.send``, and InvalidRequest or NotSupported where the dialect cannot carry it.
         """
-        deployment = self.reservation.deployment
-        call = await self._exchange.compute(self._prepared)
-        self._exchange.result.attempts += 1
+        deployment, exchange = self.reservation.deployment, self._exchange
+        large = exchange.large
+        call = await exchange.compute(self._prepared) if large else self._prepared()
+        exchange.result.attempts += 1
         self.sent = time.monotonic()
-        if (trace := self._exchange.context.trace) is not None:
+        if (trace := exchange.context.trace) is not None:
             self.trace = trace.attempt(deployment.endpoint.settings, deployment.model)
         transport = deployment.endpoint.transport
         inferred = 0
@@ -140,14 +133,14 @@ class Attempt:
                 if not self._learns(error, call, inferred):
                     raise
             inferred += 1
-            call = await self._exchange.compute(self._prepared)
+            call = await exchange.compute(self._prepared)
         self.error = None
         self.answered = True
         self._assembles = call.assembles
         self._in_json = self._answer.is_json
         self.passed = call.passes is not None
         if call.passes is not None:
-            self._exchange.result.headers |= call.passes(self._answer.headers)
+            exchange.result.headers |= call.passes(self._answer.headers)
         return call.decoder
 
     @staticmethod
@@ -181,37 +174,36 @@ class Attempt:
         if call.dropped and self._strict:
             refuse_dropped(call.dropped, exchange.body)
         self.decoder = call.decoder
-        self.response_headers.clear()
-        self.response_headers.update(call.response_headers)
+        if self.response_headers or call.response_headers:
+            self.response_headers.clear()
+            self.response_headers.update(call.response_headers)
         if call.dropped:
             self.response_headers.update(dropped_header(call.dropped))
         return call
 
     async def whole(self) -> bytes:
         """The client's body for an answer in one piece; raises UpstreamError."""
+        answer, decoder = self._answer, self.decoder
+        assert answer is not None
+        assert decoder is not None
         try:
-            body = await (self._assembled() if self._assembles else self._in_one_piece())
+            # Who was asked for a stream need not have sent one.
+            if self._assembles and not self._in_json:
+                body = await self._assembled(decoder)
+            else:
+                body = await answer.body()
+                large = len(body) > _LARGE
+                body = (
+                    await asyncio.to_thread(decoder.whole, body) if large else decoder.whole(body)
+                )
         except UpstreamError as error:
             self.error = error
             raise
         self.record()
         return body
 
-    async def _in_one_piece(self) -> bytes:
-        answer, decoder = self._answer, self.decoder
-        assert answer is not None
-        assert decoder is not None
-        body = await answer.body()
-        if len(body) > _LARGE:
-            return await asyncio.to_thread(decoder.whole, body)
-        return decoder.whole(body)
-
-    async def _assembled(self) -> bytes:
-        """What a stream amounts to; who was asked for one need not have sent one."""
-        decoder = self.decoder
-        assert decoder is not None
-        if self._in_json:
-            return await self._in_one_piece()
+    async def _assembled(self, decoder: StreamDecoder) -> bytes:
+        """What a stream amounts to."""
         while not decoder.ended:
             await self.read()
             if decoder.error is not None:
@@ -232,21 +224,55 @@ class Attempt:
             if self._in_json:
                 return decoder.whole_as_stream(await answer.body())
             try:
-                data = await answer.read()
+                while (data := answer.take()) is None:
+                    await answer.news()
             except UpstreamError:
                 frames = decoder.salvage()
                 if not frames and decoder.error is None:
                     raise
                 return frames
-            self._received += len(data)
-            if self._received > _MAX_STREAM_BYTES:
-                raise UpstreamFailure(f"The endpoint's stream exceeds {_MAX_STREAM_BYTES} bytes.")
-            return decoder.feed(data) if data else decoder.finish()
+            return self._read_from(decoder, data) if data else decoder.finish()
         except UpstreamError as error:
             self.error = error
             raise
         finally:
             self.error = self.error or decoder.error
+
+    async def pour(self, sink: Sink) -> list[Frame] | None:
+        """Pass on what arrives, as it arrives, until the end of the answer has been read or the
+        client reads too slowly; the frames of the last read, where it has not been passed on.
+
+        Raises ClientGone, and UpstreamError like ``read``.
+        """
+        answer, decoder = self._answer, self.decoder
+        assert answer is not None
+        assert decoder is not None
+        last: list[Frame] | None = None
+
+        def take(data: bytes) -> bool:
+            nonlocal last
+            frames = self._read_from(decoder, data)
+            if decoder.ended or decoder.error is not None:
+                last = frames
+                return False
+            if frames:
+                sink.feed(frames)
+            return not sink.paused
+
+        try:
+            await answer.each(take)
+        except UpstreamError as error:
+            self.error = error
+            raise
+        finally:
+            self.error = self.error or decoder.error
+        return last
+
+    def _read_from(self, decoder: StreamDecoder, data: bytes) -> list[Frame]:
+        self._received += len(data)
+        if self._received > _MAX_STREAM_BYTES:
+            raise UpstreamFailure(f"The endpoint's stream exceeds {_MAX_STREAM_BYTES} bytes.")
+        return decoder.feed(data)
 
     async def settle(self) -> None:
         """Wait a moment for the end of an answer whose content is complete.
@@ -271,112 +297,6 @@ class Attempt:
         if self.sent and not self._recorded:
             self._recorded = True
             self._recorder.over(self._exchange, self)
-
-
-_MAX_HELD: Final = 256
-"""So many events without any output are held back; it is usually two."""
-
-
-class Delivery:
-    """Passes a reader's frames on to the sink, in time. ``builder`` is the response under
-    construction, None for operations without one.
-    """
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        sink: Sink,
-        builder: ResponseBuilder | None,
-        open_after: float,
-        first_output: Callable[[], None],
-    ) -> None:
-        self._exchange = exchange
-        self._sink = sink
-        self.builder = builder
-        self._first_output = first_output
-        self._held: list[Frame] = []
-        self.response_headers: dict[str, str] = {}
-        """Headers that the current attempt adds to the answer."""
-        self._timer: asyncio.TimerHandle | None = None
-        # What passes as it comes has the status and the headers of its endpoint, too.
-        if exchange.stream and exchange.native is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(open_after, self._open_early)
-
-    @property
-    def has_output(self) -> bool:
-        """Whether output has reached the client: nothing can be taken back."""
-        return self._exchange.result.first_output is not None
-
-    def push(self, frames: list[Frame], decoder: StreamDecoder) -> None:
-        """Deliver what a reader made, or hold it while there is no output yet."""
-        if self._exchange.result.first_output is None:
-            if not (decoder.has_output or decoder.ended):
-                self._hold(frames)
-                return
-            frames = [*self._held, *frames]
-            self._held = []
-            if not self._sink.opened:
-                self._open()
-            self._first_output()
-        if frames:
-            self._sink.feed(frames)
-
-    def _hold(self, frames: list[Frame]) -> None:
-        """Keep what is no output back, as long as it may be kept back."""
-        builder = self.builder
-        self._held.extend(frames)
-        if len(self._held) > _MAX_HELD:
-            self._open_early()
-        # Without a response builder it carries the id of this attempt, which may not be the last.
-        if self._sink.opened and (builder is not None or len(self._held) > _MAX_HELD):
-            held, self._held = self._held, []
-            if builder is not None:
-                builder.delivered = True
-            self._sink.feed(held)
-
-    def rewind(self) -> None:
-        """Forget what an attempt made that has not been delivered."""
-        self._held.clear()
-        self.response_headers = {}
-        if self.builder is not None:
-            self.builder.rewind()
-
-    def end_with(self, frames: list[Frame]) -> None:
-        """End a stream that has begun with these events, after what was still held."""
-        frames = [*self._held, *frames]
-        if frames:
-            self._sink.feed(frames)
-        self._sink.end()
-
-    def close(self) -> None:
-        """Drop the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def open_head(self) -> None:
-        """Begin a stream whose endpoint has, though it has said nothing yet."""
-        if not self._sink.opened:
-            self._open()
-
-    def _open_early(self) -> None:
-        if self._sink.opened:
-            return
-        builder = self.builder
-        frames: list[Frame] = []
-        if builder is not None:
-            frames, self._held = self._held or builder.open(), []
-        self._open()
-        if frames:
-            with contextlib.suppress(ClientGone):  # whoever feeds it next is told again
-                self._sink.feed(frames)
-
-    def _open(self) -> None:
-        self.close()
-        if self.builder is not None:
-            self.builder.delivered = True
-        exchange = self._exchange
-        self._sink.open(answer_headers(exchange, self.response_headers))
 
 
 def answer_headers(exchange: Exchange, response_headers: dict[str, str]) -> dict[str, str]:

@@ -12,14 +12,14 @@ from __future__ import annotations
 import time
 from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from math import ceil
 from typing import Any, Final, Protocol
 
 from router.balance.averages import RetryBudget
 from router.balance.capability import Abilities, length_param, needs
-from router.balance.inference import inferred_abilities
+from router.balance.inference import asked_pause, inferred_abilities
 from router.core.exchange import AnswerKind, Exchange
+from router.endpoints.deployment import Deployment
 from router.endpoints.loads import Loads
 from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Fallbacks, Plan
 from router.endpoints.registry import Registry
@@ -53,13 +53,8 @@ FALLBACK: Final = "X-Pointsman-Fallback"
 
 _log = get_logger("router.pipeline.failover")
 
-_PAUSE: Final = 5.0
-"""Seconds for which a rate limit without a ``Retry-After`` is respected."""
-
 _LATELY: Final = 0.25
 """In what part, at its end, of a time that was too long an endpoint has to have been heard."""
-
-_LONGEST_PAUSE: Final = 3600.0
 
 
 class Work(Protocol):
@@ -160,17 +155,17 @@ class Failover:
 
     async def _with(self, model: str, exchange: Exchange, work: Work, *, desperate: bool) -> None:
         """Try the endpoints that serve this model."""
-        plan = self._selector.plan(
-            await self._registry.group(model, exchange.context.key), exchange
-        )
+        known = self._registry.known(model)
+        group = known or await self._registry.group(model, exchange.context.key)
+        plan = self._selector.plan(group, exchange)
         plan.desperate = desperate
         # No slot is held meanwhile.
         failure: RouterError | None = None
-        if not isinstance(exchange.body.get("input"), str) or exchange.body.get("instructions"):
-            failure = await self._fetch_images(plan, exchange)
+        if needing := _take_no_urls(plan, exchange):
+            failure = await self._fetch_images(plan, exchange, needing)
         attempts = 0
         while True:
-            reservation = await self._reserve(plan, failure)
+            reservation = self._selector.at_once(plan) or await self._reserve(plan, failure)
             if reservation.queue_seconds:
                 exchange.result.queue_seconds += reservation.queue_seconds
                 self._metrics.fleet.queue_waited(reservation.queue_seconds)
@@ -201,15 +196,12 @@ class Failover:
                 self._selector.release(reservation)
             work.rewind(model)
 
-    async def _fetch_images(self, plan: Plan, exchange: Exchange) -> InvalidRequest | None:
-        """Fetch the request's images where candidates need their data.
-
-        Where they cannot be had, only the candidates that take URLs are left, and the error is
-        returned; it is raised where there are none.
+    async def _fetch_images(
+        self, plan: Plan, exchange: Exchange, needing: Sequence[Deployment]
+    ) -> InvalidRequest | None:
+        """Fetch the request's images for the candidates that need their data. Where they cannot be
+        had, only the others are left, and the error is returned; it is raised where there are none.
         """
-        needing = [one for one in plan.deployments if not one.endpoint.adapter.takes_urls(exchange)]
-        if not needing:
-            return None
         try:
             await self._images.fetch(exchange)
         except InvalidRequest as error:
@@ -290,7 +282,7 @@ class Failover:
         elif isinstance(error, UpstreamTooLong) and _is_well(reservation, error, now):
             error.elsewhere = not error.begun  # else it may have been lost here
         elif isinstance(error, UpstreamRateLimited):
-            pause = _pause(error)
+            pause = asked_pause(error.headers, datetime.now(UTC))
             deployment.cool_down(pause, now)
             # The client is told what will be done, however the endpoint put it.
             error.headers["Retry-After"] = str(ceil(pause))
@@ -341,6 +333,14 @@ class Failover:
         return True
 
 
+def _take_no_urls(plan: Plan, exchange: Exchange) -> Sequence[Deployment]:
+    """The candidates that need the data of the request's images, if it may have any."""
+    body = exchange.body
+    if type(body.get("input")) is str and type(body.get("instructions")) is not list:
+        return ()
+    return [one for one in plan.deployments if not one.endpoint.adapter.takes_urls(exchange)]
+
+
 def _is_well(reservation: SlotReservation, error: UpstreamTooLong, now: float) -> bool:
     """Whether the endpoint has answered not long ago, this request or another one."""
     lately = now - _LATELY * (now - reservation.since)
@@ -385,16 +385,3 @@ def _falls_back(exchange: Exchange, error: RouterError) -> bool:
     if isinstance(error, UpstreamError | Overloaded | ModelNotFound | NotSupported):
         return True
     return isinstance(error, InvalidRequest) and error.code in (LACKS_FEATURE, LACKS_CONTEXT)
-
-
-def _pause(error: UpstreamRateLimited) -> float:
-    """The seconds of a ``Retry-After``: a number of them, or a date (RFC 9110, 10.2.3)."""
-    after = error.headers.get("Retry-After", "")
-    try:
-        seconds = float(after)
-    except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(after) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError, OverflowError):
-            return _PAUSE
-    return min(max(seconds, 0.0), _LONGEST_PAUSE) if seconds == seconds else _PAUSE

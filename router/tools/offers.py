@@ -72,6 +72,10 @@ class ToolOffers:
         if self.search is not None:
             await self.search.close()
 
+    def concern(self, tools: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether any of a request's tools is a hosted one that the router knows."""
+        return any(map(_is_known, tools))
+
     async def tools(self, exchange: Exchange) -> Sequence[HostedTool]:
         """The tools of the exchange that are run here, ready to be called; none is the rule.
 

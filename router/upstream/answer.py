@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from router.errors import UpstreamError, UpstreamFailure, UpstreamTimeout, UpstreamTooLong
@@ -125,8 +125,13 @@ _WHOLE: Final = "the whole answer (timeouts.total)"
 class ConnectionHandle(Protocol):
     """What an answer needs of its connection."""
 
-    def watch(self, due: float) -> None:
-        """Call the answer's ``expire`` at ``due``, in the loop's time, unless told anew."""
+    due: float
+    """When to call the answer's ``expire``, in the loop's time."""
+    looks_at: float
+    """When it looks whether that is due; to be told to ``watch`` where that is too late."""
+
+    def watch(self) -> None:
+        """Look by the time that it is due."""
         ...
 
     def resume(self) -> None:
@@ -152,15 +157,18 @@ class HttpAnswer:
 
     __slots__ = (
         "_closed",
+        "_each",
         "_error",
+        "_failed",
         "_idle",
         "_inflater",
         "_link",
         "_loop",
         "_name",
+        "_rested",
+        "_seconds",
         "_total",
         "_waiter",
-        "_what",
         "complete",
         "fields",
         "is_json",
@@ -181,12 +189,14 @@ class HttpAnswer:
         self._link = link
         self._loop = loop
         self._name = name
-        self._idle = idle
+        self._idle = self._seconds = idle
         self._total = total
         self._waiter: asyncio.Future[None] | None = None
-        self._what = ""
         self._error: UpstreamError | None = None
         self._inflater: Inflater | None = None
+        self._each: Callable[[bytes], bool] | None = None
+        self._failed: BaseException | None = None
+        self._rested = False
         self._closed = False
         self.status = 0
         self.fields: dict[bytes, bytes] = {}
@@ -203,14 +213,16 @@ class HttpAnswer:
 
     async def head(self, seconds: float) -> None:
         """Wait for the status and headers; the answer is closed when this raises."""
+        self._seconds = seconds
         try:
             while not self.status:
                 if self._error is not None:
                     raise self._error
-                await self._news(seconds, _FIRST_BYTE)
+                await self.news()
         except BaseException:
             self.close()
             raise
+        self._seconds = self._idle
 
     def decode(self) -> None:
         """Have compressed content decompressed; raises UpstreamFailure for an unknown coding."""
@@ -225,21 +237,18 @@ class HttpAnswer:
                 f"Endpoint '{self._name}' compressed its answer, unasked, with {name[:40]!r}."
             )
 
-    async def read(self, *, raw: bool = False) -> bytes:
-        """See ``UpstreamResponse.read``; with ``raw`` as it came over the wire."""
+    def take(self, *, raw: bool = False) -> bytes | None:
+        """See ``UpstreamResponse.take``; with ``raw`` as it came over the wire."""
         if self._inflater is not None and not raw:
-            return await self._inflate(self._inflater)
-        if self.pieces and not self.complete and self._loop.time() >= self._total:
-            self._what = _WHOLE
-            self._overdue()
-            self.pieces.clear()
-        while not self.pieces:
+            return self._inflated(self._inflater)
+        pieces = self.pieces
+        if pieces and not self.complete and self._loop.time() >= self._total:
+            self._overdue(_WHOLE)
+            pieces.clear()
+        if not pieces:
             if self._error is not None:
                 raise self._error
-            if self.complete:
-                return b""
-            await self._news(self._idle, _NEXT_PIECE)
-        pieces = self.pieces
+            return b"" if self.complete else None
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         if self.size > HIGH_WATER:
@@ -247,8 +256,46 @@ class HttpAnswer:
         self.size = 0
         return data
 
+    def news(self) -> asyncio.Future[None]:
+        """See ``UpstreamResponse.news``."""
+        loop = self._loop
+        waiter = loop.create_future()
+        if self._inflater is not None and self._inflater.pending:
+            # What is packed tightly must not keep the event loop for itself.
+            self._rested = True
+            loop.call_soon(_done, waiter)
+            return waiter
+        link = self._link
+        due = loop.time() + self._seconds
+        link.due = due = due if due < self._total else self._total
+        if due < link.looks_at:
+            link.watch()
+        self._waiter = waiter
+        return waiter
+
+    async def each(self, take: Callable[[bytes], bool]) -> None:
+        """See ``UpstreamResponse.each``."""
+        if self._inflater is not None or self.pieces or self.complete or self._error is not None:
+            return
+        self._each = take
+        try:
+            await self.news()
+        finally:
+            self._each = None
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+
+    async def read(self) -> bytes:
+        """See ``UpstreamResponse.read``."""
+        while (data := self.take()) is None:
+            await self.news()
+        return data
+
     async def body(self) -> bytes:
         """See ``UpstreamResponse.body``."""
+        if self.complete and self._inflater is None and self.size <= MAX_BODY_BYTES:
+            return self.take() or b""  # all of it came with the head, as it mostly does
         pieces = []
         size = 0
         while piece := await self.read():
@@ -266,7 +313,8 @@ class HttpAnswer:
         with contextlib.suppress(UpstreamError, TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):
                 while not self.complete:
-                    await self.read(raw=True)
+                    if self.take(raw=True) is None:
+                        await self.news()
 
     def close(self) -> None:
         """See ``UpstreamResponse.close``."""
@@ -279,11 +327,36 @@ class HttpAnswer:
 
     def wake(self) -> None:
         """Tell the reader that something has arrived."""
+        each = self._each
+        if each is not None and self.pieces and not self.complete and self._goes_on(each):
+            return
         waiter = self._waiter
         if waiter is not None:
             self._waiter = None
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _goes_on(self, each: Callable[[bytes], bool]) -> bool:
+        """Whether ``each`` has taken what has arrived, and goes on."""
+        now = self._loop.time()
+        if now >= self._total:
+            return False
+        pieces = self.pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        if self.size > HIGH_WATER:
+            self._link.resume()
+        self.size = 0
+        try:
+            goes_on = each(data)
+        except BaseException as exc:  # which is for the reader
+            self._failed = exc
+            goes_on = False
+        if goes_on:
+            self._link.due = min(now + self._seconds, self._total)
+        else:
+            self._each = None
+        return goes_on
 
     def fail(self, error: UpstreamError) -> None:
         """There will be no more: raise ``error`` once everything that did arrive has been read."""
@@ -295,16 +368,23 @@ class HttpAnswer:
         """The time that was being watched is over."""
         # Nobody waits any more when the reader was faster, or was cancelled.
         if self._waiter is not None and not self._waiter.done():
-            self._overdue()
+            if self._link.due >= self._total:
+                self._overdue(_WHOLE)
+            else:
+                self._overdue(_NEXT_PIECE if self.status else _FIRST_BYTE)
 
-    async def _inflate(self, inflater: Inflater) -> bytes:
+    def _inflated(self, inflater: Inflater) -> bytes | None:
+        """``take``, decompressed; a piece at a time, between which others have their turn."""
         try:
             while True:
                 if inflater.pending:
-                    # What is packed tightly must not keep the event loop for itself.
-                    await asyncio.sleep(0)
+                    if not self._rested:
+                        return None
+                    self._rested = False
                     piece = inflater.feed(b"")
-                elif data := await self.read(raw=True):
+                elif (data := self.take(raw=True)) is None:
+                    return None
+                elif data:
                     piece = inflater.feed(data)
                 else:
                     inflater.finish()
@@ -316,20 +396,15 @@ class HttpAnswer:
                 f"Endpoint '{self._name}' sent an answer that cannot be decompressed."
             ) from exc
 
-    def _news(self, seconds: float, what: str) -> asyncio.Future[None]:
-        """Done when something has arrived, gone wrong, or taken longer than ``seconds``."""
-        due = self._loop.time() + seconds
-        if due >= self._total:
-            due, what = self._total, _WHOLE
-        self._what = what
-        self._waiter = waiter = self._loop.create_future()
-        self._link.watch(due)
-        return waiter
-
-    def _overdue(self) -> None:
-        message = f"Endpoint '{self._name}' timed out: waited for {self._what}."
-        if self._what is _WHOLE:
+    def _overdue(self, what: str) -> None:
+        message = f"Endpoint '{self._name}' timed out: waited for {what}."
+        if what is _WHOLE:
             self.fail(UpstreamTooLong(message, begun=self.touched))
         else:
             self.fail(UpstreamTimeout(message))
         self._link.drop()
+
+
+def _done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

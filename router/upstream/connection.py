@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from math import inf
 from typing import Final, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -61,21 +62,22 @@ class Connection(asyncio.Protocol):
         self._answer: HttpAnswer | None = None
         self._progress = False  # the read under way brought a head, content, or the end
         self._bare_bytes = 0  # received since there was progress
+        self._received = 0  # up to the read that brought the end of the head
         self._head_bytes = 0
         self._interim = False  # inside a 1xx answer
         self._until_eof = False  # such an answer is the connection's last
         self._keep = False
         self._paused = False
-        self._due = 0.0
+        self.due = 0.0
+        self.looks_at = inf
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
         self._parser = HttpResponseParser(self)
 
     def ask(self, head: bytes, body: bytes, idle: float, total: float) -> HttpAnswer:
         """Send a request; ``idle`` and ``total`` are those of the answer."""
         self._answer = answer = HttpAnswer(self, self._loop, self._name, idle, total)
         self._keep = False
-        self._bare_bytes = self._head_bytes = 0
+        self._bare_bytes = self._received = self._head_bytes = 0
         if self._transport.is_closing():
             answer.fail(self._broken(answer))
         elif len(body) > _JOINED_BYTES:
@@ -84,17 +86,14 @@ class Connection(asyncio.Protocol):
             self._transport.write(head + body)
         return answer
 
-    def watch(self, due: float) -> None:
+    def watch(self) -> None:
         """See ``ConnectionHandle.watch``. One timer serves the connection for life: when it fires
         early, because more has been awaited meanwhile, it sets itself anew.
         """
-        self._due = due
         if self._timer is not None:
-            if self._timer_due <= due:
-                return
             self._timer.cancel()
-        self._timer_due = due
-        self._timer = self._loop.call_at(due, self._fire)
+        self.looks_at = self.due
+        self._timer = self._loop.call_at(self.due, self._fire)
 
     def resume(self) -> None:
         """See ``ConnectionHandle.resume``."""
@@ -109,7 +108,9 @@ class Connection(asyncio.Protocol):
         if self._keep and sent and self._keeper.release(self):
             if self._paused:
                 self.resume()
-            self.watch(self._loop.time() + IDLE_SECONDS)
+            self.due = self._loop.time() + IDLE_SECONDS
+            if self.due < self.looks_at:
+                self.watch()
         else:
             self.drop()
 
@@ -119,13 +120,14 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.looks_at = -inf  # it needs no timer any more
         self._transport.abort()
         self._keeper.dropped(self)
 
     def _fire(self) -> None:
         self._timer = None
-        if self._loop.time() < self._due:
-            self.watch(self._due)
+        if self._loop.time() < self.due:
+            self.watch()
         elif self._answer is not None:
             self._answer.expire()
         else:
@@ -151,6 +153,8 @@ class Connection(asyncio.Protocol):
             self.drop()  # nobody asked for this
             return
         answer.touched = True
+        if not answer.status:
+            self._received += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
@@ -216,9 +220,10 @@ class Connection(asyncio.Protocol):
         assert answer is not None
         if answer.status:
             return
-        self._head_bytes += len(name) + len(value) + 4
-        if self._head_bytes > MAX_HEAD_BYTES:
-            raise self._too_long()
+        if self._received > MAX_HEAD_BYTES:  # it need not all be of the head
+            self._head_bytes += len(name) + len(value) + 4
+            if self._head_bytes > MAX_HEAD_BYTES:
+                raise self._too_long()
         fields = answer.fields
         name = name.lower()
         fields[name] = fields[name] + b", " + value if name in fields else value
@@ -227,6 +232,7 @@ class Connection(asyncio.Protocol):
         """The head of the answer, or of an interim one before it."""
         answer = self._answer
         assert answer is not None
+        fields = answer.fields
         status = self._parser.get_status_code()
         if status < 200:
             if status < 100 or status == 101:
@@ -234,19 +240,17 @@ class Connection(asyncio.Protocol):
                     f"Endpoint '{self._name}' answered with HTTP {status}, out of place here."
                 )
             self._interim = True
-            answer.fields.clear()
+            fields.clear()
             return
-        coding = answer.fields.get(b"transfer-encoding")
-        if coding is not None and (
-            coding.lower() != b"chunked" or b"content-length" in answer.fields
-        ):
+        coding = fields.get(b"transfer-encoding")
+        if coding is not None and (coding.lower() != b"chunked" or b"content-length" in fields):
             raise UpstreamFailure(
                 f"Endpoint '{self._name}' sent an answer with Transfer-Encoding "
                 f"{coding[:40].decode('latin-1')!r}, which cannot be read."
             )
-        if coding is None and b"content-length" not in answer.fields:
+        if coding is None and b"content-length" not in fields:
             self._until_eof = status not in (204, 304)
-        answer.is_json = answer.fields.get(b"content-type", b"").startswith(b"application/json")
+        answer.is_json = fields.get(b"content-type", b"").startswith(b"application/json")
         answer.status = status
         self._progress = True
 

@@ -141,13 +141,7 @@ class HttpTransport:
         self, head: bytes, body: bytes, first_byte: float, idle: float, total: float
     ) -> HttpAnswer:
         """Send a request and wait for the head of its answer, whatever its status."""
-        pool = self._pool
-        if pool is None:
-            self._loop = asyncio.get_running_loop()
-            pool = Pool(self._loop, self._name, self._dialer, self._timeouts.connect)
-            self._pool = pool
-            if self._retired:
-                pool.retire()
+        pool = self._pool or self._opened()
         total += self._loop.time()
         connection = pool.take()
         if connection is not None:
@@ -162,6 +156,14 @@ class HttpTransport:
         answer = connection.ask(head, body, idle, total)
         await answer.head(first_byte)
         return answer
+
+    def _opened(self) -> Pool:
+        """The pool, made when it is first needed."""
+        self._loop = asyncio.get_running_loop()
+        pool = self._pool = Pool(self._loop, self._name, self._dialer, self._timeouts.connect)
+        if self._retired:
+            pool.retire()
+        return pool
 
     async def _refusal(self, answer: HttpAnswer) -> UpstreamError:
         """What an answer other than 200 means, however much of its body arrives."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from router.balance.deployment_state import COOLING, OPEN, READY
+from router.balance.inference import asked_pause
 from router.core.exchange import Operation
 from router.errors import (
     InvalidRequest,
@@ -18,7 +19,6 @@ from router.errors import (
     UpstreamFailure,
     UpstreamRateLimited,
 )
-from router.pipeline import failover as module
 from tests.support.depot import asking
 from tests.support.failing import (
     NO_TOOLS,
@@ -134,12 +134,7 @@ async def test_an_endpoints_key_is_not_repeated() -> None:
     assert str(getattr(scene.error, "message", "")) == "HTTP 401: the key [api_key] is wrong"
 
 
-class Frozen(datetime):
-    """A clock that stands still."""
-
-    @classmethod
-    def now(cls, tz: tzinfo | None = None) -> Frozen:
-        return cls(2025, 3, 1, 12, 0, 0, tzinfo=UTC)
+NOW = datetime(2025, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -167,12 +162,9 @@ class Frozen(datetime):
     ],
     ids=str,
 )
-def test_how_long_a_rate_limit_is_respected(
-    after: str | None, seconds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "datetime", Frozen)
+def test_how_long_a_rate_limit_is_respected(after: str | None, seconds: float) -> None:
     headers = {} if after is None else {"Retry-After": after}
-    assert module._pause(UpstreamRateLimited("slow down", headers=headers)) == seconds
+    assert asked_pause(headers, NOW) == seconds
 
 
 @pytest.mark.parametrize(("after", "told"), [(None, "5"), ("soon", "5"), ("1.5", "2"), ("0", "0")])
@@ -187,5 +179,4 @@ async def test_the_client_is_told_how_long_it_is_respected(after: str | None, to
 
 @given(st.text(max_size=50) | st.from_regex(r"[0-9A-Za-z ,:.+]{1,40}", fullmatch=True))
 def test_no_header_makes_a_pause_that_is_none(after: str) -> None:
-    error = UpstreamRateLimited("slow down", headers={"Retry-After": after})
-    assert 0.0 <= module._pause(error) <= 3600.0
+    assert 0.0 <= asked_pause({"Retry-After": after}, NOW) <= 3600.0
