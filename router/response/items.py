@@ -23,7 +23,7 @@ __all__ = [
 
 Item = dict[str, Any]
 
-_MANY: Final = 64
+_MANY: Final = 16
 """So many pieces of a text are made one."""
 
 

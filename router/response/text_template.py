@@ -46,16 +46,16 @@ _TRIAL: Final[dict[str, Any]] = {"text": "q7", "number": 987654321, "padding": "
 class TextTemplate:
     """What stands around the text of an event, as ``SSEDecoder.blocks`` gives it.
 
-    ``number`` is that of the event that it was learned from, None without one. After ``text`` has
-    found one, ``raw`` is the same as it is written in the event, and ``padding`` what follows.
+    ``number`` is that of the event that it was learned from, None without one; ``number_first``
+    whether it comes before the text. After ``text`` has found one, ``raw`` is the same as it is
+    written in the event, and ``padding`` what follows.
     """
 
     __slots__ = (
         "_end",
-        "_number_first",
         "_start",
-        "_whole",
         "number",
+        "number_first",
         "padded",
         "padding",
         "raw",
@@ -67,10 +67,7 @@ class TextTemplate:
         self._start = start
         self._end = end
         self.padded = padded
-        self._number_first = first if number is not None else None
-        before = start if self._number_first else start.replace(b"%", b"%%")
-        after = end if self._number_first is False else end.replace(b"%", b"%%")
-        self._whole = b"%b%%b%b%%b" % (before[:-1], after[1:])
+        self.number_first = first if number is not None else None
         self.number = number
         self.raw = b""
         self.padding = b""
@@ -114,7 +111,8 @@ class TextTemplate:
         if self.padded:
             event["obfuscation"] = _TRIAL["padding"]
             padding = b'%b%b"}\n\n' % (_PADDING, _TRIAL["padding"].encode())
-        block = self.around(orjson.dumps(_TRIAL["text"]), _TRIAL["number"], padding)
+        text = orjson.dumps(_TRIAL["text"])
+        block = _filled(self.format(), self.number_first, _TRIAL["number"], text, padding)
         try:
             return bool(orjson.loads(data_of(block)) == event)
         except orjson.JSONDecodeError:
@@ -124,7 +122,7 @@ class TextTemplate:
         """The text of an event that is like this one and has this number, if it has one; None for
         another event.
         """
-        start, end, first = self._start, self._end, self._number_first
+        start, end, first = self._start, self._end, self.number_first
         if first:
             start = start % number
         elif first is not None:
@@ -146,13 +144,12 @@ class TextTemplate:
         self.raw = raw
         return text
 
-    def around(self, raw: bytes, number: int, padding: bytes) -> bytes:
-        """An event like this one."""
-        if self._number_first is None:
-            return self._whole % (raw, padding)
-        if self._number_first:
-            return self._whole % (number, raw, padding)
-        return self._whole % (raw, number, padding)
+    def format(self) -> bytes:
+        """What ``_filled`` makes an event like this one of."""
+        start, end, first = self._start[:-1], self._end[1:], self.number_first
+        start = start if first else start.replace(b"%", b"%%")
+        end = end if first is False else end.replace(b"%", b"%%")
+        return b"%b%%b%b%%b" % (start, end)
 
 
 class PassedText:
@@ -161,14 +158,15 @@ class PassedText:
     empty where there was none.
     """
 
-    __slots__ = ("_encoded", "_mine", "_offset", "_theirs", "_type", "raw", "text")
+    __slots__ = ("_encoded", "_first", "_mine", "_offset", "_theirs", "_type", "raw", "text")
 
     def __init__(
         self, type: str, theirs: TextTemplate, mine: TextTemplate | None, *, encoded: bool
     ) -> None:
         self._type = type
         self._theirs = theirs
-        self._mine = mine  # None: they pass as they come
+        self._mine = None if mine is None else mine.format()  # None: they pass as they come
+        self._first = None if mine is None else mine.number_first
         self._encoded = encoded
         self._offset = 0 if mine is None else (theirs.number or 0) - (mine.number or 0)
         self.text = ""
@@ -204,13 +202,22 @@ class PassedText:
         if self._mine is not None:
             if self._encoded and b"\\" in raw:
                 raw = orjson.dumps(text)
-            block = self._mine.around(raw, number, theirs.padding)
+            block = _filled(self._mine, self._first, number, raw, theirs.padding)
         return EncodedFrame(self._type, block)
 
 
 @cache
 def _member(field: str) -> re.Pattern[bytes]:
     return re.compile(rb'"%b"\s*:\s*("[^"\\]*+(?:\\.[^"\\]*+)*+")' % re.escape(field.encode()))
+
+
+def _filled(
+    form: bytes, number_first: bool | None, number: int, raw: bytes, padding: bytes
+) -> bytes:
+    """An event of this form, with a number (None: without), a text as JSON, and what follows."""
+    if number_first is None:
+        return form % (raw, padding)
+    return form % ((number, raw, padding) if number_first else (raw, number, padding))
 
 
 def _with_hole(literal: bytes, start: int, end: int) -> bytes:

@@ -134,6 +134,9 @@ def from_response(usage: Any) -> dict[str, Any] | None:
         return None
     inputs = usage.get("input_tokens_details")
     outputs = usage.get("output_tokens_details")
+    if type(inputs) is dict and type(outputs) is dict and _is_complete(usage, inputs, outputs):
+        written = _detail(inputs, "cache_write_tokens")
+        return {**usage, "input_tokens_details": {**inputs, "cache_write_tokens": written}}
     known = _counted(
         usage.get("input_tokens"),
         usage.get("output_tokens"),
@@ -154,6 +157,20 @@ def from_response(usage: Any) -> dict[str, Any] | None:
         "output_tokens_details": {**_object(outputs), **known["output_tokens_details"]},
         "total_tokens": known["total_tokens"] if total is None else total,
     }
+
+
+def _is_complete(usage: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any]) -> bool:
+    """Whether every count of a ``usage`` is there, and plausible: of most it is."""
+    for count in (
+        usage.get("input_tokens"),
+        inputs.get("cached_tokens"),
+        usage.get("output_tokens"),
+        outputs.get("reasoning_tokens"),
+        usage.get("total_tokens"),
+    ):
+        if type(count) is not int or not 0 <= count <= _MAX_COUNT:
+            return False
+    return True
 
 
 def estimate_tokens(chars: int) -> int:

@@ -96,7 +96,7 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
             given, dropped = known_fields(given)
         shown = asks_for_encrypted(given)
         adds = exchange.record is not None and not shown and model not in self._without_encrypted
-        call = self._call(exchange, given, model, builder, encrypted=adds)
+        call = self._call(exchange, given, model, builder, encrypted=adds, hide=not shown)
         others = len(given.get("include") or ())
         known = self._refused(model)
 
@@ -150,21 +150,25 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         model: str,
         builder: ResponseBuilder,
         *,
+        hide: bool,
         encrypted: bool = False,
     ) -> UpstreamCall:
+        """The call for this request; ``hide`` as for ``ResponsesDecoder``, ``encrypted`` as for
+        ``encode_responses_request``.
+        """
         assembled = assembles(exchange, self._endpoint)
         stream = exchange.stream or assembled
         if not self._is_openai and "client_metadata" in given:  # it is OpenAI's
             given = {name: value for name, value in given.items() if name != "client_metadata"}
-        plain = self._suitable(given, model)
+        plain = self._suitable(given, model) if self._without_types or self._capabilities else None
         if plain is not None:
             given = plain.body
         body, dropped_reasoning = encode_responses_request(
             given, model=model, stream=stream, account=self._account, encrypted=encrypted
         )
         request = UpstreamRequest("/responses", orjson.dumps(body), exchange.stream)
-        hide = not asks_for_encrypted(given)
-        taken = ids_of(given.get("input"))
+        items = given.get("input")
+        taken = _NONE if type(items) is str else ids_of(items)
         make = ResponsesDecoder if plain is None else partial(PlainTypesDecoder, plain.names)
         decoder = make(builder, self._account, self._redact, hide=hide, taken=taken)
         return UpstreamCall(
@@ -209,7 +213,8 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         self, exchange: Exchange, model: str, body: dict[str, Any], builder: ResponseBuilder
     ) -> UpstreamCall:
         given, dropped = known_fields(body)
-        call = self._call(exchange, given, model, builder)
+        hide = not asks_for_encrypted(given)
+        call = self._call(exchange, given, model, builder, hide=hide)
         call.dropped += dropped
         return call
 

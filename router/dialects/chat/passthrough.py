@@ -34,17 +34,19 @@ class ChatPassthrough(PassthroughDecoder):
         super().__init__(model)
         self._wants_usage = wants_usage
         self._joined = JoinedChunks() if assembles else None
-        self._unfinished: set[int] = set()
-        self._finished: set[int] = set()
+        self._finished: dict[int, bool] = {}  # by the index of the choice
 
     def salvage(self) -> list[Frame]:
         """See ``StreamDecoder.salvage``: all choices had their finish reason, the marker is
         missing.
         """
-        if self._ended or self.error is not None or self._unfinished or not self._finished:
+        if self._ended or self.error is not None or not self._all_finished():
             return []
         self._ended = True
         return [Frame("", _DONE)]
+
+    def _all_finished(self) -> bool:
+        return bool(self._finished) and all(self._finished.values())
 
     def whole(self, body: bytes) -> bytes:
         """See ``StreamDecoder.whole``."""
@@ -145,10 +147,9 @@ class ChatPassthrough(PassthroughDecoder):
                 index = choice.get("index")
                 index = index if isinstance(index, int) else 0
                 if choice.get("finish_reason"):
-                    self._finished.add(index)
-                    self._unfinished.discard(index)
-                elif index not in self._finished:
-                    self._unfinished.add(index)
+                    self._finished[index] = True
+                else:
+                    self._finished.setdefault(index, False)
 
     def _count(self, chunk: dict[str, Any]) -> None:
         usage = chunk.get("usage")

@@ -33,7 +33,7 @@ class CompletionPassthrough(ChatPassthrough):
 
     def salvage(self) -> list[Frame]:
         """See ``StreamDecoder.salvage``."""
-        return super().salvage() if len(self._finished) >= self._choices else []
+        return super().salvage() if sum(self._finished.values()) >= self._choices else []
 
     def says_something(self, choice: Any) -> bool:
         """See ``ChatPassthrough.says_something``."""

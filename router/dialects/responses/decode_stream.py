@@ -43,6 +43,7 @@ _TERMINAL: Final = {
     "response.incomplete": "incomplete",
     "response.failed": "failed",
 }
+_ENDS: Final = tuple(_TERMINAL.values())
 _BLANK: Final[dict[str, Any]] = {
     "status": "in_progress",
     "completed_at": None,
@@ -168,7 +169,7 @@ class ResponsesDecoder:
                 raise reported_failure(response)
             raise UpstreamFailure("The endpoint sent a response without output.")
         status = response.get("status") or "completed"
-        if status not in list(_TERMINAL.values()):
+        if status not in _ENDS:
             raise UpstreamFailure("The endpoint sent a response that is not finished.")
         if status == "failed":
             self._raise_if_endpoints_fault(response)
@@ -228,6 +229,8 @@ class ResponsesDecoder:
 
         Nothing is said when another endpoint's beginning, or the router's own, went out before.
         """
+        if self._snapshot:
+            return
         builder = self.builder
         created_at = unix_seconds(response.get("created_at"))
         # An answer in one piece is dated by the router, however it came.
@@ -278,21 +281,24 @@ class ResponsesDecoder:
 
     def _ours(self, response: dict[str, Any]) -> dict[str, Any]:
         """An endpoint's Response object as the router's own."""
-        builder = self.builder
+        builder, echo = self.builder, self.builder.echo
         merged = builder.snapshot("in_progress")
         # An endpoint that says nothing of a field has not contradicted the request.
-        merged |= {k: v for k, v in response.items() if v is not None or merged.get(k) is None}
-        merged |= builder.shown
+        unsaid = [name for name, value in response.items() if value is None and name in merged]
+        merged |= response | {name: merged[name] for name in unsaid}
+        if builder.shown:
+            merged |= builder.shown
         merged["id"] = builder.id
         merged["created_at"] = builder.created_at
-        merged["model"] = builder.echo["model"]
-        merged["tools"] = without_credentials(merged["tools"])
+        merged["model"] = echo["model"]
+        if merged["tools"]:
+            merged["tools"] = without_credentials(merged["tools"])
         for name in _ECHOED:
-            merged[name] = builder.echo[name]
+            merged[name] = echo[name]
         for name in ("conversation", "prompt"):
             merged.pop(name, None)
-            if name in builder.echo:
-                merged[name] = builder.echo[name]
+            if name in echo:
+                merged[name] = echo[name]
         output = merged["output"]
         items = output if isinstance(output, list) else []
         merged["output"] = [item for item in items if isinstance(item, dict)]

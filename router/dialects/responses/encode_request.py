@@ -32,6 +32,7 @@ ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 """What ``include`` names to get reasoning in a form that can be sent back."""
 
 _STATE: Final = frozenset({"background", "conversation", "previous_response_id", "prompt"})
+_KEPT_HERE: Final = _STATE | PRIVATE_FIELDS
 _NOT_COUNTED: Final = frozenset({"store", "stream", "stream_options", "metadata"})
 _NOT_COMPACTED: Final = frozenset({"store", "stream", "stream_options"})
 # The id of an approval request is not a place in a store: the approval's answer names it. Nor is
@@ -48,7 +49,7 @@ def encode_responses_request(
     account encrypted cannot be read by this one. ``encrypted`` asks for encrypted reasoning in
     addition to what the client asks for. Raises InvalidRequest for references to stored items.
     """
-    sent = {k: v for k, v in body.items() if k not in _STATE and k not in PRIVATE_FIELDS}
+    sent = _without(_KEPT_HERE, body)
     sent["model"] = model
     sent["store"] = False
     sent["stream"] = stream
@@ -57,7 +58,7 @@ def encode_responses_request(
     if encrypted and not asks_for_encrypted(body):
         sent["include"] = [*(body.get("include") or ()), ENCRYPTED_REASONING]
     dropped_reasoning = 0
-    if isinstance(sent.get("input"), list):
+    if type(sent.get("input")) is list:
         items, dropped_reasoning = _items(sent["input"], account)
         sent["input"] = items
     return sent, dropped_reasoning
@@ -120,7 +121,7 @@ def encode_native_chat_request(
 
     The messages pass as they come unless ``later_system`` says what becomes of system messages.
     """
-    sent = {k: v for k, v in body.items() if k not in PRIVATE_FIELDS}
+    sent = _without(PRIVATE_FIELDS, body)
     sent["model"] = model
     if later_system is not None and isinstance(sent.get("messages"), list):
         sent["messages"] = rearranged(sent["messages"], later_system)
@@ -128,6 +129,12 @@ def encode_native_chat_request(
         sent["stream"] = True  # which need not be the client's wish
         sent["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
     return sent
+
+
+def _without(names: frozenset[str], body: dict[str, Any]) -> dict[str, Any]:
+    if names.isdisjoint(body):
+        return body.copy()
+    return {name: value for name, value in body.items() if name not in names}
 
 
 def _items(items: list[dict[str, Any]], account: str) -> tuple[list[dict[str, Any]], int]:

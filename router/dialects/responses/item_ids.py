@@ -79,7 +79,7 @@ class ItemIds:
         An item is the one that was begun in its place; a type that differs there has it looked for
         by the endpoint's id.
         """
-        streamed = list(self._items)
+        streamed = self._items.copy()
         for place, item in enumerate(output):
             if not isinstance(item.get("type"), str):
                 continue
