@@ -334,12 +334,12 @@ class TurnRecord(_StoredRecord):
         try:
             answer = self._database.submit(*steps)
             try:
-                written = await asyncio.shield(answer)
+                written = await answer
             except asyncio.CancelledError:
                 if self._exchange.abort is None:
-                    answer.cancel()  # it is written all the same
-                    raise
-                written = await answer  # the router stops: the client is to hear how it ended
+                    raise  # it is written all the same
+                # The router stops: the client is to hear how it ended.
+                written = await self._database.hear_again(answer)
         except StateUnavailable:
             if self._degrade and self.turn is None:
                 self._exchange.result.headers.update(DEGRADED)
