@@ -19,7 +19,7 @@ import orjson
 
 from router.core.exchange import Exchange, Sink
 from router.core.plugin_hooks import Proceed
-from router.core.response_lifecycle import new_builder, new_id
+from router.core.response_lifecycle import new_builder
 from router.dialects.responses.schema import ids_of, refers, stored_items
 from router.errors import Conflict, InternalError, RouterError, StateUnavailable
 from router.response.builder import ResponseBuilder
@@ -36,6 +36,7 @@ from router.sessions.run_credentials import RunCredentials
 from router.sessions.runs import Runs
 from router.settings.schema import StateSettings
 from router.state.database import Database, unavailable
+from router.state.items import item_ids
 from router.state.responses import ResponseStore, StoredResponse
 from router.state.statement import StatementStep
 from router.state.turn_lock import Turn
@@ -284,7 +285,7 @@ class _StoredRecord:
             if own.whole:
                 parent = None
         else:
-            items = stored_items(own, new_id)
+            items = stored_items(own, item_ids(response["id"]))
         stored = StoredResponse.of(
             response,
             owner=exchange.context.caller,
