@@ -65,7 +65,7 @@ class KnownRequests:
     def find(self, place: Place, key: Key | None) -> KnownRequest:
         """What is remembered of a request; else what it would be remembered by."""
         known = self._known.get(place)
-        if known is None or known.key is not key:
+        if known is None or (known.key is not key and known.key != key):
             return KnownRequest(place, key)
         self._known.move_to_end(place)
         return known

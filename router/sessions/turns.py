@@ -19,7 +19,7 @@ import orjson
 
 from router.core.exchange import Exchange, Sink
 from router.core.plugin_hooks import Proceed
-from router.core.response_lifecycle import new_builder, new_id
+from router.core.response_lifecycle import new_builder
 from router.dialects.responses.schema import ids_of, refers, stored_items
 from router.errors import Conflict, InternalError, RouterError, StateUnavailable
 from router.response.builder import ResponseBuilder
@@ -36,6 +36,7 @@ from router.sessions.run_credentials import RunCredentials
 from router.sessions.runs import Runs
 from router.settings.schema import StateSettings
 from router.state.database import Database, unavailable
+from router.state.items import item_ids
 from router.state.responses import ResponseStore, StoredResponse
 from router.state.statement import StatementStep
 from router.state.turn_lock import Turn
@@ -287,7 +288,7 @@ class _StoredRecord:
             if own.whole:
                 parent = None
         else:
-            items = stored_items(own, new_id)
+            items = stored_items(own, item_ids(response["id"]))
         stored = StoredResponse.of(
             response,
             owner=exchange.context.caller,
@@ -337,12 +338,12 @@ class TurnRecord(_StoredRecord):
         try:
             answer = self._database.submit(*steps)
             try:
-                written = await asyncio.shield(answer)
+                written = await answer
             except asyncio.CancelledError:
                 if self._exchange.abort is None:
-                    answer.cancel()  # it is written all the same
-                    raise
-                written = await answer  # the router stops: the client is to hear how it ended
+                    raise  # it is written all the same
+                # The router stops: the client is to hear how it ended.
+                written = await self._database.hear_again(answer)
         except StateUnavailable:
             if self._degrade and self.turn is None:
                 self._exchange.result.headers.update(DEGRADED)

@@ -97,3 +97,10 @@ class Database(Protocol):
         ``heard``).
         """
         ...
+
+    def hear_again(self, answer: asyncio.Future[bool]) -> asyncio.Future[bool]:
+        """What tells how a write ended whose ``answer`` was cancelled; that itself if it was not.
+
+        So one who waits for an answer need not be shielded, which takes a turn of the event loop.
+        """
+        ...

@@ -6,13 +6,24 @@ What a client writes as an id may be anything, and never reaches SQL as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
+from itertools import count
 from typing import Any, Final
 
 import orjson
 
-__all__ = ["ENCRYPTED", "PLAIN_ID", "is_id", "item_key", "items_with", "key_of", "with_hidden"]
+__all__ = [
+    "ENCRYPTED",
+    "PLAIN_ID",
+    "is_id",
+    "item_ids",
+    "item_key",
+    "items_with",
+    "key_of",
+    "origin",
+    "with_hidden",
+]
 
 PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 """What an id looks like that can be a key as it is."""
@@ -37,6 +48,30 @@ def key_of(item: Mapping[str, Any]) -> str:
     """The key of this item; "" for one that has no id and cannot be found by it."""
     ident = item.get("id")
     return item_key(ident) if isinstance(ident, str) else ""
+
+
+_RESPONSE: Final = "resp_"
+_OF_RESPONSE: Final = re.compile(r"[a-z]+_([0-9a-f]{48})(?:_[0-9]+)?")
+
+
+def item_ids(response: str) -> Callable[[str], str]:
+    """Makes ids, each from a prefix, for the items that came with a response and have none: they
+    tell where they are, so that it need not be written down.
+    """
+    number = count()
+    common = response.removeprefix(_RESPONSE)
+
+    def new_id(prefix: str) -> str:
+        place = next(number)
+        return f"{prefix}{common}_{place}" if place else f"{prefix}{common}"
+
+    return new_id
+
+
+def origin(ident: str) -> str | None:
+    """The response that an item with this id came with, if ``item_ids`` made it."""
+    found = _OF_RESPONSE.fullmatch(ident)
+    return None if found is None else _RESPONSE + found[1]
 
 
 ENCRYPTED: Final = "reasoning.encrypted_content"

@@ -10,7 +10,7 @@ import orjson
 from router.errors import InvalidRequest
 from router.state.database import Database
 from router.state.history import MAX_BYTES
-from router.state.items import item_key, items_with, key_of, with_hidden
+from router.state.items import item_key, items_with, key_of, origin, with_hidden
 from router.state.statement import Statement, Value
 
 __all__ = ["MAX_IDS", "find_items"]
@@ -19,19 +19,24 @@ MAX_IDS: Final = 1000
 _CHUNK: Final = 50
 
 _PLACES: Final = ", ".join(f"(CAST(:k{i} AS TEXT))" for i in range(_CHUNK))
-# An item is taken from the response that made it, before those that it was sent with later.
+_ORIGINS: Final = _PLACES.replace(":k", ":o")
+# An item is taken from the response that made it, before those that it was sent with. Ids that
+# were made here tell which response the item came with first.
 _RESPONSES_OF: Final = Statement(
     f"""
     WITH wanted (item) AS (VALUES {_PLACES}),
+    origin (id) AS (VALUES {_ORIGINS}),
     place (response) AS (
         SELECT DISTINCT (
             SELECT i.response FROM response_items i
             WHERE i.item = wanted.item AND i.owner = :owner
             ORDER BY i.sent, i.response LIMIT 1
         ) FROM wanted
+      UNION
+        SELECT id FROM origin
     )
     SELECT r.id, CAST(LENGTH(r.input) AS BIGINT) + LENGTH(r.output)
-    FROM place JOIN responses r ON r.id = place.response
+    FROM place JOIN responses r ON r.id = place.response AND r.owner = :owner
     """
 )
 _RESPONSES: Final = Statement(
@@ -89,11 +94,12 @@ async def find_items(
 async def _from_responses(
     database: Database, owner: str, keys: Sequence[str], size: int, found: dict[str, Any]
 ) -> int:
-    places = await database.read(_RESPONSES_OF, owner=owner, **_padded(keys))
+    origins = _padded([one for key in keys if (one := origin(key)) is not None], "o")
+    places = await database.read(_RESPONSES_OF, owner=owner, **_padded(keys), **origins)
     size = _checked(size + sum(length for _, length in places))
-    if not places:
-        return size
-    rows = await database.read(_RESPONSES, owner=owner, **_padded([row[0] for row in places]))
+    rows: list[tuple[Any, ...]] = []
+    for idents in _chunks([row[0] for row in places]):
+        rows += await database.read(_RESPONSES, owner=owner, **_padded(idents))
     looked_for = frozenset(keys)
     made: dict[str, dict[str, Any]] = {}
     sent: dict[str, dict[str, Any]] = {}
@@ -137,6 +143,6 @@ def _chunks(keys: Sequence[str]) -> Iterator[Sequence[str]]:
         yield keys[start : start + _CHUNK]
 
 
-def _padded(keys: Sequence[str]) -> Mapping[str, Value]:
+def _padded(keys: Sequence[str], name: str = "k") -> Mapping[str, Value]:
     """The parameters of a statement that takes ``_CHUNK`` keys; nothing has the key ""."""
-    return {f"k{i}": keys[i] if i < len(keys) else "" for i in range(_CHUNK)}
+    return {f"{name}{i}": keys[i] if i < len(keys) else "" for i in range(_CHUNK)}

@@ -16,7 +16,7 @@ from router.dialects.responses.response_messages import (
 from router.response.builder import output_text
 from router.state.database import Database
 from router.state.history import ResponseHistory, read_history
-from router.state.items import ENCRYPTED, PLAIN_ID, is_id, item_key, items_with
+from router.state.items import ENCRYPTED, PLAIN_ID, is_id, item_key, items_with, origin
 from router.state.references import find_items
 from router.state.statement import Row, Statement, StatementStep
 
@@ -301,7 +301,9 @@ def _stored(row: tuple[Any, ...]) -> StoredResponse:
 
 
 def _index(stored: StoredResponse, *, sent: bool) -> tuple[StatementStep, ...]:
-    """The step that lets its items be found, if there are any that have an id."""
+    """The step that lets its items be found, if there are any that have an id which does not tell
+    where they are.
+    """
     made, given = stored.made, stored.sent if sent else ()
     if made is None:
         made = orjson.loads(stored.output)
@@ -311,7 +313,7 @@ def _index(stored: StoredResponse, *, sent: bool) -> tuple[StatementStep, ...]:
     for items, came in ((made, 0), (given, 1)):
         for item in items:
             ident = item.get("id") if isinstance(item, dict) else None
-            if isinstance(ident, str):
+            if isinstance(ident, str) and not (came and origin(ident) == stored.id):
                 key = ident if PLAIN_ID.fullmatch(ident) else item_key(ident)
                 rows.append(
                     {"item": key, "owner": stored.owner, "sent": came, "response": stored.id}

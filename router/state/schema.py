@@ -3,7 +3,8 @@
 Times are in seconds since 1970. JSON is kept as bytes: PostgreSQL's JSONB refuses ``\\u0000``.
 
     responses            one row per stored response; runs that go on have one from the start
-    response_items       which response an item is in, by its key, for references to it
+    response_items       which response an item is in, by its key, for references to it; not for
+                         items whose ids tell that, see router.state.items
     runs                 background and durable runs: whose they are, and how far
     run_requests         what is to be run, until it is over
     events               what a run has sent: one row per batch of server-sent events

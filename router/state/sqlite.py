@@ -37,7 +37,11 @@ _BUSY_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 2.0
 _START_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 0.01
+_FEW_ROWS: Final = 16
 _MOST_ROWS: Final = 64
+"""Rows of one statement: up to 16 any number, then multiples of that. Each number is another
+statement to SQLite, which keeps them prepared.
+"""
 _TROUBLE: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -272,15 +276,11 @@ def _insert(
     loop takes up to 5 ms: what counts is how many calls there are, not how much each does.
     """
     done = 0
-    size = _MOST_ROWS
-    while size > 1 and done < len(rows):
-        while len(rows) - done >= size:
-            values = chain.from_iterable(rows[done : done + size])
-            connection.execute(statement.sqlite_rows(size), [*values])
-            done += size
-        size //= 2
-    if done < len(rows):
-        connection.executemany(statement.sqlite, rows[done:])
+    while left := min(len(rows) - done, _MOST_ROWS):
+        size = left if left <= _FEW_ROWS else left - left % _FEW_ROWS
+        values = chain.from_iterable(rows[done : done + size])
+        connection.execute(statement.sqlite_rows(size), [*values])
+        done += size
 
 
 def _sorted(exc: Exception) -> Exception:

@@ -164,6 +164,15 @@ class WrittenDatabase:
             self._alarm = loop.call_at(job.deadline, self._on_alarm)
         return answer
 
+    def hear_again(self, answer: asyncio.Future[bool]) -> asyncio.Future[bool]:
+        """See ``Database.hear_again``."""
+        if answer.cancelled():
+            for job in (*self._running, *self._waiting):
+                if job.answer is answer:
+                    job.answer = asyncio.get_running_loop().create_future()
+                    return job.answer
+        return answer
+
     async def _rows(self, statement: Statement, parameters: Row) -> list[tuple[Any, ...]]:
         """What ``statement`` selects; see ``Database.read``."""
         raise NotImplementedError

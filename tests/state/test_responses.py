@@ -11,7 +11,7 @@ import pytest
 from router.errors import InvalidRequest
 from router.state import references
 from router.state.database import Database
-from router.state.items import ENCRYPTED
+from router.state.items import ENCRYPTED, item_ids
 from router.state.responses import ResponseStore, StoredResponse
 from router.state.statement import Statement
 from tests.support.stored import message, reasoning, stored
@@ -170,6 +170,26 @@ async def test_an_item_is_taken_from_the_response_that_made_it(
     }
     assert await responses.delete("ann", "resp_m")
     assert await responses.find_items("ann", ["msg_1"]) == {"msg_1": again}
+
+
+async def test_items_are_found_by_ids_that_tell_where_they_are(
+    database: Database, responses: ResponseStore
+) -> None:
+    one, other = f"resp_{'a' * 48}", f"resp_{'b' * 48}"
+    new_id = item_ids(one)
+    given = [message(new_id("msg_")), reasoning(new_id("rs_")), message("msg_own")]
+    ids = [item["id"] for item in given]
+    assert ids == [f"msg_{'a' * 48}", f"rs_{'a' * 48}_1", "msg_own"]
+    await keep(database, stored(one, given=given, output=[message("msg_made", "x", "assistant")]))
+    await keep(database, stored(other, given=[message(ids[0], "sent again")]))
+    rows = await database.read(Statement("SELECT item, response FROM response_items"))
+    # Only what could not be found otherwise is written down.
+    assert sorted(rows) == sorted([("msg_made", one), ("msg_own", one), (ids[0], other)])
+    wanted = [*ids, f"msg_{'a' * 48}_7", f"msg_{'c' * 48}"]
+    assert await responses.find_items("ann", wanted) == {item["id"]: item for item in given}
+    assert await responses.find_items("bob", wanted) == {}
+    assert await responses.delete("ann", one)
+    assert await responses.find_items("ann", wanted) == {ids[0]: message(ids[0], "sent again")}
 
 
 async def test_many_items_are_found_at_once(database: Database, responses: ResponseStore) -> None:

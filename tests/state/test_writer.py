@@ -285,3 +285,20 @@ def test_gathered(shapes: list[list[StatementStep]]) -> None:
             assert guards in ([], [0])
             assert not guards or len(job.steps[0].rows) == 1
             assert all(step.statement is not SET for step in job.steps if not step.guard)
+
+
+async def test_an_answer_that_was_cancelled_can_be_heard_again() -> None:
+    script = Script()
+    script.gate.clear()
+    async with script.writer() as writer:
+        under_way = writer.submit(add(0))
+        await script.began.wait()
+        waiting = writer.submit(add(1))
+        under_way.cancel()
+        waiting.cancel()
+        again = [writer.hear_again(under_way), writer.hear_again(waiting)]
+        assert not any(answer.done() for answer in again)
+        script.gate.set()
+        assert await asyncio.gather(*again) == [True, True]
+        assert writer.hear_again(again[0]) is again[0]
+    assert script.numbers == [0, 1]

@@ -320,3 +320,6 @@ class Unsteady:
 
     def submit(self, *steps: StatementStep, heard: bool = True) -> asyncio.Future[bool]:
         return asyncio.ensure_future(self.write(*steps))
+
+    def hear_again(self, answer: asyncio.Future[bool]) -> asyncio.Future[bool]:
+        return self.db.hear_again(answer)

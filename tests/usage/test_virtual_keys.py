@@ -67,6 +67,9 @@ class Telling:
     def submit(self, *steps: StatementStep, heard: bool = True) -> asyncio.Future[bool]:
         return self._inner.submit(*steps, heard=heard)
 
+    def hear_again(self, answer: asyncio.Future[bool]) -> asyncio.Future[bool]:
+        return self._inner.hear_again(answer)
+
 
 @pytest.fixture
 async def telling() -> AsyncIterator[Telling]:
