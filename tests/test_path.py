@@ -8,7 +8,7 @@ from tests.path import CASES, Way, walked
 
 MOST_FILES: Final = dict(zip(CASES, (52, 51, 30, 28), strict=True))
 MOST_FUNCTIONS: Final = dict(zip(CASES, (252, 217, 111, 96), strict=True))
-MOST_CALLS: Final = dict(zip(CASES, (378, 273, 168, 117), strict=True))
+MOST_CALLS: Final = dict(zip(CASES, (384, 273, 168, 117), strict=True))
 """What each way may pass, functions and calls with a few to spare. To be lowered when it has become
 shorter.
 """
