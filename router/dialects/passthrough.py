@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from router.dialects.model_name import ModelName
 from router.errors import UpstreamError, UpstreamFailure
@@ -17,6 +17,9 @@ class PassthroughDecoder:
     becomes ``model``.
     """
 
+    finds_text: ClassVar[bool] = False
+    """Whether events may be known by their text: there is a ``_text_of`` then."""
+
     def __init__(self, model: str) -> None:
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
@@ -29,6 +32,7 @@ class PassthroughDecoder:
         self._model = ModelName(model)
         self._decoder: SSEDecoder | None = None
         self._alike: PassedText | None = None  # events like the last one
+        self._had_text = False
         self._useless = 0
 
     @property
@@ -76,15 +80,22 @@ class PassthroughDecoder:
         if alike is not None and not alike.raw:
             self._useless += 1
         self._event(data, frames)
-        learns = not self._ended and self._useless < MOST_USELESS and self._model.in_place
-        if learns and len(frames) == before + 1:
-            self._alike = PassedText.of(block, frames[-1], self._text_of, encoded=False)
+        if self.finds_text and len(frames) == before + 1 and not self._ended:
+            self._learn(block, frames[-1])
+
+    def _learn(self, block: bytes, passed: Frame) -> None:
+        """Learn of the second text in a row: the first is not held up by that."""
+        had_text = self._had_text
+        self._had_text = self._text_of(passed.json()) is not None
+        learns = self._useless < MOST_USELESS and self._model.in_place
+        if learns and had_text and self._had_text:
+            self._alike = PassedText.of(block, passed, self._text_of, encoded=False)
 
     def _text_of(self, event: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
-        """See ``FindText``: an event whose text is all that has to be known of it, since the one
-        before it was read.
+        """See ``FindText``: where the text is that is all that has to be known of an event, the one
+        before it having been read.
         """
-        return None
+        raise NotImplementedError
 
     def _event(self, data: bytes, frames: list[Frame]) -> None:
         """Read one event, and add what the client is sent of it; raises UpstreamError."""

@@ -113,6 +113,7 @@ class ChatDecoder(ResponseMachine):
     _alike: TextTemplate | None = None
     """Chunks that bring the item which is open, ``_going_on``, a piece of its text."""
     _going_on: ItemWriter | None = None
+    _had_text = False
     _useless = 0
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -154,8 +155,11 @@ class ChatDecoder(ResponseMachine):
 
     def _learn(self, block: bytes, chunk: dict[str, Any]) -> None:
         """What can be learned of a chunk: that others like it have nothing but a text."""
-        found = _text_of(chunk)
+        found, had_text = _text_of(chunk), self._had_text
+        self._had_text = found is not None
         if found is None or (self.wants_logprobs and chunk["choices"][0].get("logprobs")):
+            return
+        if not had_text:  # the first one is not held up by that
             return
         self._going_on = self.goes_on(_SAYS[found[1]])
         if self._going_on is not None:

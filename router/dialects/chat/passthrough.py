@@ -29,6 +29,7 @@ class ChatPassthrough(PassthroughDecoder):
 
     what = "a chat completion"
     """What errors call an answer."""
+    finds_text = True
 
     def __init__(self, *, model: str, wants_usage: bool, assembles: bool = False) -> None:
         super().__init__(model)

@@ -18,10 +18,11 @@ class StreamedEvents:
 
     ``blocks`` cuts it, ``output`` is what it has said, ``places`` where that belongs. ``alike``
     recognises the events that are like the last one, which brought text; what they say belongs to
-    ``output`` where it ``keeps`` that.
+    ``output`` where it ``keeps`` that. It is learned of the second one in a row: the first is not
+    held up by that.
     """
 
-    __slots__ = ("_useless", "alike", "blocks", "keeps", "output", "places")
+    __slots__ = ("_last", "_useless", "alike", "blocks", "keeps", "output", "places")
 
     def __init__(self) -> None:
         self.blocks = SSEDecoder().blocks
@@ -29,6 +30,7 @@ class StreamedEvents:
         self.places = Places()
         self.alike: PassedText | None = None
         self.keeps = False
+        self._last = ""
         self._useless = 0
 
     def forget(self) -> None:
@@ -39,8 +41,9 @@ class StreamedEvents:
 
     def learn(self, block: bytes, passed: Frame) -> None:
         """This is an event, and what was passed on of it."""
+        last, self._last = self._last, passed.type
         kind = passed.type
-        if kind in TEXT_EVENTS and self._useless < MOST_USELESS:
+        if kind == last and kind in TEXT_EVENTS and self._useless < MOST_USELESS:
             self.alike = PassedText.of(block, passed, partial(_text_of, kind), encoded=True)
             self.keeps = kind in DELTAS
 
