@@ -10,17 +10,21 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from router.core.usage_record import NANO, Tokens, UsageRecord
+from router.core.usage_record import NANO, UsageRecord
+from router.telemetry.meters import Count, CountMeter, Spread, SpreadMeter
 from router.telemetry.series import OTHER, Cap, PolledMetric, Series
 
 __all__ = ["AccountMetrics", "OperationCounts", "StateMetrics"]
 
 _FOLD: Final = ("endpoint", "model", "key")
 
-_BILLED: Final = frozenset({"input", "output"})
-"""The kinds that are no part of another."""
+_MOST_ALIKE: Final = 4096
+"""So many sets of labels are remembered with what is counted of them."""
+
+_Alike = tuple[str, str, str, str, str, str]
+"""Endpoint, model, key, kind, outcome, provenance."""
 
 _BudgetName = tuple[str, str, str]
 
@@ -43,8 +47,8 @@ class AccountMetrics:
         self.known_model: Callable[[str], bool] = lambda model: True
         self.price_expected: Callable[[str], bool] = lambda endpoint: True
 
-        def counter(name: str, help: str, *labels: str) -> Series[Counter]:
-            return Series(Counter(name, help, labels, registry=registry), cap, fold=_FOLD)
+        def counter(name: str, help: str, *labels: str) -> Series[Count]:
+            return Series(CountMeter(name, help, labels, registry), cap, fold=_FOLD)
 
         self._tokens = counter(
             "pointsman_tokens",
@@ -98,6 +102,7 @@ class AccountMetrics:
             ("away",),
         )  # fmt: skip
         self._budgets = _Budgets(registry, cap, clock)
+        self._alike: dict[_Alike, _Counts] = {}
         self._waiting = PolledMetric(
             registry, "gauge", "pointsman_ledger_waiting_rows",
             "Rows of the usage ledger that are in the journal and not yet in the database.",
@@ -113,19 +118,51 @@ class AccountMetrics:
 
     def recorded(self, record: UsageRecord) -> None:
         """Count an attempt."""
-        model = record.served if self.known_model(record.served) else OTHER
-        where = record.endpoint, model
-        self._attempts[record.endpoint, record.kind.value, record.outcome].inc()
-        if record.cost is not None:
-            self._cost[*where, record.key].inc(record.cost / NANO)
-        elif (record.tokens.input or record.tokens.output) and self.price_expected(record.endpoint):
-            self._unpriced[where].inc()
-        provenance = record.provenance.value
-        for kind, count in zip(Tokens._fields, record.tokens, strict=True):
-            if count:
-                self._tokens[*where, kind, provenance].inc(count)
-                if kind in _BILLED:
-                    self._key_tokens[record.key, kind].inc(count)
+        served, cost = record.served, record.cost
+        alike = (
+            record.endpoint,
+            served if self.known_model(served) else OTHER,
+            record.key,
+            record.kind._value_,
+            record.outcome,
+            record.provenance._value_,
+        )
+        counts = self._alike.get(alike) or self._found(alike)
+        counts["attempts"].value += 1
+        if cost is not None:
+            counts["cost"].value += cost / NANO
+        inputs, cached, outputs, reasoning = record.tokens
+        if inputs:
+            counts["input"].value += inputs
+            counts["key input"].value += inputs
+        if cached:
+            counts["cached"].value += cached
+        if outputs:
+            counts["output"].value += outputs
+            counts["key output"].value += outputs
+        if reasoning:
+            counts["reasoning"].value += reasoning
+        if cost is None and (inputs or outputs) and self.price_expected(record.endpoint):
+            counts["unpriced"].value += 1
+
+    def _found(self, alike: _Alike) -> _Counts:
+        if len(self._alike) >= _MOST_ALIKE:
+            self._alike.clear()
+        counts = self._alike[alike] = _Counts(self._count, alike)
+        return counts
+
+    def _count(self, alike: _Alike, name: str) -> Count:
+        """What is counted under this name of attempts like these."""
+        endpoint, model, key, kind, outcome, provenance = alike
+        if name == "attempts":
+            return self._attempts[endpoint, kind, outcome]
+        if name == "cost":
+            return self._cost[endpoint, model, key]
+        if name == "unpriced":
+            return self._unpriced[endpoint, model]
+        if name.startswith("key "):
+            return self._key_tokens[key, name.removeprefix("key ")]
+        return self._tokens[endpoint, model, name, provenance]
 
     def tool_paid(self, tool: str, key: str, cost: int) -> None:
         """Count what a call of a tool cost, in nano-USD: it has no endpoint, and no model."""
@@ -173,6 +210,23 @@ class AccountMetrics:
         self._bytes.values = lambda: [((), bytes())]
 
 
+class _Counts(dict[str, Count]):
+    """What attempts that are alike in all labels count to, each found when it is first counted:
+    what there was none of is not shown.
+    """
+
+    __slots__ = ("_alike", "_count")
+
+    def __init__(self, count: Callable[[_Alike, str], Count], alike: _Alike) -> None:
+        super().__init__()
+        self._count = count
+        self._alike = alike
+
+    def __missing__(self, name: str) -> Count:
+        count = self[name] = self._count(self._alike, name)
+        return count
+
+
 class _Budgets:
     """How much of each budget is left; those that nobody used for a whole period are full."""
 
@@ -209,9 +263,9 @@ _SECONDS: Final = (
 class OperationCounts(NamedTuple):
     """What reads, or writes, of the stored state are counted and timed with."""
 
-    ok: Counter
-    failed: Counter
-    seconds: Histogram
+    ok: Count
+    failed: Count
+    seconds: Spread
 
 
 class StateMetrics:
@@ -225,18 +279,18 @@ class StateMetrics:
             "Whether the database of the stored state answers (1) or not (0).",
             registry=registry,
         )
-        operations = Counter(
+        operations = CountMeter(
             "pointsman_state_operations",
             "Reads and writes of the stored state, by kind and result (ok, failed).",
             ("kind", "result"),
-            registry=registry,
+            registry,
         )
-        seconds = Histogram(
+        seconds = SpreadMeter(
             "pointsman_state_operation_seconds",
             "What a read, or a write until it was committed, took.",
             ("kind",),
-            buckets=_SECONDS,
-            registry=registry,
+            registry,
+            bounds=_SECONDS,
         )
         self.reads, self.writes = [
             OperationCounts(

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from cache.listener import Listener
 from cache.selfcheck import Rate
 from cache.store import StoreStats
+from router.telemetry.meters import CountMeter, SpreadMeter
 from router.telemetry.series import Children
 
 __all__ = ["CacheMetrics"]
@@ -28,27 +29,29 @@ class CacheMetrics(Listener):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.lookups = Children(
-            Counter(
+            CountMeter(
                 "pointsman_cache_lookups",
                 "Look-ups in the cache, by tier (exact, semantic) and result (hit, miss, error).",
                 ("tier", "result"),
-                registry=registry,
+                registry,
             )
         )
         self.lookup_seconds = Children(
-            Histogram(
+            SpreadMeter(
                 "pointsman_cache_lookup_seconds",
                 "What a look-up took, by tier.",
                 ("tier",),
-                buckets=_LOOKUP_SECONDS,
-                registry=registry,
+                registry,
+                bounds=_LOOKUP_SECONDS,
             )
         )
-        self._bypasses = Counter(
-            "pointsman_cache_bypasses",
-            "Requests that passed the cache by, by reason.",
-            ("reason",),
-            registry=registry,
+        self._bypasses = Children(
+            CountMeter(
+                "pointsman_cache_bypasses",
+                "Requests that passed the cache by, by reason.",
+                ("reason",),
+                registry,
+            )
         )
         self._skips = Counter(
             "pointsman_cache_semantic_skips",
@@ -81,11 +84,11 @@ class CacheMetrics(Listener):
             registry=registry,
         )
         self.puts = Children(
-            Counter(
+            CountMeter(
                 "pointsman_cache_stored",
                 "Answers handed to the store, by result (kept, refused).",
                 ("result",),
-                registry=registry,
+                registry,
             )
         )
         self._errors = Counter(
@@ -174,7 +177,7 @@ class CacheMetrics(Listener):
 
     def bypassed(self, reason: str) -> None:
         """A request passed the cache by."""
-        self._bypasses.labels(reason).inc()
+        self._bypasses[reason,].inc()
 
     def shared(self) -> None:
         """A request is answered by a call that another one made."""

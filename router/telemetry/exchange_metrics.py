@@ -10,10 +10,10 @@ router      here: a bug, no free slot, the database, shutting down
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
 from router.core.exchange import Exchange, Operation, Outcome
 from router.core.plugin_hooks import Observer
@@ -32,7 +32,8 @@ from router.errors import (
     StateUnavailable,
     UpstreamError,
 )
-from router.telemetry.series import OTHER, Cap, Children, Series
+from router.telemetry.meters import Count, CountMeter, Spread, SpreadMeter
+from router.telemetry.series import OTHER, Cap, Series
 
 __all__ = [
     "CALLER",
@@ -143,112 +144,99 @@ class ExchangeMetrics(Observer):
     name = "request_metrics"
 
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
-        self.requests = Series(
-            Counter(
-                "pointsman_requests",
-                "Requests answered, by outcome (ok, refused, failed, cancelled) and HTTP status.",
-                (*_WHERE, "outcome", "status"),
-                registry=registry,
-            ),
-            cap,
-            fold=_FOLD,
-        )
-        self.errors = Series(
-            Counter(
-                "pointsman_errors",
-                "Requests that were refused or failed, by whose fault it is (caller, policy, "
-                "upstream, router) and the error's code.",
-                ("operation", "endpoint", "fault", "code"),
-                registry=registry,
-            ),
-            cap,
-            fold=_FOLD,
-        )
-        self.disconnects = Counter(
+        def count(name: str, help: str, *labels: str) -> Series[Count]:
+            return Series(CountMeter(name, help, labels, registry), cap, fold=_FOLD)
+
+        def spread(name: str, help: str, bounds: Sequence[float], *labels: str) -> Series[Spread]:
+            meter = SpreadMeter(name, help, labels, registry, bounds=bounds)
+            return Series(meter, cap, fold=_FOLD)
+
+        self.requests = count(
+            "pointsman_requests",
+            "Requests answered, by outcome (ok, refused, failed, cancelled) and HTTP status.",
+            *_WHERE, "outcome", "status",
+        )  # fmt: skip
+        self.errors = count(
+            "pointsman_errors",
+            "Requests that were refused or failed, by whose fault it is (caller, policy, "
+            "upstream, router) and the error's code.",
+            "operation", "endpoint", "fault", "code",
+        )  # fmt: skip
+        self.disconnects = CountMeter(
             "pointsman_client_disconnects",
             "Requests whose client left, by phase: request (while it was sent, or something was "
             "looked up for it), waiting (before the first output), streaming.",
             ("operation", "phase"),
-            registry=registry,
+            registry,
         )
-        self.duration = Series(
-            Histogram(
-                "pointsman_request_duration_seconds",
-                "From a request's head to its last byte.",
-                _WHERE,
-                buckets=SECONDS,
-                registry=registry,
-            ),
-            cap,
-            fold=_FOLD,
-        )
-        self.first_token = Series(
-            Histogram(
-                "pointsman_time_to_first_token_seconds",
-                "From a streaming request's head to its first output event.",
-                _WHERE,
-                buckets=SECONDS,
-                registry=registry,
-            ),
-            cap,
-            fold=_FOLD,
-        )
-        self.between_tokens = Series(
-            Histogram(
-                "pointsman_time_between_tokens_seconds",
-                "The time between two output tokens of a stream, on average over the stream: from "
-                "its first output to its end.",
-                ("endpoint", "model"),
-                buckets=_TOKEN_SECONDS,
-                registry=registry,
-            ),
-            cap,
-            fold=_FOLD,
-        )
-        self.overhead = Children(
-            Histogram(
-                "pointsman_overhead_seconds",
-                "What of a request's time was spent here: waiting neither for a slot, nor for a "
-                "model to be loaded, nor for an endpoint. Of requests that an endpoint was asked "
-                "for.",
-                ("operation",),
-                buckets=_OVERHEAD_SECONDS,
-                registry=registry,
-            )
-        )
+        self.duration = spread(
+            "pointsman_request_duration_seconds",
+            "From a request's head to its last byte.",
+            SECONDS, *_WHERE,
+        )  # fmt: skip
+        self.first_token = spread(
+            "pointsman_time_to_first_token_seconds",
+            "From a streaming request's head to its first output event.",
+            SECONDS, *_WHERE,
+        )  # fmt: skip
+        self.between_tokens = spread(
+            "pointsman_time_between_tokens_seconds",
+            "The time between two output tokens of a stream, on average over the stream: from "
+            "its first output to its end.",
+            _TOKEN_SECONDS, "endpoint", "model",
+        )  # fmt: skip
+        self.overhead = spread(
+            "pointsman_overhead_seconds",
+            "What of a request's time was spent here: waiting neither for a slot, nor for a "
+            "model to be loaded, nor for an endpoint. Of requests that an endpoint was asked "
+            "for.",
+            _OVERHEAD_SECONDS, "operation",
+        )  # fmt: skip
         self.known_model: Callable[[str], bool] = lambda model: True
-        self._next_exemplar: dict[tuple[str, str, str], float] = {}
+        self._places: dict[tuple[str, str, str], _Place] = {}
 
     def ended(self, exchange: Exchange) -> None:
         """Count a finished exchange."""
-        result, started, model = exchange.result, exchange.request.started, exchange.model
+        request, result, model = exchange.request, exchange.result, exchange.model
         if model is None:
             model = ""
         elif not self.known_model(model):
             model = OTHER
-        where = (exchange.request.operation.value, result.endpoint or "", model)
+        where = (request.operation.value, result.endpoint or "", model)
+        place = self._places.get(where) or self._found(where)
         outcome = result.outcome or Outcome.FAILED
-        self.requests[*where, outcome.value, str(result.status)].inc()
-        first, finished, exemplar = result.first_output, result.finished, None
+        ending = (outcome._value_, result.status)
+        try:
+            place.requests[ending].value += 1
+        except KeyError:
+            count = self.requests[*where, outcome._value_, str(result.status)]
+            place.requests[ending] = count
+            count.value += 1
+        first, finished, example = result.first_output, result.finished, None
         if finished is not None:
-            if finished >= self._next_exemplar.get(where, finished):
-                if len(self._next_exemplar) >= _MAX_LABEL_SETS:
-                    self._next_exemplar.clear()
-                self._next_exemplar[where] = finished + _EXEMPLAR_SECONDS
-                exemplar = {"request_id": exchange.request.id}
-            self.duration[where].observe(finished - started, exemplar)
+            took = finished - request.started
+            if finished >= place.next_example:
+                place.next_example = finished + _EXEMPLAR_SECONDS
+                example = request.id
+            place.duration.observe(took, example)
             if result.spent is not None:
                 waited = result.spent.seconds + result.queue_seconds
-                self.overhead[where[:1]].observe(max(0.0, finished - started - waited))
+                self.overhead[where[:1]].observe(took - waited if took > waited else 0.0)
         if first is not None:
-            self.first_token[where].observe(first - started, exemplar)
+            self.first_token[where].observe(first - request.started, example)
             # An answer from the cache comes as fast as it likes, which says nothing.
             if finished is not None and result.endpoint is not None and outcome is Outcome.OK:
-                count = result.usage.get("output_tokens") if result.usage is not None else None
-                if type(count) is int and 1 < count <= _MAX_TOKENS:
-                    self.between_tokens[where[1:]].observe((finished - first) / (count - 1))
+                tokens = result.usage.get("output_tokens") if result.usage is not None else None
+                if type(tokens) is int and 1 < tokens <= _MAX_TOKENS:
+                    self.between_tokens[where[1:]].observe((finished - first) / (tokens - 1))
         if outcome is not Outcome.OK:
             self._went_wrong(exchange)
+
+    def _found(self, where: tuple[str, str, str]) -> _Place:
+        if len(self._places) >= _MAX_LABEL_SETS:
+            self._places.clear()
+        place = self._places[where] = _Place(self.duration[where])
+        return place
 
     def _went_wrong(self, exchange: Exchange) -> None:
         operation = exchange.request.operation.value
@@ -260,6 +248,20 @@ class ExchangeMetrics(Observer):
             and exchange.request.operation is not Operation.RUN
         ):
             self.disconnects.labels(operation, _phase(exchange)).inc()
+
+
+class _Place:
+    """What is counted of an operation, an endpoint and a model, found once: ``requests`` are by
+    outcome and status. ``next_example`` is when a request may be shown as an example again
+    (monotonic).
+    """
+
+    __slots__ = ("duration", "next_example", "requests")
+
+    def __init__(self, duration: Spread) -> None:
+        self.requests: dict[tuple[str, int], Count] = {}
+        self.duration = duration
+        self.next_example = 0.0
 
 
 def _phase(exchange: Exchange) -> str:

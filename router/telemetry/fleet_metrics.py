@@ -7,9 +7,10 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from router.errors import UpstreamError
+from router.telemetry.meters import Count, CountMeter, SpreadMeter
 from router.telemetry.series import OTHER, Cap, PolledMetric, Series
 
 __all__ = ["DeploymentGauges", "FleetMetrics"]
@@ -51,12 +52,12 @@ class FleetMetrics:
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
         self.known_model: Callable[[str], bool] = lambda model: True
         self.attempts = _Attempts(
-            Counter(
+            CountMeter(
                 "pointsman_upstream_attempts",
                 "Attempts at an endpoint, by result (ok, the error's code, or cancelled: another "
                 "endpoint asked at the same time was sooner).",
                 ("endpoint", "result"),
-                registry=registry,
+                registry,
             ),
             cap,
             fold=("endpoint",),
@@ -88,12 +89,13 @@ class FleetMetrics:
         self.queued = Gauge(
             "pointsman_queue_depth", "Requests waiting for a free slot.", registry=registry
         )
-        self._queue_wait = Histogram(
+        self._queue_wait = SpreadMeter(
             "pointsman_queue_wait_seconds",
             "What requests waited for a slot that did not get one at once.",
-            buckets=_WAIT_SECONDS,
-            registry=registry,
-        )
+            (),
+            registry,
+            bounds=_WAIT_SECONDS,
+        ).labels()
         self._endpoint_up = Gauge(
             "pointsman_endpoint_up",
             "Whether the endpoint answered when last asked (1) or not (0).",
@@ -173,12 +175,12 @@ class FleetMetrics:
         self.queued.set_function(waiting)
 
 
-class _Attempts(Series[Counter]):
+class _Attempts(Series[Count]):
     """The counter of attempts by endpoint and result."""
 
     __slots__ = ()
 
-    def __missing__(self, values: tuple[str, ...]) -> Counter:
+    def __missing__(self, values: tuple[str, ...]) -> Count:
         """Codes that an endpoint made up are all ``rejected``."""
         endpoint, result = values
         if result not in _RESULTS and result != _REJECTED:

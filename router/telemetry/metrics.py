@@ -7,6 +7,8 @@
     tool_metrics       tools that the router runs itself
     plugin_metrics     those that plugins declare
 
+What is counted with every request is counted by ``meters``, the rest by ``prometheus_client``;
+``registry.collect()`` gives all of it.
 Those of the stored state, background runs, reloads and the process are here.
 
 Labels are operations, configured endpoint names, names of keys, and models that an endpoint is

@@ -24,17 +24,24 @@ _BUCKETS: Final = Histogram.DEFAULT_BUCKETS
 
 
 class _Labelled(Generic[M]):
-    """A metric, and its children by the values of its labels."""
+    """A metric, and its children by the values of its labels. It is one of ``prometheus_client``,
+    since plugins may count in threads.
+    """
 
     def __init__(self, metric: M, labels: Sequence[str], cap: Cap) -> None:
-        self._labels = tuple(labels)
+        self.name = metric._name
+        self.label_names = tuple(labels)
         self._metric: M = metric
-        self._series: Series[M] | None = Series(metric, cap, fold=labels) if labels else None
+        self._series: Series[M] | None = Series(self, cap, fold=labels) if labels else None
+
+    def labels(self, *values: str) -> M:
+        """See ``Labelled``."""
+        return self._metric.labels(*values)
 
     def child(self, values: tuple[str, ...]) -> M:
         """The one of these values; raises ValueError where there are too few, or too many."""
-        if len(values) != len(self._labels):
-            raise ValueError(f"the labels are {self._labels}, the values {len(values)}")
+        if len(values) != len(self.label_names):
+            raise ValueError(f"the labels are {self.label_names}, the values {len(values)}")
         return self._metric if self._series is None else self._series[values]
 
 

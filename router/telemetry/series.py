@@ -8,16 +8,16 @@ keys are made at run time. Past so many label sets of one metric, what else come
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
-__all__ = ["OTHER", "Cap", "Children", "PolledMetric", "Series", "Values"]
+__all__ = ["OTHER", "Cap", "Children", "Labelled", "PolledMetric", "Series", "Values"]
 
-M = TypeVar("M", bound=MetricWrapperBase)
+M = TypeVar("M")
+M_co = TypeVar("M_co", covariant=True)
 Values = Callable[[], Iterable[tuple[Sequence[str], float]]]
 """Tells label values and the number that belongs to them, whenever it is asked."""
 
@@ -44,6 +44,24 @@ class Cap:
         return self._folded.labels(metric)
 
 
+class Labelled(Protocol[M_co]):
+    """A metric with labels: see ``router.telemetry.meters``."""
+
+    @property
+    def name(self) -> str:
+        """Without what is added by its kind."""
+        ...
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """In the order of their values."""
+        ...
+
+    def labels(self, *values: str) -> M_co:
+        """The child of these label values."""
+        ...
+
+
 class Children(dict[tuple[str, ...], M]):
     """The children of a metric by their label values, in the order in which those were declared;
     each is looked up once. The labels have to be few by nature.
@@ -51,9 +69,9 @@ class Children(dict[tuple[str, ...], M]):
 
     __slots__ = ("_metric",)
 
-    def __init__(self, metric: M) -> None:
+    def __init__(self, metric: Labelled[M]) -> None:
         super().__init__()
-        self._metric: M = metric
+        self._metric = metric
 
     def __missing__(self, values: tuple[str, ...]) -> M:
         child = self[values] = self._metric.labels(*values)
@@ -67,11 +85,11 @@ class Series(Children[M]):
 
     __slots__ = ("_fold", "_folded", "_most", "_rest")
 
-    def __init__(self, metric: M, cap: Cap, *, fold: Sequence[str]) -> None:
+    def __init__(self, metric: Labelled[M], cap: Cap, *, fold: Sequence[str]) -> None:
         super().__init__(metric)
         self._most = cap.most
-        self._fold = tuple(name in fold for name in metric._labelnames)
-        self._folded = cap.folded(metric._name)
+        self._fold = tuple(name in fold for name in metric.label_names)
+        self._folded = cap.folded(metric.name)
         self._rest: Children[M] = Children(metric)
 
     def __missing__(self, values: tuple[str, ...]) -> M:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
+from router.telemetry.meters import CountMeter, SpreadMeter
 from router.telemetry.series import Cap, Series
 
 __all__ = ["ToolMetrics"]
@@ -20,23 +21,23 @@ class ToolMetrics:
 
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
         self._calls = Series(
-            Counter(
+            CountMeter(
                 "pointsman_tool_calls",
                 "Calls of tools that the router ran itself, by tool (mcp, web_search, "
                 "tool_search), server and how they ended (ok, or the code of an error).",
                 ("tool", "server", "outcome"),
-                registry=registry,
+                registry,
             ),
             cap,
             fold=("server",),
         )
         self._seconds = Series(
-            Histogram(
+            SpreadMeter(
                 "pointsman_tool_seconds",
                 "How long calls of tools took that the router ran itself.",
                 ("tool", "server"),
-                buckets=_SECONDS,
-                registry=registry,
+                registry,
+                bounds=_SECONDS,
             ),
             cap,
             fold=("server",),

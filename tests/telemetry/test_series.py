@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry
 
+from router.telemetry.meters import CountMeter
 from router.telemetry.series import Cap, PolledMetric, Series
 
 
@@ -22,7 +23,7 @@ def values(registry: CollectorRegistry, name: str) -> dict[tuple[str, ...], floa
 def test_past_the_cap_what_varies_is_other() -> None:
     registry = CollectorRegistry()
     cap = Cap(registry, most=2)
-    counter = Counter("c", "help", ("endpoint", "result"), registry=registry)
+    counter = CountMeter("c", "help", ("endpoint", "result"), registry)
     series = Series(counter, cap, fold=("endpoint",))
     for endpoint in ("a", "b", "c", "d", "a"):
         series[endpoint, "ok"].inc()
@@ -38,8 +39,8 @@ def test_past_the_cap_what_varies_is_other() -> None:
 
 def test_the_same_child_every_time() -> None:
     registry = CollectorRegistry()
-    gauge = Gauge("g", "help", ("model",), registry=registry)
-    series = Series(gauge, Cap(registry, most=1), fold=("model",))
+    counter = CountMeter("c", "help", ("model",), registry)
+    series = Series(counter, Cap(registry, most=1), fold=("model",))
     assert series["m",] is series["m",]
     assert series.bounded("m") == ("m",)
     assert series.bounded("x") == ("other",)
@@ -49,7 +50,7 @@ def test_the_same_child_every_time() -> None:
 @given(st.lists(st.tuples(st.text(max_size=3), st.sampled_from(["in", "out"]))))
 def test_nothing_is_lost_and_nothing_grows(seen: list[tuple[str, str]]) -> None:
     registry = CollectorRegistry()
-    counter = Counter("c", "help", ("model", "kind"), registry=registry)
+    counter = CountMeter("c", "help", ("model", "kind"), registry)
     series = Series(counter, Cap(registry, most=4), fold=("model",))
     for labels in seen:
         series[labels].inc()
