@@ -19,11 +19,18 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Final, Literal
 
-__all__ = ["Dialect", "Row", "Statement", "StatementStep", "Value", "postgresql_at_once"]
+__all__ = [
+    "Dialect", "Row", "Statement", "StatementStep", "Value", "Values", "postgresql_at_once",
+]  # fmt: skip
 
 Dialect = Literal["sqlite", "postgresql"]
 Value = str | bytes | int | float | None
 Row = Mapping[str, Value]
+Values = tuple[Value, ...]
+"""A row without names: its values in the order of the statement's ``names``, of which each is used
+once.
+"""
+
 
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _VALUES: Final = re.compile(r"\s*INSERT\s[^:]*?\bVALUES\s*\(", re.IGNORECASE)
@@ -81,13 +88,13 @@ class Statement:
             text = self._repeated[count] = _in_words(head + rows + tail, "sqlite")
         return text
 
-    def values(self, row: Row) -> tuple[Value, ...]:
+    def values(self, row: Row | Values) -> Values:
         """PostgreSQL's parameters in order; raises KeyError for one that is missing."""
-        return self._values(row)
+        return row if isinstance(row, tuple) else self._values(row)
 
-    def sqlite_values(self, row: Row) -> tuple[Value, ...]:
+    def sqlite_values(self, row: Row | Values) -> Values:
         """SQLite's parameters in order, each as often as it is used; raises KeyError."""
-        return self._sqlite_values(row)
+        return row if isinstance(row, tuple) else self._sqlite_values(row)
 
     def postgresql_rows(self, count: int, before: int) -> str:
         """The SQL of a plain statement for ``count`` rows, whose values come after ``before``
@@ -113,11 +120,25 @@ class StatementStep:
 
     ``guard``: the whole job is refused, and nothing of it written, unless each row of this step
     changes at least one row of the database. Its statement begins with INSERT, UPDATE or DELETE.
+    ``size`` of the rows is in bytes; it is counted where it is not given.
     """
 
     statement: Statement
-    rows: Sequence[Row]
+    rows: Sequence[Row | Values]
     guard: bool = False
+    size: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory its texts and bytes take."""
+        if self.size is not None:
+            return self.size
+        size = 0
+        for row in self.rows:
+            for value in row if isinstance(row, tuple) else row.values():
+                if isinstance(value, (bytes, str)):
+                    size += len(value)
+        return size
 
 
 @lru_cache(maxsize=256)

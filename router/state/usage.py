@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from router.state.database import Database
-from router.state.statement import Row, Statement, StatementStep, Value
+from router.state.statement import Row, Statement, StatementStep, Value, Values
 
-__all__ = ["COLUMNS", "UsageRows", "as_row", "split_tags"]
+__all__ = ["COLUMNS", "UsageRows", "as_values", "split_tags"]
 
 COLUMNS: Final = (
     "id", "at", "request", "key", "tags", "operation", "kind", "model", "served", "endpoint",
@@ -40,12 +40,13 @@ class UsageRows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, rows: Sequence[Row]) -> None:
-        """Write rows, by ``COLUMNS``; one that is there already is left as it is.
+    async def add(self, rows: Sequence[Values], size: int | None = None) -> None:
+        """Write rows, in the order of ``COLUMNS``; one that is there already is left as it is.
+        ``size`` is about how many bytes they take.
 
         Raises WriteRefused, and writes none of them, where the database takes one from nobody.
         """
-        await self._database.write(StatementStep(_ADD, rows))
+        await self._database.write(StatementStep(_ADD, rows, size=size))
 
     async def purge(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` rows from before ``before`` (Unix time); how many those were."""
@@ -78,10 +79,12 @@ def split_tags(stored: str) -> list[str]:
 _NO_SESSION: Final = ("", "", "")
 
 
-def as_row(values: Sequence[Value], *, sessions: bool = True) -> Row:
-    """Values in the order of ``COLUMNS`` as parameters; ValueError for another number of them.
-    Without ``sessions`` those of a version that knew of none.
+def as_values(values: Sequence[Value], *, sessions: bool = True) -> Values:
+    """Values in the order of ``COLUMNS``; ValueError for another number of them. Without
+    ``sessions`` those of a version that knew of none.
     """
     if not sessions:
         values = (*values, *_NO_SESSION)
-    return dict(zip(COLUMNS, values, strict=True))
+    if len(values) != len(COLUMNS):
+        raise ValueError(f"{len(values)} values are no row")
+    return tuple(values)

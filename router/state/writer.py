@@ -149,12 +149,7 @@ class WrittenDatabase:
         """See ``Database.submit``."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
-        size = 0
-        for step in steps:
-            for row in step.rows:
-                for value in row.values():
-                    if isinstance(value, (bytes, str)):
-                        size += len(value)
+        size = sum([step.bytes for step in steps])
         deadline = loop.time() + self._timeout
         job = WriteJob(steps, answer, heard, size, time.monotonic(), deadline)
         too_much = self._waiting and self._bytes + job.size > MAX_WAITING_BYTES

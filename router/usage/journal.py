@@ -38,7 +38,7 @@ __all__ = ["MOST_BYTES", "Journal", "JournalBatch"]
 
 _log = get_logger("router.books")
 
-MANY_ROWS: Final = 256
+MANY_ROWS: Final = 512
 """So many rows are told of at once."""
 
 MOST_BYTES: Final = 1024 * 1024 * 1024
@@ -48,18 +48,26 @@ _WORTH_EMPTYING: Final = 256 * 1024
 _AGAIN_SECONDS: Final = 1.0
 """Between two tries to write to files that could not be written."""
 
+_LOOK_SECONDS: Final = 0.1
+"""Between two looks whether the file still has a name. To look takes as long as to write a row, and
+what was written before it was deleted is as much without a name as what comes after.
+"""
+
 _LOG_SECONDS: Final = 60.0
 _MEMORY_BATCH: Final = 256
 
 
 class JournalBatch:
-    """A batch, and where it came from: a segment, or memory (None)."""
+    """A batch, and where it came from: a segment, or memory (None). It takes ``size`` bytes there,
+    None where that is not known.
+    """
 
-    __slots__ = ("batch", "segment")
+    __slots__ = ("batch", "segment", "size")
 
     def __init__(self, batch: Batch, segment: Segment | None) -> None:
         self.batch = batch
         self.segment = segment
+        self.size = None if segment is None else batch.end - segment.taken
 
 
 class Journal:
@@ -94,6 +102,7 @@ class Journal:
         self._given_up: set[str] = set()
         self._memory: deque[bytes] = deque()
         self._try_at = 0.0
+        self._look_at = 0.0
         self._said: dict[str, float] = {}
         self._open = True
 
@@ -116,7 +125,7 @@ class Journal:
             self.on_many()
         values = (FORMAT, *record.values())
         try:
-            line = orjson.dumps(values) + b"\n"
+            line = orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE)
             if len(line) > LONG:
                 line = clipped(values)
         except TypeError as exc:
@@ -221,15 +230,14 @@ class Journal:
 
     def _written(self, line: bytes) -> bool:
         """Whether it is in a file now."""
-        if self.directory is None or self._clock() < self._try_at:
+        now = self._clock()
+        if self.directory is None or now < self._try_at:
             return False
         segment = self._current
         try:
-            if segment is not None and not os.fstat(segment.fd).st_nlink:
-                # What is in it is read through the open file; what comes needs one with a name.
-                self._complain("a file of the journal was deleted", file=segment.path.name)
-                self._seal(segment)
-                segment = None
+            if segment is not None and now >= self._look_at:
+                self._look_at = now + _LOOK_SECONDS
+                segment = self._still_named(segment)
             if segment is None:
                 segment = self._current = self._begun(self.directory)
             written = os.write(segment.fd, line)
@@ -248,6 +256,15 @@ class Journal:
         if segment.size >= _SEGMENT:
             self._seal(segment)
         return True
+
+    def _still_named(self, segment: Segment) -> Segment | None:
+        """The segment, unless it was deleted; raises OSError."""
+        if os.fstat(segment.fd).st_nlink:
+            return segment
+        # What is in it is read through the open file; what comes needs one with a name.
+        self._complain("a file of the journal was deleted", file=segment.path.name)
+        self._seal(segment)
+        return None
 
     def _begun(self, directory: Path) -> Segment:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

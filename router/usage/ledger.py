@@ -170,7 +170,7 @@ class UsageLedger:
         """Write its rows, but for those that the database takes from nobody."""
         records = taken.batch.records
         try:
-            await self._rows.add(records)
+            await self._rows.add(records, taken.size)
         except WriteRefused:
             await self._write_one_by_one(taken)
         else:
@@ -185,7 +185,7 @@ class UsageLedger:
         for end in ends:
             if end is not None and not isinstance(end, WriteRefused):
                 raise end
-        refused = [one["id"] for one, end in zip(records, ends, strict=True) if end is not None]
+        refused = [one[0] for one, end in zip(records, ends, strict=True) if end is not None]
         _log.error(
             "usage is lost: the database refuses it", ids=refused[:_SHOWN], records=len(refused)
         )

@@ -36,7 +36,8 @@ class Script(WrittenDatabase):
         self.gate.set()
 
     async def _commit(self, jobs: Sequence[WriteJob]) -> list[bool]:
-        numbers = [int(job.steps[0].rows[0]["n"] or 0) for job in jobs]
+        rows = [step.statement.values(step.rows[0]) for [step] in [job.steps for job in jobs]]
+        numbers = [int(number or 0) for (number,) in rows]
         self.batches.append(numbers)
         self.began.set()
         await self.gate.wait()

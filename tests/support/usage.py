@@ -8,7 +8,7 @@ from typing import Any
 from router.core.usage_record import Kind, Provenance, Tokens, UsageRecord
 from router.state.database import Database
 from router.state.statement import Statement
-from router.state.usage import UsageRows, as_row
+from router.state.usage import UsageRows
 
 __all__ = ["recorded", "row", "stored_ids"]
 
@@ -43,7 +43,7 @@ def row(ident: str | None = None, **more: Any) -> UsageRecord:
 
 async def recorded(database: Database, *rows: UsageRecord) -> None:
     """Put rows into the database."""
-    await UsageRows(database).add([as_row(one.values()) for one in rows])
+    await UsageRows(database).add([one.values() for one in rows])
 
 
 async def stored_ids(database: Database) -> list[str]:

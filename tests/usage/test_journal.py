@@ -29,7 +29,7 @@ async def drained(journal: Journal) -> list[str]:
     found: list[str] = []
     await journal.adopt()
     while (taken := await journal.take()) is not None:
-        found += [str(one["id"]) for one in taken.batch.records]
+        found += [str(one[0]) for one in taken.batch.records]
         journal.done(taken)
         await journal.adopt()
     return found
@@ -67,12 +67,13 @@ def test_a_row_comes_back_as_it_was() -> None:
     ):
         line = encoded(one)
         assert line.count(b"\n") == 1
-        assert decoded(line[:-1]) == dict(zip(COLUMNS, one.values(), strict=True))
-    assert decoded(encoded(row(tags=("b", "a"))))["tags"] == ",a,b,"
+        assert decoded(line[:-1]) == one.values()
+    assert decoded(encoded(row(tags=("b", "a"))))[COLUMNS.index("tags")] == ",a,b,"
 
 
 def test_texts_without_end_are_clipped() -> None:
-    found = decoded(encoded(row(model="m" * 100_000, error="\0" * 9000)))
+    line = encoded(row(model="m" * 100_000, error="\0" * 9000))
+    found = dict(zip(COLUMNS, decoded(line), strict=True))
     assert found["model"] == "m" * 256
     assert found["error"] == "\ufffd" * 256
     assert found["id"] != ""
@@ -138,7 +139,7 @@ async def test_a_full_segment_is_followed_by_another(
     journal.done(taken)
     for one in rows[50:]:
         journal.append(one)
-    found = [str(one["id"]) for one in taken.batch.records] + await drained(journal)
+    found = [str(one[0]) for one in taken.batch.records] + await drained(journal)
     assert found == [one.id for one in rows]
     journal.close()
     assert os.listdir(directory) == []
@@ -309,16 +310,18 @@ async def test_a_deleted_file_is_followed_by_one_that_outlives_the_process(
     directory: Path,
 ) -> None:
     with capture_logs() as log:
-        journal = Journal(directory)
+        now = 0.0
+        journal = Journal(directory, clock=lambda: now)
         rows = [row() for _ in range(3)]
         journal.append(rows[0])
         shutil.rmtree(directory)
+        now += 1.0  # it does not look for every row
         journal.append(rows[1])
         journal.append(rows[2])
     assert [line["event"] for line in log] == ["a file of the journal was deleted"]
     [name] = os.listdir(directory)
     lines = (directory / name).read_bytes().splitlines()
-    assert [decoded(line)["id"] for line in lines] == [one.id for one in rows[1:]]
+    assert [decoded(line)[0] for line in lines] == [one.id for one in rows[1:]]
     assert await drained(journal) == [one.id for one in rows]
     journal.close()
 
@@ -334,9 +337,9 @@ def test_the_lines_are_json(directory: Path) -> None:
 def test_lines_of_a_version_without_sessions_are_rows() -> None:
     values = row("a").values()
     line = orjson.dumps((1, *values[:-3]))
-    assert decoded(line) == dict(zip(COLUMNS, values, strict=True))
+    assert decoded(line) == values
     for wrong in ((1, *values), (2, *values[:-3]), (3, *values)):
-        with pytest.raises(ValueError, match=r"no row|zip\(\)"):
+        with pytest.raises(ValueError, match="no row"):
             decoded(orjson.dumps(wrong))
 
 

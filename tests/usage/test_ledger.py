@@ -98,10 +98,10 @@ async def test_the_end_writes_what_is_left(database: Database, directory: Path) 
 
 async def test_many_rows_do_not_wait_for_the_interval(database: Database) -> None:
     async with ledger_of(database, None, interval=3600.0) as ledger:
-        for _ in range(300):
+        for _ in range(600):
             ledger.record(row())
         await until(lambda: ledger.figures().waiting == 0)
-        assert ledger.figures().written == 300
+        assert ledger.figures().written == 600
 
 
 async def test_a_row_that_is_booked_twice_counts_once(database: Database, directory: Path) -> None:

@@ -14,7 +14,7 @@ from router.settings.accounts import AccountsSettings
 from router.state.database import Database
 from router.state.rollup import roll_up
 from router.state.statement import Statement
-from router.state.usage import UsageRows, as_row
+from router.state.usage import UsageRows
 from router.usage.journal import Journal
 from router.usage.ledger import UsageLedger
 from router.usage.report import COLUMNS, Bucket, spent, usage
@@ -62,7 +62,7 @@ def some(number: int, seed: int = 0) -> list[UsageRecord]:
 
 
 async def add(database: Database, rows: list[UsageRecord]) -> None:
-    await UsageRows(database).add([as_row(one.values()) for one in rows])
+    await UsageRows(database).add([one.values() for one in rows])
 
 
 async def told(database: Database, bucket: Bucket) -> list[Any]:
