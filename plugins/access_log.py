@@ -6,15 +6,18 @@ import hashlib
 import re
 from typing import Final
 
-from router.plugin import NANO, Exchange, Observer, PluginContext, get_logger, presented_key
+from router.plugin import NANO, Exchange, LineLog, Observer, PluginContext, presented_key
 
 __all__ = ["AccessLog"]
 
-_log = get_logger("access")
 _PRODUCT: Final = re.compile(
     r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}(/[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64})?"
 )
 _FINGERPRINT: Final = 8
+_MOST_AGENTS: Final = 256
+_LONGEST_AGENT: Final = 512
+"""So many headers ``User-Agent``, of so many characters, are remembered with what is shown of them.
+"""
 
 
 class AccessLog(Observer):
@@ -23,68 +26,79 @@ class AccessLog(Observer):
     name = "access_log"
 
     def __init__(self, context: PluginContext | None = None) -> None:
-        self._log = _log
+        self._log = LineLog("access", "request")
+        self._agents: dict[str, str | None] = {}
 
     async def start(self) -> None:
         """See ``Plugin.start``."""
-        # Bound once: unbound, it would be made anew for every line.
-        self._log = _log.bind()
+        self._log = LineLog("access", "request")  # by now it is said where that goes
+
+    async def stop(self) -> None:
+        """See ``Plugin.stop``."""
+        self._log.flush()
 
     def ended(self, exchange: Exchange) -> None:
         """See ``Observer.ended``. Durations are in milliseconds; tokens and cost are those of all
         attempts, cost only where the price of each is known.
         """
-        finished = exchange.result.finished or exchange.request.started
-        fields: dict[str, object] = {
-            "request_id": exchange.request.id,
-            **_who(exchange),
-            "method": exchange.request.method,
-            "route": exchange.request.route,
-            "status": exchange.result.status,
-            "outcome": exchange.result.outcome.value if exchange.result.outcome else None,
-            "ms": round((finished - exchange.request.started) * 1000, 1),
-        }
-        if exchange.request.path is not None:
-            fields["path"] = exchange.request.path
+        request, result = exchange.request, exchange.result
+        started, outcome = request.started, result.outcome
+        fields: dict[str, object] = {"request_id": request.id}
+        self._tell_who(exchange, fields)
+        fields["method"] = request.method
+        fields["route"] = request.route
+        fields["status"] = result.status
+        fields["outcome"] = None if outcome is None else outcome._value_
+        fields["ms"] = round(((result.finished or started) - started) * 1000, 1)
+        if request.path is not None:
+            fields["path"] = request.path
         if exchange.model is not None:
             fields["model"] = exchange.model[:200]
-            fields["endpoint"] = exchange.result.endpoint
-            fields["attempts"] = exchange.result.attempts
+            fields["endpoint"] = result.endpoint
+            fields["attempts"] = result.attempts
             fields["stream"] = exchange.stream
-        if exchange.result.cache is not None:
-            fields["cache"] = exchange.result.cache
-        if exchange.result.first_output is not None:
-            fields["first_output_ms"] = round(
-                (exchange.result.first_output - exchange.request.started) * 1000, 1
-            )
-        if (spent := exchange.result.spent) is not None:
-            tokens = spent.tokens
-            fields["input_tokens"], fields["cached_tokens"] = tokens.input, tokens.cached
-            fields["output_tokens"], fields["reasoning_tokens"] = tokens.output, tokens.reasoning
+        if result.cache is not None:
+            fields["cache"] = result.cache
+        if result.first_output is not None:
+            fields["first_output_ms"] = round((result.first_output - started) * 1000, 1)
+        if (spent := result.spent) is not None:
+            (
+                fields["input_tokens"],
+                fields["cached_tokens"],
+                fields["output_tokens"],
+                fields["reasoning_tokens"],
+            ) = spent.tokens
             if not spent.unpriced:
                 fields["cost_usd"] = spent.cost / NANO
-        if exchange.result.error_code is not None:
-            fields["error"] = exchange.result.error_code
-        if exchange.result.limit is not None:
-            fields["limit"] = exchange.result.limit
-        self._log.info("request", **fields)
+        if result.error_code is not None:
+            fields["error"] = result.error_code
+        if result.limit is not None:
+            fields["limit"] = result.limit
+        self._log.write(fields)
 
+    def _tell_who(self, exchange: Exchange, fields: dict[str, object]) -> None:
+        """Who asked: the caller, or of a key that was refused a fingerprint, with which those who
+        know the key can find it: the beginning of its SHA-256. The address is the connection's own.
+        """
+        request, context, result = exchange.request, exchange.context, exchange.result
+        refused = result.status == 401 and context.key is None and not result.attempts
+        if not refused:
+            fields["caller"] = context.caller
+        fields["client"] = request.remote
+        given = request.headers.get("User-Agent", "")
+        agent = self._agents[given] if given in self._agents else self._agent(given)
+        if agent is not None:
+            fields["agent"] = agent
+        if refused and (key := presented_key(request.headers)) is not None:
+            digest = hashlib.sha256(key.encode("utf-8", "surrogateescape"))
+            fields["refused_key"] = digest.hexdigest()[:_FINGERPRINT]
 
-def _who(exchange: Exchange) -> dict[str, object]:
-    """Who asked: the caller, or of a key that was refused a fingerprint, with which those who know
-    the key can find it: the beginning of its SHA-256. The address is the connection's own.
-    """
-    who: dict[str, object] = {"client": exchange.request.remote}
-    agent = _PRODUCT.match(exchange.request.headers.get("User-Agent", ""))
-    if agent is not None:
-        who["agent"] = agent[0]
-    if (
-        exchange.result.status != 401
-        or exchange.context.key is not None
-        or exchange.result.attempts
-    ):
-        return {"caller": exchange.context.caller, **who}
-    if (key := presented_key(exchange.request.headers)) is not None:
-        digest = hashlib.sha256(key.encode("utf-8", "surrogateescape"))
-        who["refused_key"] = digest.hexdigest()[:_FINGERPRINT]
-    return who
+    def _agent(self, given: str) -> str | None:
+        """What is shown of this header, remembered."""
+        found = _PRODUCT.match(given)
+        agent = None if found is None else found[0]
+        if len(self._agents) >= _MOST_AGENTS:
+            self._agents.clear()
+        if len(given) <= _LONGEST_AGENT:
+            self._agents[given] = agent
+        return agent

@@ -54,8 +54,9 @@ Answers of one's own
 Running
     The sections of the settings ``EndpointSettings``, ``CacheSettings`` and ``TracingSettings``;
     ``SettingsError`` of ``Mistake`` for those that cannot be used, ``install_extra`` for what is
-    not installed. ``get_logger``, ``Metrics``, ``CacheMetrics`` and ``OTHER`` (a label for
-    whatever has none), ``AttemptTrace`` and ``NO_TRACE``; ``Tasks`` for what goes on beside.
+    not installed. ``get_logger``, ``LineLog`` (for a line with every request), ``Metrics``,
+    ``CacheMetrics`` and ``OTHER`` (a label for whatever has none), ``AttemptTrace`` and
+    ``NO_TRACE``; ``Tasks`` for what goes on beside.
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ from router.settings.schema import EndpointSettings, Settings
 from router.settings.tracing import TracingSettings
 from router.settings.words import install_extra
 from router.telemetry.cache_metrics import CacheMetrics
+from router.telemetry.line_log import LineLog
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import OTHER, Metrics
 from router.telemetry.plugin_metrics import (
@@ -186,6 +188,7 @@ __all__ = [
     "LimitHit",
     "LimitKind",
     "LimitsUnavailable",
+    "LineLog",
     "Metrics",
     "Mistake",
     "ModelDirectory",

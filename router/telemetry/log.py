@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
-__all__ = ["configure", "get_logger"]
+__all__ = ["DateTimes", "as_json", "configure", "get_logger", "writes_json"]
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -65,6 +66,14 @@ def configure(level: str, form: str) -> None:
     aiohttp.handlers, aiohttp.propagate = [_WireTrouble(logging.WARNING)], False
 
 
+def writes_json(processors: Sequence[Processor], level: str) -> bool:
+    """Whether these are the processors of ``configure`` for JSON, and let this level pass."""
+    if not processors or processors[-1] is not _render:
+        return False
+    first = processors[0]
+    return isinstance(first, _AtLeast) and level not in first.dropped
+
+
 class _WireTrouble(logging.Handler):
     """One line for what aiohttp itself could not make sense of.
 
@@ -85,10 +94,10 @@ class _AtLeast:
     """Drops what is of a lower level."""
 
     def __init__(self, level: int) -> None:
-        self._dropped = frozenset(name for name, number in _LEVELS.items() if number < level)
+        self.dropped = frozenset(name for name, number in _LEVELS.items() if number < level)
 
     def __call__(self, logger: Any, method: str, event: EventDict) -> EventDict:
-        if method in self._dropped:
+        if method in self.dropped:
             raise structlog.DropEvent
         return event
 
@@ -139,26 +148,41 @@ class _Flood:
         return dropped
 
 
-class _Stamp:
-    """Adds the level and the time (UTC, ISO 8601). The date is written out once a second."""
+class DateTimes:
+    """Writes times as in ISO 8601, in UTC. The date is written out once a second."""
 
     def __init__(self) -> None:
         self._second = 0
         self._date = ""
 
-    def __call__(self, logger: Any, method: str, event: EventDict) -> EventDict:
-        now = time.time()
+    def at(self, now: float) -> str:
+        """This time, which is in Unix time."""
         second = int(now)
         if second != self._second:
             self._date = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
             self._second = second
+        return f"{self._date}.{int((now - second) * 1e6):06}Z"
+
+
+class _Stamp:
+    """Adds the level and the time."""
+
+    def __init__(self) -> None:
+        self._date_times = DateTimes()
+
+    def __call__(self, logger: Any, method: str, event: EventDict) -> EventDict:
         event["level"] = method
-        event["timestamp"] = f"{self._date}.{int((now - second) * 1e6):06}Z"
+        event["timestamp"] = self._date_times.at(time.time())
         return event
 
 
-def _render(logger: Any, method: str, event: EventDict) -> bytes:
+def as_json(event: Mapping[str, object]) -> bytes:
+    """A line without its end."""
     return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _render(logger: Any, method: str, event: EventDict) -> bytes:
+    return as_json(event)
 
 
 def _console() -> Processor:
