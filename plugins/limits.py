@@ -208,17 +208,17 @@ class RequestLimits(Gate):
         text, inputs = self._prompt_tokens(exchange)
         stated = _stated_output(exchange)
         outputs = self._output(exchange, model, inputs, _GUESS if stated is None else stated)
-        size = Tokens(input=inputs, output=outputs)
-        cost = self._price(model, size)
+        total = inputs + outputs
+        cost = self._price(model, Tokens(inputs, 0, outputs))
         most = self._most(key, model)
-        if not (_above(size.total, most.tokens) or _above(cost, most.cost)):
-            return Demand(exchange.request.id, key, model, size.total, cost)
+        if not (_above(total, most.tokens) or _above(cost, most.cost)):
+            return Demand(exchange.request.id, key, model, total, cost)
         # Neither a guess nor what a model was seen to add is a reason to refuse what may fit.
         least = [
             Tokens(input=count, output=self._output(exchange, model, count, stated or 0))
             for count in {inputs, text}
         ]
-        tokens = _capped(size.total, most.tokens, min(one.total for one in least))
+        tokens = _capped(total, most.tokens, min(one.total for one in least))
         if cost is not None:
             prices = [self._price(model, one) or 0 for one in least]
             cost = _capped(cost, most.cost, min(prices))

@@ -15,7 +15,7 @@ from router.core.exchange import Exchange
 from router.core.key import AccountKeyResolver, Key
 from router.core.usage_record import NANO, NO_TOKENS, Tokens
 from router.endpoints.deployment import best_reported
-from router.endpoints.registry import Registry
+from router.endpoints.registry import Group, Registry
 from router.errors import LimitsUnavailable
 from router.fetch.address import on_own_host
 from router.response.tokens import prompt_estimates
@@ -32,7 +32,7 @@ from router.usage.journal import Journal
 from router.usage.keys import KeyStore
 from router.usage.ledger import UsageLedger
 from router.usage.memory_limiter import MemoryRateLimiter
-from router.usage.recorder import Book, Prices, UsageRecorder
+from router.usage.recorder import Book, Price, Prices, UsageRecorder
 from router.usage.report import spent
 from router.usage.virtual_keys import VirtualKeys
 
@@ -66,6 +66,8 @@ def journal_directory(
 _TAG: Final = "tag:"
 _LOOK_SECONDS: Final = 10.0
 _MOST_WATCHED: Final = 1000
+_MOST_ASKED: Final = 1000
+"""So many models are remembered with their prices."""
 
 
 class Accounting:
@@ -96,6 +98,7 @@ class Accounting:
         self._key_resolver = self.key_resolver(settings)
         self.rate_limiter = self._make_rate_limiter(settings.accounts)
         self._watched: dict[str, Key] = {}
+        self._asked: dict[str, tuple[Group, tuple[Price, ...]]] = {}
         self._tasks = Tasks()
         self.listen(self.ledger.record)
         metrics.accounts.known_model = registry.known_models.__contains__
@@ -131,6 +134,7 @@ class Accounting:
     def configure(self, settings: Settings) -> None:
         """Go on with these settings."""
         self.prices.configure(settings.accounts)
+        self._asked.clear()
         self._metrics.price_expected = _sellers(settings).__contains__
         self.rate_limiter.tags = tag_budgets(settings.accounts.tags)
         self._key_resolver = self.key_resolver(settings)
@@ -175,7 +179,7 @@ class Accounting:
     def spent_by(self, exchange: Exchange) -> tuple[Tokens, int]:
         """What an exchange came to: tokens, and money in nano-USD."""
         key = exchange.context.key
-        if key is not None and (key.budgets or key.tags):
+        if key is not None and (key.budgets or key.tags) and self._watched.get(key.name) is not key:
             self._watched.pop(key.name, None)
             self._watched[key.name] = key
             if len(self._watched) > _MOST_WATCHED:
@@ -188,16 +192,33 @@ class Accounting:
         """What these tokens cost at the dearest endpoint that serves a model, in nano-USD; None
         where no price is known.
         """
-        found, now = None, time.time()
         group = self._registry.find(model)
-        for deployment in group.deployments if group is not None else ():
-            endpoint = deployment.endpoint
-            cost = self.prices.cost(
-                endpoint.name, endpoint.settings.url, deployment.model, tokens, now
-            )
+        if group is None:
+            return None
+        known = self._asked.get(model)
+        if known is None or known[0] is not group:
+            known = self._asked_of(model, group)
+        _, prices = known
+        now = time.time() if prices else 0.0
+        found = None
+        for price in prices:
+            rates = price.rates(now)
+            cost = None if rates is None else rates.cost(tokens)
             if cost is not None and (found is None or cost > found):
                 found = cost
         return found
+
+    def _asked_of(self, model: str, group: Group) -> tuple[Group, tuple[Price, ...]]:
+        """The prices that those ask who serve a model, each once: remembered, since many may."""
+        prices = [
+            self.prices.price(one.endpoint.name, one.endpoint.settings.url, one.model)
+            for one in group.deployments
+        ]
+        if len(self._asked) >= _MOST_ASKED:
+            self._asked.clear()
+        different = {id(price): price for price in prices if price is not None}
+        self._asked[model] = group, tuple(different.values())
+        return self._asked[model]
 
     def prompt_tokens(self, exchange: Exchange) -> tuple[int, int]:
         """The tokens of an exchange's prompt: by its text alone, and by what its model has reported
@@ -206,15 +227,18 @@ class Accounting:
         group = None
         if exchange.request.operation.templated:
             group = self._registry.find(exchange.model or "")
-        prompts = best_reported(group.deployments) if group is not None else None
+        prompts = None
+        if group is not None:
+            few = group.deployments
+            prompts = few[0].prompts if len(few) == 1 else best_reported(few)
         return prompt_estimates(exchange.body, prompts)
 
     def context(self, model: str) -> int | None:
         """The longest context of a model in tokens, where it is known."""
         group = self._registry.find(model)
-        known = (
-            [deployment.context for deployment in group.deployments] if group is not None else []
-        )
+        if group is None or not group.contexts:
+            return None
+        known = [deployment.context for deployment in group.deployments]
         return max((context for context in known if context is not None), default=None)
 
     def tool_called(

@@ -139,11 +139,11 @@ def exceeds(budget: Budget, sums: Sums, tokens: int, cost: int | None) -> bool:
     """Whether a request that may come to so much does not fit; ``cost`` is None where no price is
     known.
     """
-    spent, held = sums.of(budget)
-    amount = tokens if budget.unit == "tokens" else cost
-    if amount is None:
-        return spent >= budget.most
-    return amount > 0 and spent + held + amount > budget.most
+    if budget.unit == "tokens":
+        return tokens > 0 and sums.spent_tokens + sums.held_tokens + tokens > budget.most
+    if cost is None:
+        return sums.spent_cost >= budget.most
+    return cost > 0 and sums.spent_cost + sums.held_cost + cost > budget.most
 
 
 def over_budget(

@@ -24,6 +24,7 @@ from router.settings.model_names import fits
 __all__ = [
     "HAIR",
     "Level",
+    "LimitHeadings",
     "LimitRule",
     "OverLimit",
     "What",
@@ -216,6 +217,33 @@ def limit_headers(rules: Sequence[LimitRule], used: Sequence[float]) -> dict[str
         headers[rest] = str(left)
         headers[reset] = duration(-full)
     return headers
+
+
+class LimitHeadings:
+    """``limit_headers`` of the same rules over and over: what never changes is written once."""
+
+    __slots__ = ("_parts", "_rules")
+
+    def __init__(self, rules: Sequence[LimitRule]) -> None:
+        self._rules = rules
+        limited = [(place, one) for place, one in enumerate(rules) if one.what != "concurrent"]
+        self._parts: list[tuple[int, int, str, str, str, str]] | None = [
+            (place, one.most, str(one.most), *_HEADERS[one.what]) for place, one in limited
+        ]
+        if len({one.what for _, one in limited}) < len(limited):
+            self._parts = None  # which one leaves the least changes
+
+    def at(self, used: Sequence[float]) -> dict[str, str]:
+        """The headers where so much of each rule is missing."""
+        if self._parts is None:
+            return limit_headers(self._rules, used)
+        headers = {}
+        for place, most, limit, named, rest, reset in self._parts:
+            missing = used[place]
+            headers[named] = limit
+            headers[rest] = str(int(most - missing + HAIR)) if missing < most else "0"
+            headers[reset] = duration(missing * _MINUTE / most)
+        return headers
 
 
 _HEADERS: Final[Mapping[What, tuple[str, str, str]]] = {

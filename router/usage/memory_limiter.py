@@ -25,7 +25,7 @@ from router.usage.budgets import (
     over_budget,
     standing_of,
 )
-from router.usage.limits import Level, LimitRule, amount_of, limit_headers, over_limit, rules_of
+from router.usage.limits import HAIR, Level, LimitHeadings, LimitRule, over_limit, rules_of
 from router.usage.opening_balance import OpeningBalance, Spent, unavailable
 from router.usage.rate_limiter import Demand, Reservation, Standing
 
@@ -75,11 +75,13 @@ class _Gauge:
 
 class _Terms:
     """What limits a key for a model, found once: in force from ``begin`` until ``end``, when the
-    first period of its budgets does. ``sums`` are those of the accounts of ``lines``, once all are
-    known, and ``accounts`` each of them once.
+    first period of its budgets does. ``gauges`` are those of each rule; ``sums`` are those of the
+    accounts of ``lines``, once all are known, and ``accounts`` each of them once.
     """
 
-    __slots__ = ("accounts", "begin", "end", "gauges", "key", "lines", "rules", "sums", "tags")
+    __slots__ = (
+        "accounts", "begin", "end", "gauges", "headings", "key", "lines", "rules", "sums", "tags",
+    )  # fmt: skip
 
     def __init__(
         self, key: Key, tags: TagBudgets, now: float, rules: tuple[LimitRule, ...]
@@ -87,7 +89,8 @@ class _Terms:
         self.key = key
         self.tags = tags
         self.rules = rules
-        self.gauges: tuple[_Gauge, ...] = ()
+        self.headings = LimitHeadings(rules)
+        self.gauges: tuple[tuple[LimitRule, _Gauge], ...] = ()
         self.lines = lines_of(key, tags, now)
         self.sums: tuple[_AccountState, ...] | None = None if self.lines else ()
         self.accounts: tuple[_AccountState, ...] = ()
@@ -98,12 +101,11 @@ class _Terms:
 class _MemoryReservation:
     """Implements ``router.usage.rate_limiter.Reservation``."""
 
-    __slots__ = ("accounts", "cost", "gauges", "headers", "rules", "settled", "tokens")
+    __slots__ = ("accounts", "cost", "gauges", "headers", "settled", "tokens")
 
     def __init__(self, demand: Demand, terms: _Terms, accounts: tuple[_AccountState, ...]) -> None:
         self.tokens = demand.tokens
         self.cost = demand.cost or 0
-        self.rules = terms.rules
         self.gauges = terms.gauges
         self.accounts = accounts
         self.headers: dict[str, str] = {}
@@ -174,14 +176,16 @@ class MemoryRateLimiter:
     def _reserve(
         self, demand: Demand, terms: _Terms, lines: Sequence[Line], sums: Sequence[_AccountState]
     ) -> Reservation:
-        now, moment = self._clock(), self._monotonic()
-        refusal = over_budget(lines, sums, demand.tokens, demand.cost, now)
-        if refusal is not None:
+        now, moment, tokens = self._clock(), self._monotonic(), demand.tokens
+        if lines and (refusal := over_budget(lines, sums, tokens, demand.cost, now)) is not None:
             raise refusal
-        both = [*zip(terms.rules, terms.gauges, strict=True)]
-        used = [gauge.used(rule, moment) for rule, gauge in both]
-        over = over_limit(terms.rules, used, demand.tokens)
-        if over is not None:
+        used, fits = [], True
+        for rule, gauge in terms.gauges:
+            missing = gauge.used(rule, moment)
+            used.append(missing)
+            amount = tokens if rule.what == "tokens" else 1
+            fits = fits and missing + amount - rule.most <= HAIR
+        if not fits and (over := over_limit(terms.rules, used, tokens)) is not None:
             raise over
         accounts = (
             terms.accounts if sums is terms.sums else tuple({id(s): s for s in sums}.values())
@@ -190,11 +194,10 @@ class MemoryRateLimiter:
         for account in accounts:
             account.reserve(hold.tokens, hold.cost)
             account.used = now
-        taken = [
-            gauge.put(rule, moment, before + amount_of(rule, hold.tokens))
-            for (rule, gauge), before in zip(both, used, strict=True)
-        ]
-        hold.headers = limit_headers(terms.rules, taken)
+        for place, (rule, gauge) in enumerate(terms.gauges):
+            amount = tokens if rule.what == "tokens" else 1
+            used[place] = gauge.put(rule, moment, used[place] + amount)
+        hold.headers = terms.headings.at(used)
         return hold
 
     async def settle(self, hold: Reservation, tokens: Tokens, cost: int) -> None:
@@ -207,7 +210,7 @@ class MemoryRateLimiter:
             account.reserve(-hold.tokens, -hold.cost)
             account.spend(tokens, cost)
         moment = self._monotonic()
-        for rule, gauge in zip(hold.rules, hold.gauges, strict=True):
+        for rule, gauge in hold.gauges:
             if rule.what == "tokens":
                 # A sweep may have dropped it, when all of what was held had come back.
                 level = self._gauges.setdefault(rule.id, gauge).level
@@ -273,7 +276,8 @@ class MemoryRateLimiter:
         if len(self) >= self._sweep_at:
             self._sweep(self._clock(), self._monotonic())
         terms.gauges = tuple(
-            self._gauges.setdefault(rule.id, _Gauge(rule.most, Level())) for rule in terms.rules
+            (rule, self._gauges.setdefault(rule.id, _Gauge(rule.most, Level())))
+            for rule in terms.rules
         )
         return terms
 

@@ -52,9 +52,9 @@ from router.telemetry.trace import AttemptTrace
 from router.usage import list_prices
 from router.usage.rates import FREE, PriceStep, Rates
 
-__all__ = ["AttemptFacts", "Book", "Price", "Prices", "UsageRecorder"]
+__all__ = ["AttemptFacts", "Book", "Cost", "Price", "Prices", "UsageRecorder"]
 
-Price = Callable[[str, str, str, Tokens, float, int], int | None]
+Cost = Callable[[str, str, str, Tokens, float, int], int | None]
 """What tokens cost in nano-USD: (endpoint, its URL, its own name for the model, tokens, Unix time,
 tokens written to a cache); None where no price is known.
 """
@@ -90,7 +90,7 @@ _LIMITS: Final = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 class UsageRecorder:
     """Books attempts: every row goes to each of ``books``, and what it counts to ``metrics``."""
 
-    def __init__(self, price: Price, metrics: AccountMetrics) -> None:
+    def __init__(self, price: Cost, metrics: AccountMetrics) -> None:
         self.books: list[Book] = []
         self._price = price
         self._metrics = metrics
@@ -271,13 +271,15 @@ def _ending(attempt: AttemptFacts, decoder: StreamDecoder | None) -> tuple[str, 
 _REMEMBERED: Final = 4096
 
 
-class _Price(Protocol):
+class Price(Protocol):
     """Where a model's price is from. ``source`` is in words for people."""
 
     @property
     def source(self) -> str: ...
 
-    def rates(self, at: float) -> Rates | None: ...
+    def rates(self, at: float) -> Rates | None:
+        """What holds at this time (Unix time)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +306,7 @@ class Prices:
         ]
         self._listed = accounts.list_prices
         # A model at an endpoint is asked for with every attempt, and found by many patterns.
-        self._known: dict[tuple[str, str, str], _Price | None] = {}
+        self._known: dict[tuple[str, str, str], Price | None] = {}
 
     def cost(
         self, endpoint: str, url: str, model: str, tokens: Tokens, at: float, written: int = 0
@@ -315,12 +317,16 @@ class Prices:
         ``url`` is the endpoint's, ``model`` its own name for the model, ``at`` in Unix time;
         ``written`` of the input was written to a cache.
         """
-        try:
-            price = self._known[endpoint, url, model]
-        except KeyError:
-            price = self._look_up(endpoint, url, model)
+        price = self.price(endpoint, url, model)
         rates = None if price is None else price.rates(at)
         return None if rates is None else rates.cost(tokens, written)
+
+    def price(self, endpoint: str, url: str, model: str) -> Price | None:
+        """Where the price is from; None where none is known."""
+        try:
+            return self._known[endpoint, url, model]
+        except KeyError:
+            return self._look_up(endpoint, url, model)
 
     def explain(self, endpoint: str, url: str, model: str, at: float) -> str | None:
         """The price in words for people, and where it is from; None where none is known."""
@@ -330,14 +336,14 @@ class Prices:
             return None
         return f"{rates.words()} ({price.source})"
 
-    def _look_up(self, endpoint: str, url: str, model: str) -> _Price | None:
+    def _look_up(self, endpoint: str, url: str, model: str) -> Price | None:
         """``_find``, remembered."""
         if len(self._known) >= _REMEMBERED:
             del self._known[next(iter(self._known))]
         found = self._known[endpoint, url, model] = self._find(endpoint, url, model)
         return found
 
-    def _find(self, endpoint: str, url: str, model: str) -> _Price | None:
+    def _find(self, endpoint: str, url: str, model: str) -> Price | None:
         there = f"{endpoint}/{model}"
         for pattern, price in self._configured:
             if pattern in {model, there} or fits(model, pattern) or fits(there, pattern):

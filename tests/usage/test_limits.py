@@ -12,6 +12,7 @@ from router.core.key import Key, KeyLimits
 from router.usage.limits import (
     HAIR,
     Level,
+    LimitHeadings,
     LimitRule,
     duration,
     limit_headers,
@@ -141,6 +142,22 @@ def test_the_tightest_of_several_is_shown() -> None:
     # Of those that leave as much, that which takes longer.
     assert limit_headers(rules, (99.0, 9.0, 8.0))["x-ratelimit-limit-requests"] == "100"
     assert limit_headers((rule("concurrent", 2),), (1,)) == {}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("requests", "tokens", "concurrent")),
+            st.integers(1, 1000),
+            st.floats(0.0, 1500.0),
+        ),
+        max_size=4,
+    )
+)
+def test_headings_are_the_headers(limits: list[tuple[str, int, float]]) -> None:
+    rules = [rule(what, most) for what, most, _ in limits]
+    used = [missing for _, _, missing in limits]
+    assert LimitHeadings(rules).at(used) == limit_headers(rules, used)
 
 
 @pytest.mark.parametrize(
