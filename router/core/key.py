@@ -164,6 +164,8 @@ def check_model(key: Key, model: str) -> None:
 
 def bearer_token(authorization: str) -> str | None:
     """The token of the scheme ``Bearer``; None where the header has none."""
+    if authorization.startswith("Bearer "):  # as everybody writes it
+        return authorization[7:].strip() or None
     scheme, _, token = authorization.partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 

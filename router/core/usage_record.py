@@ -163,7 +163,7 @@ class UsageRecord:
             self.key,
             f",{','.join(sorted(set(self.tags)))}," if self.tags else "",
             self.operation,
-            self.kind.value,
+            self.kind._value_,
             self.model,
             self.served,
             self.endpoint,
@@ -173,7 +173,7 @@ class UsageRecord:
             self.first_token,
             self.outcome,
             self.error,
-            self.provenance.value,
+            self.provenance._value_,
             self.response,
             int(self.stream),
             *self.session,
@@ -194,16 +194,18 @@ class Spent:
 
     def add(self, record: UsageRecord) -> None:
         """Count an attempt."""
-        end = record.at + record.duration
-        self.seconds += max(0.0, end - max(record.at, self._until))
-        self._until = max(self._until, end)
+        began, tokens = record.at, record.tokens
+        end = began + record.duration
+        if end > self._until:
+            self.seconds += end - (began if began > self._until else self._until)
+            self._until = end
         if self.tokens is NO_TOKENS:
-            self.tokens = record.tokens
+            self.tokens = tokens
         else:
-            self.tokens = Tokens(*map(sum, zip(self.tokens, record.tokens, strict=True)))
+            self.tokens = Tokens(*map(sum, zip(self.tokens, tokens, strict=True)))
         if record.cost is not None:
             self.cost += record.cost
-        elif record.tokens.input or record.tokens.output:
+        elif tokens.input or tokens.output:
             self.unpriced += 1
 
 
@@ -211,13 +213,16 @@ def tokens_of(usage: dict[str, Any] | None) -> Tokens:
     """The counts of a Responses ``usage`` object; an endpoint's numbers are whatever it sent."""
     if usage is None:
         return NO_TOKENS
-    inputs, outputs = usage.get("input_tokens_details"), usage.get("output_tokens_details")
-    counts = []
-    for count in (
-        usage.get("input_tokens"),
-        inputs.get("cached_tokens") if type(inputs) is dict else 0,
-        usage.get("output_tokens"),
-        outputs.get("reasoning_tokens") if type(outputs) is dict else 0,
-    ):
-        counts.append(count if type(count) is int and 0 <= count <= _MOST else 0)
+    read, written = usage.get("input_tokens_details"), usage.get("output_tokens_details")
+    inputs, outputs = usage.get("input_tokens"), usage.get("output_tokens")
+    cached = read.get("cached_tokens") if type(read) is dict else 0
+    reasoning = written.get("reasoning_tokens") if type(written) is dict else 0
+    counts: tuple[Any, Any, Any, Any] = (inputs, cached, outputs, reasoning)
+    for count in counts:
+        if type(count) is not int or not 0 <= count <= _MOST:
+            return Tokens(*map(_number, counts))
     return Tokens(*counts)
+
+
+def _number(count: Any) -> int:
+    return count if type(count) is int and 0 <= count <= _MOST else 0

@@ -130,6 +130,8 @@ _MAX_TOKENS: Final = 10**9
 _EXEMPLAR_SECONDS: Final = 1.0
 """A label set gets one exemplar in so many seconds: nobody looks at more."""
 
+_OK: Final = Outcome.OK
+_FAILED: Final = Outcome.FAILED
 _WHERE: Final = ("operation", "endpoint", "model")
 _FOLD: Final = ("endpoint", "model")
 
@@ -204,7 +206,7 @@ class ExchangeMetrics(Observer):
             model = OTHER
         where = (request.operation.value, result.endpoint or "", model)
         place = self._places.get(where) or self._found(where)
-        outcome = result.outcome or Outcome.FAILED
+        outcome = result.outcome or _FAILED
         ending = (outcome._value_, result.status)
         try:
             place.requests[ending].value += 1
@@ -225,11 +227,11 @@ class ExchangeMetrics(Observer):
         if first is not None:
             self.first_token[where].observe(first - request.started, example)
             # An answer from the cache comes as fast as it likes, which says nothing.
-            if finished is not None and result.endpoint is not None and outcome is Outcome.OK:
+            if finished is not None and result.endpoint is not None and outcome is _OK:
                 tokens = result.usage.get("output_tokens") if result.usage is not None else None
                 if type(tokens) is int and 1 < tokens <= _MAX_TOKENS:
                     self.between_tokens[where[1:]].observe((finished - first) / (tokens - 1))
-        if outcome is not Outcome.OK:
+        if outcome is not _OK:
             self._went_wrong(exchange)
 
     def _found(self, where: tuple[str, str, str]) -> _Place:

@@ -81,6 +81,8 @@ class AttemptFacts(Protocol):
         ...
 
 
+_REPORTED: Final = Provenance.REPORTED
+_ESTIMATED: Final = Provenance.ESTIMATED
 _MOST_PRICED: Final = 4096
 _MOST_COUNTED: Final = 0xFFFFFF
 _MANIFOLD: Final = frozenset({AnswerKind.CHAT, AnswerKind.COMPLETIONS})
@@ -101,36 +103,42 @@ class UsageRecorder:
 
     def over(self, exchange: Exchange, attempt: AttemptFacts) -> None:
         """An attempt is over, or as good as: what it came to will not change any more."""
-        decoder = attempt.decoder
-        tokens, provenance = _used(exchange, attempt, decoder)
-        deployment, sent = attempt.reservation.deployment, attempt.sent
-        if provenance is Provenance.REPORTED and attempt.complete:
+        request, context, result = exchange.request, exchange.context, exchange.result
+        decoder, builder, sent = attempt.decoder, attempt.builder, attempt.sent
+        deployment = attempt.reservation.deployment
+        usage = decoder.usage if decoder is not None else None
+        tokens, provenance, written = _used(exchange, attempt, usage)
+        if provenance is _REPORTED and attempt.complete:
             _learn(exchange, deployment.prompts, tokens.input)
-        endpoint, first = deployment.endpoint, exchange.result.first_output
+        endpoint, model, first = deployment.endpoint, exchange.model or "", result.first_output
+        served = result.served_model or model
         place = endpoint.name, endpoint.settings.url, deployment.model
-        served = exchange.shown_model
+        if self._priced.get(served) != place:
+            self._remember(served, place)
+        outcome, error = _ending(attempt, decoder)
         ident, at, took = self._moment(sent)
         record = UsageRecord(
             ident,
             at,
-            *_whose(exchange),
+            request.id,
+            context.caller,
+            () if context.key is None else context.key.tags,
+            request.operation.value,
             attempt.kind,
-            exchange.model or "",
+            model,
             served,
             endpoint.name,
             tokens,
-            self._price(*place, tokens, at, _written(decoder)),
+            self._price(*place, tokens, at, written),
             took,
             first - sent if first and first >= sent else None,
-            *_ending(attempt, decoder),
+            outcome,
+            error,
             provenance,
-            attempt.builder.id if attempt.builder is not None else None,
+            None if builder is None else builder.id,
             exchange.stream,
-            session_of(exchange.request.headers, exchange.body),
+            session_of(request.headers, exchange.body),
         )
-        if self._priced.get(served) != place:
-            self._remember(served, place)
-        result = exchange.result
         if result.spent is None:
             result.spent = Spent()
         result.spent.add(record)
@@ -180,7 +188,8 @@ class UsageRecorder:
         """
         now, took = time.time(), time.monotonic() - began
         # It begins with the time: databases write ids in order quicker.
-        ident = f"att_{int(now * 1000):012x}{self._mark}{next(self._number) & _MOST_COUNTED:06x}"
+        number = next(self._number) & _MOST_COUNTED
+        ident = "att_%012x%s%06x" % (int(now * 1000), self._mark, number)  # noqa: UP031 (quicker)
         return ident, now - took, took
 
     def _remember(self, served: str, place: tuple[str, str, str]) -> None:
@@ -198,16 +207,22 @@ def _whose(exchange: Exchange) -> tuple[str, str, tuple[str, ...], str]:
 
 
 def _used(
-    exchange: Exchange, attempt: AttemptFacts, decoder: StreamDecoder | None
-) -> tuple[Tokens, Provenance]:
-    """What the endpoint used for it, and who says so."""
-    usage = decoder.usage if decoder is not None else None
+    exchange: Exchange, attempt: AttemptFacts, usage: dict[str, Any] | None
+) -> tuple[Tokens, Provenance, int]:
+    """What the endpoint used for it, who says so, and how much of the prompt it put into its
+    cache.
+    """
     if usage is not None:
-        estimated = Provenance.ESTIMATED if usage.get("estimated") else Provenance.REPORTED
-        return tokens_of(usage), estimated
+        details = usage.get("input_tokens_details")
+        written = details.get("cache_write_tokens") if type(details) is dict else 0
+        return (
+            tokens_of(usage),
+            _ESTIMATED if usage.get("estimated") else _REPORTED,
+            written if type(written) is int and written > 0 else 0,
+        )
     if not _worked(attempt):
-        return NO_TOKENS, Provenance.ESTIMATED
-    deployment = attempt.reservation.deployment
+        return NO_TOKENS, _ESTIMATED, 0
+    deployment, decoder = attempt.reservation.deployment, attempt.decoder
     context = deployment.context
     inputs = estimated_prompt(
         exchange.body, deployment.prompts if exchange.request.operation.templated else None
@@ -220,15 +235,7 @@ def _used(
     output = _bounded(estimate_tokens(output_chars), each, whole)
     if context is not None:
         inputs = _bounded(inputs, context * prompts(exchange.body))
-    return Tokens(input=inputs, output=output), Provenance.ESTIMATED
-
-
-def _written(decoder: StreamDecoder | None) -> int:
-    """The tokens of the prompt that the endpoint put into its cache."""
-    usage = decoder.usage if decoder is not None else None
-    details = usage.get("input_tokens_details") if usage is not None else None
-    written = details.get("cache_write_tokens") if isinstance(details, dict) else None
-    return written if type(written) is int and written > 0 else 0
+    return Tokens(input=inputs, output=output), _ESTIMATED, 0
 
 
 def _learn(exchange: Exchange, prompts: PromptTokens, reported: int) -> None:
