@@ -8,9 +8,12 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from router.core.usage_record import UsageRecord
@@ -19,7 +22,7 @@ from router.state.usage import COLUMNS
 from router.usage import journal as journal_module
 from router.usage.accounting import journal_directory
 from router.usage.journal import Journal
-from router.usage.segment import decoded
+from router.usage.segment import created, decoded, read
 from tests.support.state import state_settings
 from tests.support.usage import row
 
@@ -185,6 +188,35 @@ async def test_damage_in_the_middle_is_skipped_and_kept(directory: Path, bad: by
     assert await drained(journal) == ["a", "b"]
     assert journal.lost["unreadable"] >= 1
     assert os.listdir(directory) == [path.with_suffix(".kept").name]
+
+
+OLD = orjson.dumps((1, *row("old").values()[:-3]), option=orjson.OPT_APPEND_NEWLINE)
+CUT = encoded(row("cut")).index(b'"m"')
+LINES = {
+    encoded(row("a")): "a",
+    encoded(row("zero", model="m\0")): "zero",
+    OLD: "old",
+    b"\n": None,
+    b"{}\n": None,
+    b"[2]\n": None,
+    b"[9,1]\n": None,
+    b"[2,\n": None,
+    b"3]\n": None,
+    encoded(row("cut"))[:CUT] + b"\n": None,
+    encoded(row("cut"))[CUT:]: None,
+}
+
+
+@given(st.lists(st.sampled_from(sorted(LINES)), min_size=1, max_size=6))
+def test_whatever_stands_beside_a_row_it_is_read(lines: list[bytes]) -> None:
+    with TemporaryDirectory() as name:
+        segment = created(Path(name))
+        os.write(segment.fd, b"".join(lines))
+        batch = read(segment, sum(map(len, lines)))
+        segment.close()
+    idents = [ident for line in lines if (ident := LINES[line]) is not None]
+    assert [one[0] for one in batch.records] == idents
+    assert (batch.lines, batch.broken) == (len(lines), len(lines) - len(idents))
 
 
 async def test_an_empty_one_and_others_files(directory: Path) -> None:
