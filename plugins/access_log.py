@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import partial
 from typing import Final
 
-from router.plugin import NANO, Exchange, LineLog, Observer, PluginContext, presented_key
+from router.plugin import (
+    NANO,
+    ClientRequest,
+    Exchange,
+    ExchangeContext,
+    ExchangeResult,
+    LineLog,
+    Observer,
+    PluginContext,
+    presented_key,
+)
 
 __all__ = ["AccessLog"]
 
@@ -38,13 +49,26 @@ class AccessLog(Observer):
         self._log.flush()
 
     def ended(self, exchange: Exchange) -> None:
-        """See ``Observer.ended``. Durations are in milliseconds; tokens and cost are those of all
-        attempts, cost only where the price of each is known.
+        """See ``Observer.ended``."""
+        request, context, result = exchange.request, exchange.context, exchange.result
+        self._log.write(
+            partial(self._fields, request, context, result, exchange.model, exchange.stream)
+        )
+
+    def _fields(
+        self,
+        request: ClientRequest,
+        context: ExchangeContext,
+        result: ExchangeResult,
+        model: str | None,
+        stream: bool,
+    ) -> dict[str, object]:
+        """Durations are in milliseconds; tokens and cost are those of all attempts, cost only where
+        the price of each is known.
         """
-        request, result = exchange.request, exchange.result
         started, outcome = request.started, result.outcome
         fields: dict[str, object] = {"request_id": request.id}
-        self._tell_who(exchange, fields)
+        self._tell_who(request, context, result, fields)
         fields["method"] = request.method
         fields["route"] = request.route
         fields["status"] = result.status
@@ -52,35 +76,37 @@ class AccessLog(Observer):
         fields["ms"] = round(((result.finished or started) - started) * 1000, 1)
         if request.path is not None:
             fields["path"] = request.path
-        if exchange.model is not None:
-            fields["model"] = exchange.model[:200]
+        if model is not None:
+            fields["model"] = model[:200]
             fields["endpoint"] = result.endpoint
             fields["attempts"] = result.attempts
-            fields["stream"] = exchange.stream
+            fields["stream"] = stream
         if result.cache is not None:
             fields["cache"] = result.cache
         if result.first_output is not None:
             fields["first_output_ms"] = round((result.first_output - started) * 1000, 1)
         if (spent := result.spent) is not None:
-            (
-                fields["input_tokens"],
-                fields["cached_tokens"],
-                fields["output_tokens"],
-                fields["reasoning_tokens"],
-            ) = spent.tokens
+            tokens = spent.tokens
+            fields["input_tokens"], fields["cached_tokens"] = tokens.input, tokens.cached
+            fields["output_tokens"], fields["reasoning_tokens"] = tokens.output, tokens.reasoning
             if not spent.unpriced:
                 fields["cost_usd"] = spent.cost / NANO
         if result.error_code is not None:
             fields["error"] = result.error_code
         if result.limit is not None:
             fields["limit"] = result.limit
-        self._log.write(fields)
+        return fields
 
-    def _tell_who(self, exchange: Exchange, fields: dict[str, object]) -> None:
+    def _tell_who(
+        self,
+        request: ClientRequest,
+        context: ExchangeContext,
+        result: ExchangeResult,
+        fields: dict[str, object],
+    ) -> None:
         """Who asked: the caller, or of a key that was refused a fingerprint, with which those who
         know the key can find it: the beginning of its SHA-256. The address is the connection's own.
         """
-        request, context, result = exchange.request, exchange.context, exchange.result
         refused = result.status == 401 and context.key is None and not result.attempts
         if not refused:
             fields["caller"] = context.caller

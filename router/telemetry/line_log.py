@@ -1,4 +1,4 @@
-"""A log of what happens with every request: its lines are rendered and written some at a time.
+"""A log of what happens with every request: its lines are made and written some at a time.
 
 They look as those of ``get_logger`` do, and where the log is not the JSON of this process (but a
 console, or that of an application which mounts the router) they are written by that, at once. Lines
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -24,6 +24,8 @@ _MOST: Final = 64
 """Lines that wait."""
 
 Fields = Mapping[str, object]
+Tell = Callable[[], Fields]
+"""Tells the fields of a line: at least one."""
 
 
 class LineLog:
@@ -37,15 +39,15 @@ class LineLog:
         self._head = as_json({"component": name})[:-1] + b","
         self._tail = b"," + as_json({"event": event, "level": "info", "timestamp": ""})[1:-2]
         self._date_times = DateTimes()
-        self._waiting: list[tuple[float, Fields]] = []
+        self._waiting: list[tuple[float, Tell]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def write(self, fields: Fields) -> None:
-        """A line with these fields, of which there is at least one, and which stay as they are."""
+    def write(self, tell: Tell) -> None:
+        """A line with the fields that ``tell`` tells: at once, or in a moment."""
         if not writes_json(self._processors, "info"):
-            self._log.info(self._event, **fields)
+            self._log.info(self._event, **tell())
             return
-        self._waiting.append((time.time(), fields))
+        self._waiting.append((time.time(), tell))
         if self._timer is None:
             self._wait()
         elif len(self._waiting) >= _MOST:
@@ -57,11 +59,15 @@ class LineLog:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, []
-        head, tail, told = self._head, self._tail, self._date_times
-        lines = [
-            b'%b%b%b%b"}\n' % (head, as_json(fields)[1:-1], tail, told.at(at).encode())
-            for at, fields in waiting
-        ]
+        head, tail, date_time = self._head, self._tail, self._date_times.at
+        lines = []
+        for at, tell in waiting:
+            try:
+                fields = as_json(tell())[1:-1]
+            except Exception:  # of this line: the others are not to be missed for it
+                self._log.exception("a line cannot be made")
+            else:
+                lines.append(b'%b%b%b%b"}\n' % (head, fields, tail, date_time(at).encode()))
         if lines:
             sys.stderr.buffer.write(b"".join(lines))
             sys.stderr.buffer.flush()

@@ -20,7 +20,7 @@ lines = LineLog("router.test", "said")
 BEFORE
 async def main():
     log.info("said", **fields)
-    lines.write(fields)
+    lines.write(lambda: fields)
     AFTER
 asyncio.run(main())
 """
@@ -41,13 +41,20 @@ def test_a_line_looks_like_any_other(after: str) -> None:
 
 
 def test_many_do_not_wait() -> None:
-    lines = both(after="[lines.write(fields) for _ in range(200)]; import os; os._exit(0)")
+    lines = both(after="[lines.write(lambda: fields) for _ in range(200)]; import os; os._exit(0)")
     assert 1 + 201 - 64 <= len(lines) <= 1 + 201
     assert {tuple(orjson.loads(line)) for line in lines[1:]} == {tuple(orjson.loads(lines[0]))}
 
 
+def test_a_line_that_cannot_be_made_does_not_take_others_with_it() -> None:
+    after = "lines.write(lambda: 1 / 0); lines.write(lambda: fields); lines.flush()"
+    _, broken, *good = map(orjson.loads, both(after=after))
+    assert (broken["event"], broken["level"]) == ("a line cannot be made", "error")
+    assert [line["event"] for line in good] == ["said", "said"]
+
+
 def test_without_a_loop_it_is_written_at_once() -> None:
-    lines = both(before="lines.write(fields); import os; os._exit(0)", after="pass")
+    lines = both(before="lines.write(lambda: fields); import os; os._exit(0)", after="pass")
     assert len(lines) == 1
 
 
@@ -58,7 +65,7 @@ def test_a_level_that_is_dropped_is_dropped() -> None:
 def test_a_console_has_it_at_once() -> None:
     code = (
         "from router.telemetry.line_log import LineLog\n"
-        "LineLog('router.test', 'said').write({'n': 5})"
+        "LineLog('router.test', 'said').write(lambda: {'n': 5})"
     )
     [line] = logged(f"exec({code!r})", "console")
     assert "said" in line
@@ -67,7 +74,7 @@ def test_a_console_has_it_at_once() -> None:
 
 async def test_who_listens_to_the_log_hears_it() -> None:
     with capture_logs() as log:
-        LineLog("router.test", "said").write({"n": 5})
+        LineLog("router.test", "said").write(lambda: {"n": 5})
         await asyncio.sleep(0)
     assert [(one["event"], one["component"], one["n"]) for one in log] == [
         ("said", "router.test", 5)
