@@ -10,6 +10,7 @@ from prometheus_client import Metric, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
+from router.telemetry.meters import CountMeter, SpreadMeter
 from router.telemetry.metrics import Metrics
 from router.telemetry.series import PolledMetric
 
@@ -52,7 +53,7 @@ def _of(collector: Collector) -> Iterable[Declared]:
     if isinstance(collector, MetricWrapperBase):
         labels = tuple(collector._labelnames)
         families = collector.describe()
-    elif isinstance(collector, PolledMetric):
+    elif isinstance(collector, PolledMetric | CountMeter | SpreadMeter):
         labels = collector.label_names
         families = collector.describe()
     else:

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Final, Literal, Protocol
 
 from router.core.usage_record import NANO
@@ -228,13 +227,13 @@ class AccountKeyResolver:
     """
 
     def __init__(self, configured: Iterable[ApiKey], virtual: StoredKeys | None = None) -> None:
-        self._hash = partial(hashlib.blake2b, key=os.urandom(32))
+        self._hash = hashlib.blake2b(key=os.urandom(32))
         self._virtual = virtual
         self._names: dict[str, Key] = {}
         self._keys: dict[bytes, tuple[bytes, Key]] = {}
         for one in configured:
             secret, key = one.key.get_secret_value(), key_of(one)
-            digest = self._hash(secret.encode("utf-8", "surrogateescape")).digest()
+            digest = self._digest_of(secret)
             self._keys[digest] = (digest, key)
             self._names[key.name] = key
 
@@ -263,7 +262,7 @@ class AccountKeyResolver:
 
     async def find(self, presented: str, now: float) -> Key | None:
         """See ``KeyResolver.find``."""
-        given = self._hash(presented.encode("utf-8", "surrogateescape")).digest()
+        given = self._digest_of(presented)
         digest, key = self._keys.get(given, (b"", _NO_KEY))
         if hmac.compare_digest(digest, given):
             return key
@@ -285,6 +284,11 @@ class AccountKeyResolver:
         if key is not None or self._virtual is None:
             return key
         return await self._virtual.named(name)
+
+    def _digest_of(self, key: str) -> bytes:
+        digest = self._hash.copy()  # the secret is in it by now
+        digest.update(key.encode("utf-8", "surrogateescape"))
+        return digest.digest()
 
     @staticmethod
     def _warn_of(name: str, virtual: StoredKeys) -> None:
