@@ -250,9 +250,9 @@ class WrittenDatabase:
                 if not self.up:
                     self.answered()
                 writes = self._metrics.writes
+                writes.ok.inc(len(group))
                 for job, held in zip(group, answers, strict=True):
                     job.over = True
-                    writes.ok.inc()
                     writes.seconds.observe(now - job.began)
                     if not job.answer.done():
                         job.answer.set_result(held)

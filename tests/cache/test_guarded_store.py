@@ -97,6 +97,21 @@ def test_what_is_well_is_passed_on() -> None:
     run_in_virtual_time(main())
 
 
+def test_one_that_is_left_alone_has_nothing_at_hand() -> None:
+    async def main() -> None:
+        inner = Moody()
+        store = GuardedStore(inner)
+        entry = an_entry()
+        await store.put(entry)
+        assert store.at_once(entry.key) == entry
+        inner.mood = "fails"
+        await failing(store, 3)
+        assert store.at_once(entry.key) is None
+        await store.close()
+
+    run_in_virtual_time(main())
+
+
 async def _first(store: GuardedStore) -> AsyncIterator[Sequence[Change]]:
     async for batch in store.changes():
         if not batch:

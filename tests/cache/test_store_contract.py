@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from cache.entry import EVERYTHING, CacheEntry, InvalidationRule
 from cache.store import Found, Store
+from cache.stores.redis_store import RedisStore
 from tests.support.stores import KINDS, Clock, Kind, an_entry, following, name, opened_store
 from tests.support.waiting import until
 
@@ -41,6 +42,21 @@ async def test_what_was_put_is_found_whole(store: Store) -> None:
     assert await store.put(newer)
     assert await store.get(entry.key) == Found(newer, epoch)
     assert (await store.stats()).entries == 1
+
+
+async def test_what_is_found_at_once_is_what_would_be_found(store: Store, clock: Clock) -> None:
+    entry = an_entry(epoch=await store.epoch(), expires=clock.now + 60)
+    assert store.at_once(entry.key) is None
+    await store.put(entry)
+    # One that others share cannot tell without asking.
+    there = None if isinstance(store, RedisStore) else entry
+    assert store.at_once(entry.key) == there
+    clock.now += 61
+    assert store.at_once(entry.key) is None
+    clock.now -= 61
+    assert store.at_once(entry.key) == there
+    await store.invalidate(EVERYTHING)
+    assert store.at_once(entry.key) is None
 
 
 async def test_a_removed_entry_is_gone(store: Store) -> None:
