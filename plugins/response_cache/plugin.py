@@ -133,6 +133,7 @@ class ResponseCachePlugin(Interceptor):
             exchange.body = deepcopy(exchange.body)  # what is remembered stays as it is
         asked = self._reader.read(exchange, surface, proceed)
         if isinstance(asked, str):
+            exchange.known = None
             self._metrics.bypassed(asked)
             exchange.result.cache = "bypass"
             exchange.result.headers["X-Cache"] = "BYPASS"
@@ -151,6 +152,7 @@ class ResponseCachePlugin(Interceptor):
                 await self._look_for_similar(asked, lookup)
             if lookup.entry is not None and await self._hit(asked, exchange, sink, lookup):
                 return
+            exchange.known = None  # its bytes need not be held while the endpoint answers
             call = self._under_way(asked, lookup) if asked.place in self._shared_calls else None
             if call is not None:
                 subscriber = self._join(asked, exchange, sink, call)

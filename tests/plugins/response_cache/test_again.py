@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +23,8 @@ from tests.support.reloading import reload
 from tests.support.router import Reply, Router, endpoint
 from tests.support.speech import SPEECH
 from tests.support.sse import check_responses_stream, text_of
+from tests.support.upstream import Upstream, Wire, whole
+from tests.support.waiting import until
 
 SPEECH_OF_IT = SPEECH["responses"]
 
@@ -222,3 +225,19 @@ def test_a_template_leaves_places_for_ids_and_times_only() -> None:
 )
 def test_what_cannot_be_told_again_has_no_template(told: bytes) -> None:
     assert Template.of(told, _Rendered()) is None  # type: ignore[arg-type]
+
+
+async def test_the_bytes_of_a_request_are_not_held_while_an_endpoint_answers() -> None:
+    release, answer = asyncio.Event(), whole(SPEECH_OF_IT.whole)
+
+    async def held(wire: Wire) -> None:
+        await release.wait()
+        await answer(wire)
+
+    async with Upstream(held) as upstream, caching(upstream) as router:
+        waiting = asyncio.create_task(router.ask(store=False))
+        await until(lambda: len(upstream.requests) == 1)
+        [(exchange, _)] = router.app[DISPATCHER]._running.values()
+        assert exchange.known is None
+        release.set()
+        assert (await waiting).headers["X-Cache"] == "MISS"
