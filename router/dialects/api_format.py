@@ -10,13 +10,17 @@ from typing import Any, Final
 from router.errors import RouterError
 from router.response.frame import COMMENT, Frame
 
-__all__ = ["OPENAI", "SSE_HEADERS", "ApiFormat", "encode_line"]
+__all__ = ["AS_EVENT", "OPENAI", "SSE_HEADERS", "ApiFormat", "encode_line"]
 
 SSE_HEADERS: Final[Mapping[str, str]] = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache",
     "X-Accel-Buffering": "no",
 }
+
+
+AS_EVENT: Final[Callable[[Frame], bytes]] = methodcaller("encode")
+"""A frame as a server-sent event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class ApiFormat:
     error: Callable[[RouterError], Mapping[str, Any]]
     failed: Callable[[RouterError], Frame]
     headers: Mapping[str, str] = field(default_factory=lambda: SSE_HEADERS)
-    encode: Callable[[Frame], bytes] = methodcaller("encode")
+    encode: Callable[[Frame], bytes] = AS_EVENT
     silence: bytes = COMMENT
     names: Mapping[str, str] = field(default_factory=dict)
     error_headers: Callable[[RouterError], Mapping[str, str]] = lambda error: {}

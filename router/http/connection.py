@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -38,6 +38,16 @@ _MAX_HELD: Final = 64 * 1024
 
 SENT: Final = web.Response()
 """What a handler returns whose answer has been written already."""
+
+
+class WatchedReply(Protocol):
+    """An answer whose connection tells it when it may write."""
+
+    paused: bool
+
+    def look(self, now: float) -> None:
+        """Do what is due at ``now``, in the loop's time."""
+        ...
 
 
 class DirectRequest:
@@ -102,8 +112,8 @@ class ServerConnection(asyncio.Protocol):
         "_since",
         "close_after",
         "loop",
-        "on_silence",
         "remote",
+        "reply",
         "task",
         "transport",
         "writing_paused",
@@ -118,8 +128,8 @@ class ServerConnection(asyncio.Protocol):
         self.writing_paused = False
         self.close_after = False
         """The connection closes after the answer."""
-        self.on_silence: Callable[[float], None] | None = None
-        """Asked now and then, with the loop's time, while an answer is under way."""
+        self.reply: WatchedReply | None = None
+        """The answer that is under way."""
         self._drained: asyncio.Future[None] | None = None
         self._known: tuple[bytes, PlainHead, Serve] | None = None
         self._head: PlainHead | None = None
@@ -156,10 +166,14 @@ class ServerConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """See ``asyncio.Protocol``."""
         self.writing_paused = True
+        if self.reply is not None:
+            self.reply.paused = True
 
     def resume_writing(self) -> None:
         """See ``asyncio.Protocol``."""
         self.writing_paused = False
+        if self.reply is not None:
+            self.reply.paused = False
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
@@ -255,7 +269,7 @@ class ServerConnection(asyncio.Protocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        self.task = self.on_silence = None
+        self.task = self.reply = None
         transport = self.transport
         if transport is None or transport.is_closing():
             return
@@ -335,8 +349,8 @@ class ServerConnection(asyncio.Protocol):
         if transport is None:
             return
         if self.task is not None:
-            if self.on_silence is not None:
-                self.on_silence(now)
+            if self.reply is not None:
+                self.reply.look(now)
         elif self._head is not None or self._pieces:
             if now - self._since >= _SLOW_SECONDS:
                 self._give_up_waiting()

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from router.core.exchange import ClientGone
-from router.dialects.api_format import ApiFormat
+from router.dialects.api_format import AS_EVENT, ApiFormat
 from router.http import reply
 from router.http.connection import ServerConnection
 from router.http.reply import limit_unsent
-from router.response.frame import Frame
+from router.response.frame import EncodedFrame, Frame
 
 __all__ = ["DirectReply"]
 
@@ -27,6 +27,7 @@ class DirectReply:
 
     __slots__ = (
         "_api_format",
+        "_as_events",
         "_connection",
         "_encode",
         "_head",
@@ -35,6 +36,7 @@ class DirectReply:
         "_over",
         "_request_id",
         "opened",
+        "paused",
         "status",
     )
 
@@ -46,26 +48,25 @@ class DirectReply:
         api_format: ApiFormat,
     ) -> None:
         self._connection = connection
+        connection.reply = self
         self._request_id = request_id
         self._keepalive = keepalive_interval
         self._api_format = api_format
         self._encode = api_format.encode
+        self._as_events = api_format.encode is AS_EVENT
         self._head = b""
         self._last_write = 0.0
         self._over = False
         self.opened = False
+        self.paused = connection.writing_paused
+        """See ``Sink.paused``; the connection sees to it."""
         self.status = 200
         """The HTTP status of the answer, once there is one."""
-
-    @property
-    def paused(self) -> bool:
-        """See ``Sink.paused``."""
-        return self._connection.writing_paused
 
     async def resumed(self) -> None:
         """See ``Sink.resumed``."""
         connection = self._connection
-        while connection.writing_paused:
+        while self.paused:
             transport = connection.transport
             if transport is None or transport.is_closing():
                 raise ClientGone
@@ -84,14 +85,17 @@ class DirectReply:
         self._head = connection.head(200, fields, None)
         if connection.transport is not None:
             limit_unsent(connection.transport)
-        if self._api_format.silence:
-            connection.on_silence = self._fill
         connection.loop.call_soon(self._begin)
 
     def feed(self, batch: Sequence[Frame]) -> None:
         """See ``Sink.feed``."""
         encode = self._encode
-        data = encode(batch[0]) if len(batch) == 1 else b"".join(map(encode, batch))
+        if len(batch) != 1:
+            data = b"".join(map(encode, batch))
+        elif type(frame := batch[0]) is EncodedFrame and self._as_events:
+            data = frame.wire
+        else:
+            data = encode(frame)
         if not data:
             return  # an empty chunk would end the body
         connection = self._connection
@@ -136,7 +140,7 @@ class DirectReply:
             with suppress(ClientGone):
                 await self.resumed()
         finally:
-            if self._connection.writing_paused:
+            if self.paused:
                 self._connection.abort()
 
     def _begin(self) -> None:
@@ -144,8 +148,10 @@ class DirectReply:
         if self._head:
             self._send_silence()
 
-    def _fill(self, now: float) -> None:
-        if now - self._last_write >= self._keepalive and not self._connection.writing_paused:
+    def look(self, now: float) -> None:
+        """Fill the silence of a stream that has lasted until ``now``, in the loop's time."""
+        silent = now - self._last_write >= self._keepalive
+        if silent and self.opened and self._api_format.silence and not self.paused:
             self._send_silence()
 
     def _send_silence(self) -> None:

@@ -231,7 +231,10 @@ class Attempt:
                 if not frames and decoder.error is None:
                     raise
                 return frames
-            return self._read_from(decoder, data) if data else decoder.finish()
+            self._received += len(data)
+            if self._received > _MAX_STREAM_BYTES:
+                raise _too_long()
+            return decoder.feed(data) if data else decoder.finish()
         except UpstreamError as error:
             self.error = error
             raise
@@ -251,7 +254,10 @@ class Attempt:
 
         def take(data: bytes) -> bool:
             nonlocal last
-            frames = self._read_from(decoder, data)
+            self._received += len(data)
+            if self._received > _MAX_STREAM_BYTES:
+                raise _too_long()
+            frames = decoder.feed(data)
             if decoder.ended or decoder.error is not None:
                 last = frames
                 return False
@@ -267,12 +273,6 @@ class Attempt:
         finally:
             self.error = self.error or decoder.error
         return last
-
-    def _read_from(self, decoder: StreamDecoder, data: bytes) -> list[Frame]:
-        self._received += len(data)
-        if self._received > _MAX_STREAM_BYTES:
-            raise UpstreamFailure(f"The endpoint's stream exceeds {_MAX_STREAM_BYTES} bytes.")
-        return decoder.feed(data)
 
     async def settle(self) -> None:
         """Wait a moment for the end of an answer whose content is complete.
@@ -297,6 +297,10 @@ class Attempt:
         if self.sent and not self._recorded:
             self._recorded = True
             self._recorder.over(self._exchange, self)
+
+
+def _too_long() -> UpstreamFailure:
+    return UpstreamFailure(f"The endpoint's stream exceeds {_MAX_STREAM_BYTES} bytes.")
 
 
 def answer_headers(exchange: Exchange, response_headers: dict[str, str]) -> dict[str, str]:

@@ -181,26 +181,26 @@ class PassedFrame(Frame):
 
 
 class EncodedFrame(Frame):
-    """An event of which there is already what stands on the wire: ``data`` is cut out of it when
-    someone asks.
+    """An event of which there is already what stands on the ``wire``: ``data`` is cut out of it
+    when someone asks.
     """
 
-    __slots__ = ("_wire",)
+    __slots__ = ("wire",)
 
     def __init__(self, type: str, wire: bytes) -> None:
         self.type = type
         self._json = None
-        self._wire = wire
+        self.wire = wire
 
     def __getattr__(self, name: str) -> bytes:
         if name != "data":
             raise AttributeError(name)
-        self.data = data = self._wire[len(self.type) + 14 if self.type else 6 : -2]
+        self.data = data = self.wire[len(self.type) + 14 if self.type else 6 : -2]
         return data
 
     def encode(self) -> bytes:
         """See ``Frame.encode``."""
-        return self._wire
+        return self.wire
 
 
 class Comment(Frame):

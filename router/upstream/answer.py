@@ -249,12 +249,7 @@ class HttpAnswer:
             if self._error is not None:
                 raise self._error
             return b"" if self.complete else None
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        if self.size > HIGH_WATER:
-            self._link.resume()
-        self.size = 0
-        return data
+        return self._arrived()
 
     def news(self) -> asyncio.Future[None]:
         """See ``UpstreamResponse.news``."""
@@ -328,35 +323,36 @@ class HttpAnswer:
     def wake(self) -> None:
         """Tell the reader that something has arrived."""
         each = self._each
-        if each is not None and self.pieces and not self.complete and self._goes_on(each):
-            return
+        if each is not None and self.pieces and not self.complete:
+            now = self._loop.time()
+            if now < self._total:
+                try:
+                    if len(self.pieces) == 1 and self.size <= HIGH_WATER:
+                        self.size = 0
+                        goes_on = each(self.pieces.pop())
+                    else:
+                        goes_on = each(self._arrived())
+                except BaseException as exc:  # which is for the reader
+                    self._failed = exc
+                    goes_on = False
+                if goes_on:
+                    self._link.due = min(now + self._seconds, self._total)
+                    return
+                self._each = None
         waiter = self._waiter
         if waiter is not None:
             self._waiter = None
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _goes_on(self, each: Callable[[bytes], bool]) -> bool:
-        """Whether ``each`` has taken what has arrived, and goes on."""
-        now = self._loop.time()
-        if now >= self._total:
-            return False
+    def _arrived(self) -> bytes:
         pieces = self.pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         if self.size > HIGH_WATER:
             self._link.resume()
         self.size = 0
-        try:
-            goes_on = each(data)
-        except BaseException as exc:  # which is for the reader
-            self._failed = exc
-            goes_on = False
-        if goes_on:
-            self._link.due = min(now + self._seconds, self._total)
-        else:
-            self._each = None
-        return goes_on
+        return data
 
     def fail(self, error: UpstreamError) -> None:
         """There will be no more: raise ``error`` once everything that did arrive has been read."""
