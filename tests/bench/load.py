@@ -211,6 +211,11 @@ class Load:
         """How many streams are open now: begun to answer and not at their end."""
         return sum(connection.streaming for connection in self._connections)
 
+    @property
+    def events(self) -> int:
+        """How many events have come of the answers that are under way."""
+        return sum(connection.events for connection in self._connections)
+
     async def run(
         self,
         *,
