@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from typing import Final, TypeVar
 
 from router.core.exchange import ClientGone, Exchange, Outcome, PassingSink, Sink
@@ -215,21 +214,25 @@ class PluginSet:
         self._unused.set()
 
 
-async def _entered(gates: Iterable[Gate], within: Proceed, exchange: Exchange, sink: Sink) -> None:
+async def _entered(gates: Sequence[Gate], within: Proceed, exchange: Exchange, sink: Sink) -> None:
     """Pass the exchange through these gates to ``within``. What each has taken is given back,
     whatever ends it: also where the exchange is cancelled while another gives back its own.
     """
-    async with AsyncExitStack() as leaves:
-        for gate in gates:
-            try:
-                leave = await gate.enter(exchange)
-            except RouterError:
-                raise
-            except Exception as exc:
-                raise _unchecked("gate", gate, exchange) from exc
-            if leave is not None:
-                leaves.push_async_callback(leave)
-        await within(exchange, sink)
+    gate = gates[0]
+    try:
+        leave = await gate.enter(exchange)
+    except RouterError:
+        raise
+    except Exception as exc:
+        raise _unchecked("gate", gate, exchange) from exc
+    try:
+        if len(gates) > 1:
+            await _entered(gates[1:], within, exchange, sink)
+        else:
+            await within(exchange, sink)
+    finally:
+        if leave is not None:
+            await leave()
 
 
 def _observer_broke(observer: Observer, exchange: Exchange) -> None:
