@@ -16,6 +16,7 @@ from router.app import DISPATCHER
 from router.core.known_requests import KnownRequests
 from router.core.usage_record import Kind
 from tests.plugins.response_cache.conftest import caching, streams, wholes
+from tests.plugins.response_cache.test_faults_sharing import plugin_of
 from tests.plugins.response_cache.test_hits import content
 from tests.support.admin import ADMIN, call_admin
 from tests.support.redis import redis_server
@@ -39,6 +40,7 @@ def known(router: Router) -> KnownRequests:
 async def hits(router: Router, count: int = 4, **fields: Any) -> list[Reply]:
     """The same request so many times after a first one; each of them is a hit."""
     await router.ask(**fields)
+    await until(lambda: not len(plugin_of(router)._tasks))  # it has been put away
     replies = [await router.ask(**fields) for _ in range(count)]
     assert {reply.headers["X-Cache"] for reply in replies} == {"HIT"}
     assert {reply.headers["X-Cache-Tier"] for reply in replies} == {"exact"}
