@@ -8,7 +8,6 @@ return.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from router.core.exchange import ClientGone, Exchange, internal_error
+from router.core.random_digits import random_digits
 from router.core.upstream import REASONING_DROPPED
 from router.dialects.dropped import DROPPED_PARAMETERS, dropped_header
 from router.dialects.responses.fields import OWN_FIELDS
@@ -111,16 +111,13 @@ def new_id(prefix: str) -> str:
 
     Neighbours in time are neighbours in an index, which makes storing them several times cheaper.
     """
-    return f"{prefix}{int(time.time() * 65536):012x}{os.urandom(18).hex()}"
+    return f"{prefix}{int(time.time() * 65536):012x}{random_digits()}"
 
 
 def new_ids(prefixes: Sequence[str]) -> list[str]:
     """``new_id`` of each prefix, at the cost of about one."""
-    born, random = f"{int(time.time() * 65536):012x}", os.urandom(18 * len(prefixes)).hex()
-    return [
-        f"{prefix}{born}{random[at : at + 36]}"
-        for prefix, at in zip(prefixes, range(0, len(random), 36), strict=True)
-    ]
+    born = f"{int(time.time() * 65536):012x}"
+    return [f"{prefix}{born}{random_digits()}" for prefix in prefixes]
 
 
 def new_builder(

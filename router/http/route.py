@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -12,6 +11,7 @@ from aiohttp import web
 
 from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
 from router.core.plugin_chain import PluginSet
+from router.core.random_digits import random_digits
 from router.dialects.api_format import ApiFormat
 from router.http.connection import HttpRequest
 from router.telemetry.tasks import Worker
@@ -28,6 +28,7 @@ DirectHandler = Callable[[HttpRequest, Exchange], Awaitable[web.StreamResponse]]
 Admit = Callable[[Exchange], Awaitable[None]]
 
 _MAX_PATH: Final = 200
+_ID_DIGITS: Final = 24
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
@@ -46,7 +47,7 @@ def new_exchange(
 ) -> Exchange:
     given = request.headers.get("X-Request-Id", "")
     came_in = ClientRequest(
-        id=given if _REQUEST_ID.fullmatch(given) else "req_" + os.urandom(12).hex(),
+        id=given if _REQUEST_ID.fullmatch(given) else "req_" + random_digits()[:_ID_DIGITS],
         operation=route.operation,
         route=route.template,
         method=request.method,
