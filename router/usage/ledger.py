@@ -149,7 +149,12 @@ class UsageLedger:
             await _set(self._stopping, pause) if pause else await _set(self._wake, self._interval)
 
     async def _move(self) -> None:
-        """Everything that is there, into the database; raises RouterError where it is away."""
+        """Everything that is there, into the database; raises RouterError where it is away.
+
+        What comes meanwhile is for the next time: on a busy router that is many rows at once, which
+        cost a fraction of what a few at a time would.
+        """
+        left = self._journal.waiting
         while True:
             await self._adopt()
             taken = await self._journal.take()
@@ -158,8 +163,12 @@ class UsageLedger:
             if taken.batch.records:
                 await self._write(taken)
             self._journal.done(taken)
-            if not self._stopping.is_set():
-                await asyncio.sleep(_BREATH)
+            left -= taken.batch.lines
+            if self._stopping.is_set():
+                continue
+            if left <= 0 and time.monotonic() < self._adopt_at:
+                return
+            await asyncio.sleep(_BREATH)
 
     async def _adopt(self) -> None:
         now = time.monotonic()
