@@ -38,7 +38,7 @@ _CLOSE_SECONDS: Final = 2.0
 _START_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 0.01
 _FEW_ROWS: Final = 16
-_MOST_ROWS: Final = 64
+_MOST_ROWS: Final = 128
 """Rows of one statement: up to 16 any number, then multiples of that. Each number is another
 statement to SQLite, which keeps them prepared.
 """
