@@ -38,7 +38,7 @@ __all__ = ["MOST_BYTES", "Journal", "JournalBatch"]
 
 _log = get_logger("router.books")
 
-MANY_ROWS: Final = 4096
+MANY_ROWS: Final = 2048
 """So many rows are told of at once."""
 
 MOST_BYTES: Final = 1024 * 1024 * 1024

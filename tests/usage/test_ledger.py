@@ -17,7 +17,7 @@ from router.state.database import Database
 from router.state.statement import Statement, StatementStep
 from router.state.usage import COLUMNS
 from router.usage import ledger as ledger_module
-from router.usage.journal import Journal
+from router.usage.journal import MANY_ROWS, Journal
 from router.usage.ledger import UsageLedger
 from tests.support.children import python
 from tests.support.damage import executed
@@ -98,10 +98,10 @@ async def test_the_end_writes_what_is_left(database: Database, directory: Path) 
 
 async def test_many_rows_do_not_wait_for_the_interval(database: Database) -> None:
     async with ledger_of(database, None, interval=3600.0) as ledger:
-        for _ in range(600):
+        for _ in range(MANY_ROWS):
             ledger.record(row())
         await until(lambda: ledger.figures().waiting == 0)
-        assert ledger.figures().written == 600
+        assert ledger.figures().written == MANY_ROWS
 
 
 async def test_a_row_that_is_booked_twice_counts_once(database: Database, directory: Path) -> None:
