@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Final, get_args
 
@@ -62,6 +63,16 @@ _READ: Final[
 _KINDS: Final[tuple[RuleKind, ...]] = get_args(RuleKind)
 
 
+TellOthers = Callable[[str, Any], Awaitable[None]]
+"""Has the other workers of a router do what was done here (its name, and with what), and waits
+until they have.
+"""
+
+
+async def alone(_: str, __: Any) -> None:
+    """There are no other workers."""
+
+
 class CacheAdmin:
     """Handlers under ``/admin/cache``."""
 
@@ -71,6 +82,30 @@ class CacheAdmin:
         self._dispatcher = dispatcher
         self._cache = cache
         self._settings = settings
+        self.tell_others: TellOthers = alone
+
+    def done_elsewhere(self) -> dict[str, Callable[[Any], Any]]:
+        """What does here what another worker told to have done: where each has a cache of its
+        own, and for what each knows of a shared one.
+        """
+        return {
+            "cache invalidate": self._invalidate_too,
+            "cache feedback": self._reproach_too,
+            "cache forgive": self._forgive_too,
+        }
+
+    async def _invalidate_too(self, rule: list[str]) -> None:
+        kind, value = rule
+        with suppress(StoreError):
+            await self._cache.invalidate(InvalidationRule(_kind(kind), value))
+
+    async def _reproach_too(self, key: str) -> None:
+        with suppress(StoreError, KeyError):
+            await self._cache.reproach(key)
+
+    def _forgive_too(self, namespace: str) -> None:
+        if self._cache.semantic is not None:
+            self._cache.semantic.check.forgive(namespace)
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Method, path and handler of each route."""
@@ -128,6 +163,7 @@ class CacheAdmin:
         """
         rule = _rule(parse_object(await read_body(request, _MAX_BODY)))
         removed = await self._asked(lambda: self._cache.invalidate(rule))
+        await self.tell_others("cache invalidate", [rule.kind, rule.value])
         return json_response({"invalidated": {rule.kind: rule.value or True}, "removed": removed})
 
     async def feedback(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -142,6 +178,7 @@ class CacheAdmin:
             required = await self._asked(lambda: self._cache.reproach(key))
         except KeyError:
             raise NotFound(f"There is no entry '{key[:_SHOWN]}' in the cache.") from None
+        await self.tell_others("cache feedback", key)
         return json_response({"removed": key, "required_similarity": required})
 
     async def forgive(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -154,6 +191,7 @@ class CacheAdmin:
         semantic = self._cache.semantic
         if semantic is None or not semantic.check.forgive(namespace):
             raise NotFound(f"The semantic tier is not switched off for '{namespace[:_SHOWN]}'.")
+        await self.tell_others("cache forgive", namespace)
         return json_response({"forgiven": namespace})
 
     async def _entry(self, key: str) -> dict[str, Any]:
@@ -226,6 +264,10 @@ def _rule(body: dict[str, Any]) -> InvalidationRule:
     if body["all"] is not True:
         raise InvalidRequest("Invalid 'all': expected true.", code="invalid_value", param="all")
     return EVERYTHING
+
+
+def _kind(name: str) -> RuleKind:
+    return next(kind for kind in _KINDS if kind == name)
 
 
 def _text(body: dict[str, Any], name: str) -> str:
