@@ -43,7 +43,7 @@ class Child:
         self.joined = self.retired = False
         self.ready = asyncio.Event()
         self.began = self.heard = time.monotonic()
-        self.handed = self.taken = self.open = 0
+        self.handed = self.taken = self.open = self.turn = 0
         self.totals: Snapshot = []
 
     @classmethod

@@ -54,11 +54,12 @@ def listen_on(host: str, port: int) -> list[socket.socket]:
 
 class Taker(Protocol):
     """A worker that takes connections. ``door`` is the supervisor's end of its socket, ``handed``
-    how many it has been handed.
+    how many it has been handed, and ``turn`` the number of the last one among all workers'.
     """
 
     door: socket.socket
     handed: int
+    turn: int
 
 
 class Door:
@@ -70,6 +71,7 @@ class Door:
         self._sockets = sockets
         self._order = order
         self._open = False
+        self._turn = 0
         self._again: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
@@ -118,22 +120,24 @@ class Door:
                 self._pause(_NO_FILES_SECONDS)
                 return
             with connection:
-                if not any(_handed(taker, connection) for taker in takers):
+                if not any(self._handed(taker, connection) for taker in takers):
                     _log.warning("no worker takes a connection")
                     self._pause(_PAUSE_SECONDS)
                     return
 
-
-def _handed(taker: Taker, connection: socket.socket) -> bool:
-    """Whether the worker has it now; not where it has ended, or does not take what it has."""
-    try:
-        socket.send_fds(taker.door, [b"\0"], [connection.fileno()])
-    except OSError as exc:
-        if exc.errno not in _FULL and not isinstance(exc, BrokenPipeError | ConnectionResetError):
-            _log.error("a connection was not handed on", reason=exc.strerror)
-        return False
-    taker.handed += 1
-    return True
+    def _handed(self, taker: Taker, connection: socket.socket) -> bool:
+        """Whether the worker has it now; not where it has ended, or does not take what it has."""
+        try:
+            socket.send_fds(taker.door, [b"\0"], [connection.fileno()])
+        except OSError as exc:
+            gone = isinstance(exc, BrokenPipeError | ConnectionResetError)
+            if not gone and exc.errno not in _FULL:
+                _log.error("a connection was not handed on", reason=exc.strerror)
+            return False
+        taker.handed += 1
+        self._turn += 1
+        taker.turn = self._turn
+        return True
 
 
 class Doorway:

@@ -12,7 +12,7 @@ none of the accounts' requests is under way.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,11 +43,20 @@ _REFUSALS: Final[Mapping[str, type[RouterError]]] = {
 }
 
 
-class SharedLimits:
-    """Counts for all workers. ``spent`` is what the ledger knows of an owner."""
+def _counting(spent: Spent, on_down: OnDown) -> MemoryRateLimiter:
+    return MemoryRateLimiter(spent, on_down=on_down)
 
-    def __init__(self, spent: Spent) -> None:
+
+class SharedLimits:
+    """Counts for all workers. ``spent`` is what the ledger knows of an owner; ``make`` makes what
+    counts, when the first worker has begun.
+    """
+
+    def __init__(
+        self, spent: Spent, make: Callable[[Spent, OnDown], MemoryRateLimiter] = _counting
+    ) -> None:
         self._spent = spent
+        self._make = make
         self._limiter: MemoryRateLimiter | None = None
         self._keys: dict[bytes, Key] = {}
         self._workers: dict[Child, _Holds] = {}
@@ -87,7 +96,7 @@ class SharedLimits:
 
     def _configure(self, told: dict[str, Any]) -> None:
         if self._limiter is None:
-            self._limiter = MemoryRateLimiter(self._spent, on_down=told["on_down"])
+            self._limiter = self._make(self._spent, told["on_down"])
         self._limiter.tags = {
             name: tuple(Budget(**one) for one in budgets) for name, budgets in told["tags"].items()
         }

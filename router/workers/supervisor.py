@@ -218,7 +218,7 @@ class Supervisor:
         """Who gets the next connection, the best first."""
         able = [one for one in self._children if one.ready.is_set() and not one.retired]
         since = time.monotonic() - _SILENT_SECONDS
-        return sorted(able, key=lambda one: (one.heard < since, one.load, one.index))
+        return sorted(able, key=lambda one: (one.heard < since, one.load, one.turn))
 
     async def _ended(self) -> None:
         """Wait until all workers have ended, as long as they may take."""
