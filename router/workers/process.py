@@ -72,7 +72,7 @@ class WorkerProcess:
 
     def _lost(self) -> None:
         if not self._closed:
-            _log.error("the supervisor is gone")
+            _log.warning("the supervisor is gone")
             self.on_lost()
 
     def watch(self, registry: CollectorRegistry) -> None:

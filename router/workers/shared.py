@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
+from prometheus_client import Counter as CounterMetric
 
 from router.telemetry.log import get_logger
+from router.telemetry.series import PolledMetric
 from router.workers.children import Child
 from router.workers.limits import SharedLimits
 from router.workers.link import LinkFailed
@@ -39,11 +42,20 @@ class Shared:
         self._registry = CollectorRegistry()
         ready = Gauge("pointsman_workers", "Workers that can serve.", registry=self._registry)
         ready.set_function(lambda: sum(one.ready.is_set() for one in children()))
-        self._deaths = Counter(
+        self._deaths = CounterMetric(
             "pointsman_workers_ended",
             "Workers that ended although nobody had them stop, and were started again.",
             registry=self._registry,
         )
+        self._served_before: Counter[int] = Counter()
+        requests = PolledMetric(
+            self._registry,
+            "counter",
+            "pointsman_worker_requests",
+            "Requests that a worker has served, as it last told.",
+            ("worker",),
+        )
+        requests.values = self._served
         ProcessCollector(namespace="pointsman", registry=self._registry)
 
     def attach(self, child: Child) -> None:
@@ -71,6 +83,7 @@ class Shared:
     def detach(self, child: Child, *, died: bool) -> None:
         """A worker has ended: keep its totals, and give back what it held."""
         self._ended.add(child.totals)
+        self._served_before[child.index] += _requests(child.totals)
         self.limits.forget(child)
         self.slots.forget(child)
         if died:
@@ -81,6 +94,13 @@ class Shared:
     async def close(self) -> None:
         """No worker is left."""
         await self.limits.close()
+
+    def _served(self) -> list[tuple[list[str], float]]:
+        """How many requests each worker has served, and those that had its number before."""
+        served = Counter(self._served_before)
+        for child in self._children():
+            served[child.index] += _requests(child.totals)
+        return [([str(index)], count) for index, count in sorted(served.items())]
 
     def _joined(self, but: Child | None = None) -> list[Child]:
         return [one for one in self._children() if one.joined and one is not but]
@@ -112,6 +132,11 @@ class Shared:
         await asyncio.gather(*(one.link.call("flush", None, _FLUSH_SECONDS) for one in joined))
         tokens, cost = await joined[0].link.call("spent", [owner, since], _FLUSH_SECONDS)
         return tokens, cost
+
+
+def _requests(totals: Snapshot) -> int:
+    samples = (one[4] for one in totals if one[0] == "pointsman_requests")
+    return int(sum(one[2] for some in samples for one in some if one[0].endswith("_total")))
 
 
 async def _done(child: Child, name: str, value: Any) -> None:

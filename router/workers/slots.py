@@ -79,32 +79,38 @@ class SharedSlots:
             pool.waiting.pop(child, None)
             self._back(child, slot, pool.granted.get(child, 0))
 
-    async def _ask(self, child: Child, asked: Sequence[Sequence[Any]]) -> list[int]:
-        """How many slots the worker gets of each: endpoint, model, how many it wants at most, and
-        how many there are as it knows it.
-        """
-        return list(await asyncio.gather(*(self._granted(child, *one) for one in asked)))
+    async def _ask(self, child: Child, asked: Sequence[Sequence[Any]]) -> bool:
+        """Whether the worker was granted any of these: endpoint, model, how many it wants at most,
+        and how many there are as it knows it.
 
-    async def _granted(self, child: Child, endpoint: str, model: str, count: int, most: int) -> int:
+        Grants, and what is given back, are messages of their own: a caller that leaves, or a call
+        that takes too long, loses none of them.
+        """
+        granted = await asyncio.gather(*(self._asked(child, *one) for one in asked))
+        return any(granted)
+
+    async def _asked(self, child: Child, endpoint: str, model: str, count: int, most: int) -> bool:
         slot = endpoint, model
         pool = self._pools.setdefault(slot, _Pool())
         pool.most = most
         if pool.free <= 0 and not pool.waiting:
             others = [one for one, has in pool.granted.items() if has and one is not child]
-            await asyncio.gather(*(self._spare(pool, one, slot) for one in others))
-        granted = 0 if pool.waiting else pool.grant(child, count)
-        if not granted:
+            await asyncio.gather(*(self._spare(one, slot) for one in others))
+            pool = self._pools.setdefault(slot, pool)
+        granted = 0 if pool.waiting or not child.link.up else pool.grant(child, count)
+        if granted:
+            child.tell("slots granted", [*slot, granted, False])
+        elif child.link.up:
             self._wait(child, slot, pool)
-        return granted
+        return bool(granted)
 
-    async def _spare(self, pool: _Pool, child: Child, slot: Slot) -> None:
+    @staticmethod
+    async def _spare(child: Child, slot: Slot) -> None:
         """Have a worker give back some of what it does not use."""
         try:
-            count = await child.link.call("slots spare", slot, _SPARE_SECONDS)
+            await child.link.call("slots spare", slot, _SPARE_SECONDS)
         except LinkFailed as exc:
             _log.debug("no slots are spared", worker=child.index, reason=str(exc))
-            return
-        self._returned(pool, child, count)
 
     @staticmethod
     def _returned(pool: _Pool, child: Child, count: int) -> None:
@@ -221,14 +227,11 @@ class LeasedSlots:
     ) -> bool:
         asked = [[*one.slot, wanted(one), one.most] for one in deployments]
         try:
-            answer = await self._link.call("slots ask", asked, _ASK_SECONDS)
+            granted: bool = await self._link.call("slots ask", asked, _ASK_SECONDS)
         except LinkFailed as exc:
             _log.warning("slots are not granted", reason=str(exc))
             return False
-        for deployment, count in zip(deployments, answer, strict=True):
-            if count:
-                self._add(deployment, count)
-        return any(answer)
+        return granted
 
     def _add(self, deployment: Deployment, count: int) -> None:
         deployment.lease(deployment.limit + count, self._selector.now())
@@ -246,16 +249,11 @@ class LeasedSlots:
     def _note(self, slot: Slot, awaited: bool) -> None:
         (self._awaited.add if awaited else self._awaited.discard)(slot)
 
-    def _spare(self, slot: Slot) -> int:
-        """Give back half of what is idle; how many."""
+    def _spare(self, slot: Slot) -> None:
+        """Give back half of what is idle."""
         deployment = self._held.get(slot)
-        if deployment is None or self._selector.queue.waiting:
-            return 0
-        idle = deployment.limit - deployment.in_flight
-        count = (idle + 1) // 2
-        if count > 0:
-            deployment.lease(deployment.limit - count, self._selector.now())
-        return max(0, count)
+        if deployment is not None and not self._selector.queue.waiting:
+            self._give_back(deployment, (deployment.limit - deployment.in_flight + 1) // 2)
 
     def _give_back(self, deployment: Deployment, most: int) -> None:
         count = min(most, deployment.limit - deployment.in_flight)

@@ -156,7 +156,7 @@ class Supervisor:
         if not self._served:
             return  # the router could not begin; the worker has said why
         pause = self._next_pause(child)
-        _log.error(
+        _log.warning(
             "worker ended", worker=child.index, process=child.pid, status=status, again_in=pause
         )
         await self._again(child.index, pause)

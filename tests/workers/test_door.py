@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -72,7 +73,7 @@ async def test_connections_are_spread_evenly() -> None:
         port = sockets[0].getsockname()[1]
         door = Door(sockets, lambda: by_load(both))
         for worker in both:
-            worker.doorway.open(lambda worker=worker: Greeter(worker))
+            worker.doorway.open(partial(Greeter, worker))
         greetings = [asyncio.ensure_future(greeting(port)) for _ in range(64)]
         await asyncio.sleep(0)
         door.open()

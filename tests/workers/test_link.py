@@ -33,7 +33,7 @@ async def test_calls_and_messages_keep_their_order() -> None:
         answers = await asyncio.gather(
             one.call("double", 21, LONG), one.call("same", [1, None, big], LONG)
         )
-        assert answers == [42, [1, None, big]]
+        assert [*answers] == [42, [1, None, big]]
         assert heard == [*range(100)]
 
 
