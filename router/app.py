@@ -121,7 +121,8 @@ def create_app(config: Settings, worker_process: WorkerProcess | None = None) ->
     metrics = Metrics(version)
     fleet = Fleet(config, connect, metrics)
     registry = fleet.registry
-    cache = make_cache(config.cache, metrics.cache, registry.named)
+    elsewhere = None if worker_process is None else worker_process.cache_store
+    cache = make_cache(config.cache, metrics.cache, registry.named, elsewhere)
     database = open_database(config.state, metrics.state)
     accounting = Accounting(
         config,

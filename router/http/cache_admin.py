@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Final, get_args
 
@@ -85,23 +84,8 @@ class CacheAdmin:
         self.tell_others: TellOthers = alone
 
     def done_elsewhere(self) -> dict[str, Callable[[Any], Any]]:
-        """What does here what another worker told to have done: where each has a cache of its
-        own, and for what each knows of a shared one.
-        """
-        return {
-            "cache invalidate": self._invalidate_too,
-            "cache feedback": self._reproach_too,
-            "cache forgive": self._forgive_too,
-        }
-
-    async def _invalidate_too(self, rule: list[str]) -> None:
-        kind, value = rule
-        with suppress(StoreError):
-            await self._cache.invalidate(InvalidationRule(_kind(kind), value))
-
-    async def _reproach_too(self, key: str) -> None:
-        with suppress(StoreError, KeyError):
-            await self._cache.reproach(key)
+        """What does here what another worker told to have done. The store is theirs together."""
+        return {"cache forgive": self._forgive_too}
 
     def _forgive_too(self, namespace: str) -> None:
         if self._cache.semantic is not None:
@@ -163,7 +147,6 @@ class CacheAdmin:
         """
         rule = _rule(parse_object(await read_body(request, _MAX_BODY)))
         removed = await self._asked(lambda: self._cache.invalidate(rule))
-        await self.tell_others("cache invalidate", [rule.kind, rule.value])
         return json_response({"invalidated": {rule.kind: rule.value or True}, "removed": removed})
 
     async def feedback(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -178,7 +161,6 @@ class CacheAdmin:
             required = await self._asked(lambda: self._cache.reproach(key))
         except KeyError:
             raise NotFound(f"There is no entry '{key[:_SHOWN]}' in the cache.") from None
-        await self.tell_others("cache feedback", key)
         return json_response({"removed": key, "required_similarity": required})
 
     async def forgive(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -264,10 +246,6 @@ def _rule(body: dict[str, Any]) -> InvalidationRule:
     if body["all"] is not True:
         raise InvalidRequest("Invalid 'all': expected true.", code="invalid_value", param="all")
     return EVERYTHING
-
-
-def _kind(name: str) -> RuleKind:
-    return next(kind for kind in _KINDS if kind == name)
 
 
 def _text(body: dict[str, Any], name: str) -> str:

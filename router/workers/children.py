@@ -10,7 +10,7 @@ from asyncio.subprocess import Process
 from collections.abc import Sequence
 from typing import Any
 
-from router.workers.link import Link
+from router.workers.link import WorkerLink
 from router.workers.totals import Snapshot
 
 __all__ = ["Child"]
@@ -30,7 +30,7 @@ class Child:
         self,
         index: int,
         process: Process,
-        link: Link,
+        link: WorkerLink,
         door: socket.socket,
         lost: asyncio.Event,
     ) -> None:
@@ -61,7 +61,7 @@ class Child:
             place = ":".join(map(str, (index, count, *descriptors)))
             door.setblocking(False)
             lost = asyncio.Event()
-            link = await Link.over(link_end, lost.set)
+            link = await WorkerLink.over(link_end, lost.set)
             process = await asyncio.create_subprocess_exec(
                 *command, "--worker", place, pass_fds=descriptors
             )

@@ -26,7 +26,7 @@ from router.usage.limits import OverLimit
 from router.usage.memory_limiter import MemoryRateLimiter, OnDown
 from router.usage.opening_balance import Spent, unavailable
 from router.usage.rate_limiter import Demand, Reservation, Standing
-from router.workers.link import Handler, Link, LinkFailed
+from router.workers.link import Handler, LinkFailed, WorkerLink
 
 if TYPE_CHECKING:
     from router.workers.children import Child
@@ -201,7 +201,7 @@ class WorkerRateLimiter:
 
     instant = True
 
-    def __init__(self, link: Link, tags: TagBudgets, on_down: OnDown) -> None:
+    def __init__(self, link: WorkerLink, tags: TagBudgets, on_down: OnDown) -> None:
         self.uncounted = self.unbudgeted = 0
         self._link = link
         self._on_down = on_down

@@ -24,7 +24,7 @@ import orjson
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 
-__all__ = ["Handler", "Link", "LinkFailed"]
+__all__ = ["Handler", "LinkFailed", "WorkerLink"]
 
 _log = get_logger("router.workers")
 
@@ -44,7 +44,7 @@ class LinkFailed(Exception):
     """A call has no answer: the other side is gone, too slow, or failed at it."""
 
 
-class Link(asyncio.Protocol):
+class WorkerLink(asyncio.Protocol):
     """One end of a link. ``handlers`` may be added as long as nothing can have been sent to them.
 
     ``on_lost`` is called once the other side is gone.
@@ -62,7 +62,7 @@ class Link(asyncio.Protocol):
         self._tasks = Tasks()
 
     @classmethod
-    async def over(cls, end: socket.socket, on_lost: Callable[[], None]) -> Link:
+    async def over(cls, end: socket.socket, on_lost: Callable[[], None]) -> WorkerLink:
         """The link over one end of a pair of sockets. Nothing is read before ``read``."""
         end.setblocking(False)
         loop = asyncio.get_running_loop()

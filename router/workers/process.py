@@ -16,9 +16,10 @@ from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 from router.usage.budgets import TagBudgets
 from router.usage.memory_limiter import OnDown
+from router.workers.cache import WorkerStore
 from router.workers.door import Doorway
 from router.workers.limits import WorkerRateLimiter
-from router.workers.link import Handler, Link, LinkFailed
+from router.workers.link import Handler, LinkFailed, WorkerLink
 from router.workers.slots import LeasedSlots
 from router.workers.totals import exposition, snapshot
 
@@ -51,7 +52,7 @@ class WorkerProcess:
         self.doorway = Doorway(socket.socket(fileno=door))
         self.on_lost: Callable[[], None] = lambda: None
         self._handlers: dict[str, Handler] = {}
-        self._link: Link | None = None
+        self._link: WorkerLink | None = None
         self._registry: CollectorRegistry | None = None
         self._connections: Callable[[], int] = lambda: 0
         self._slots: LeasedSlots | None = None
@@ -61,14 +62,14 @@ class WorkerProcess:
         self._closed = False
 
     @property
-    def link(self) -> Link:
+    def link(self) -> WorkerLink:
         """The link, once ``connect`` is through."""
         assert self._link is not None
         return self._link
 
     async def connect(self) -> None:
         """Connect the link. Nothing is heard before ``join``."""
-        self._link = await Link.over(self._link_end, self._lost)
+        self._link = await WorkerLink.over(self._link_end, self._lost)
 
     def _lost(self) -> None:
         if not self._closed:
@@ -83,6 +84,10 @@ class WorkerProcess:
         """Have the slots of endpoints shared with the other workers."""
         self._slots = selector.leases = LeasedSlots(self.link, selector, self._count)
         self.handle(self._slots.handlers())
+
+    def cache_store(self) -> WorkerStore:
+        """The store of the response cache, which the supervisor holds for all workers."""
+        return WorkerStore(self.link)
 
     def rate_limiter(self, tags: TagBudgets, on_down: OnDown) -> WorkerRateLimiter:
         """What counts limits and budgets for all workers."""

@@ -10,8 +10,10 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
 from prometheus_client import Counter as CounterMetric
 
+from cache.store import Store
 from router.telemetry.log import get_logger
 from router.telemetry.series import PolledMetric
+from router.workers.cache import SharedCache
 from router.workers.children import Child
 from router.workers.limits import SharedLimits
 from router.workers.link import LinkFailed
@@ -31,12 +33,15 @@ _MOST_KEPT: Final = 1000
 
 
 class Shared:
-    """``children`` tells which workers there are."""
+    """``children`` tells which workers there are; ``make_store`` makes that of their cache."""
 
-    def __init__(self, children: Callable[[], Sequence[Child]]) -> None:
+    def __init__(
+        self, children: Callable[[], Sequence[Child]], make_store: Callable[[], Store]
+    ) -> None:
         self._children = children
         self.limits = SharedLimits(self._spent)
         self.slots = SharedSlots()
+        self.cache = SharedCache(make_store)
         self._ended = Totals()
         self._kept: dict[str, Any] = {}
         self._registry = CollectorRegistry()
@@ -76,6 +81,7 @@ class Shared:
                 "do elsewhere": lambda told: self._do_elsewhere(child, *told),
                 **self.limits.handlers(child),
                 **self.slots.handlers(child),
+                **self.cache.handlers(child),
             }
         )
         child.link.read()
@@ -86,6 +92,7 @@ class Shared:
         self._served_before[child.index] += _requests(child.totals)
         self.limits.forget(child)
         self.slots.forget(child)
+        self.cache.forget(child)
         if died:
             self._deaths.inc()
         for one in self._joined():
@@ -94,6 +101,7 @@ class Shared:
     async def close(self) -> None:
         """No worker is left."""
         await self.limits.close()
+        await self.cache.close()
 
     def _served(self) -> list[tuple[list[str], float]]:
         """How many requests each worker has served, and those that had its number before."""

@@ -19,7 +19,7 @@ from router.endpoints.deployment import Deployment, Slot
 from router.endpoints.registry import Group
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
-from router.workers.link import Handler, Link, LinkFailed
+from router.workers.link import Handler, LinkFailed, WorkerLink
 
 if TYPE_CHECKING:
     from router.endpoints.selector import Selector
@@ -37,7 +37,7 @@ _BLOCKS: Final = 8
 """A further grant is an eighth of all slots at most."""
 
 
-class _Pool:
+class _SlotPool:
     """The slots of one model at one endpoint: who has how many, and who waits for one."""
 
     __slots__ = ("granted", "most", "waiting")
@@ -63,7 +63,7 @@ class SharedSlots:
     """Gives out the slots of all endpoints."""
 
     def __init__(self) -> None:
-        self._pools: dict[Slot, _Pool] = {}
+        self._pools: dict[Slot, _SlotPool] = {}
 
     def handlers(self, child: Child) -> dict[str, Handler]:
         """What answers a worker."""
@@ -91,7 +91,7 @@ class SharedSlots:
 
     async def _asked(self, child: Child, endpoint: str, model: str, count: int, most: int) -> bool:
         slot = endpoint, model
-        pool = self._pools.setdefault(slot, _Pool())
+        pool = self._pools.setdefault(slot, _SlotPool())
         pool.most = most
         if pool.free <= 0 and not pool.waiting:
             others = [one for one, has in pool.granted.items() if has and one is not child]
@@ -113,14 +113,14 @@ class SharedSlots:
             _log.debug("no slots are spared", worker=child.index, reason=str(exc))
 
     @staticmethod
-    def _returned(pool: _Pool, child: Child, count: int) -> None:
+    def _returned(pool: _SlotPool, child: Child, count: int) -> None:
         left = pool.granted.get(child, 0) - count
         if left > 0:
             pool.granted[child] = left
         else:
             pool.granted.pop(child, None)
 
-    def _wait(self, child: Child, slot: Slot, pool: _Pool) -> None:
+    def _wait(self, child: Child, slot: Slot, pool: _SlotPool) -> None:
         """It gets the next that is given back, after those who wait already."""
         if not pool.waiting:
             for one in pool.granted:
@@ -128,7 +128,7 @@ class SharedSlots:
         pool.waiting.setdefault(child)
 
     def _wait_too(self, child: Child, endpoint: str, model: str, most: int) -> None:
-        pool = self._pools.setdefault((endpoint, model), _Pool())
+        pool = self._pools.setdefault((endpoint, model), _SlotPool())
         pool.most = most
         self._wait(child, (endpoint, model), pool)
         self._back(child, (endpoint, model), 0)
@@ -157,7 +157,7 @@ class LeasedSlots:
     A deployment's ``limit`` is what is granted of it, from when it is first looked at here.
     """
 
-    def __init__(self, link: Link, selector: Selector, count: int) -> None:
+    def __init__(self, link: WorkerLink, selector: Selector, count: int) -> None:
         self._link = link
         self._selector = selector
         self._count = count

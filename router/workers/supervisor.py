@@ -21,8 +21,10 @@ import signal
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
+from router.caching import make_store, of_one_process
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
@@ -59,7 +61,9 @@ class Supervisor:
         self._command = command
         self._count = count
         self._children: list[Child] = []
-        self._shared = Shared(lambda: self._children)
+        if of_one_process(settings.cache):
+            make_store(settings.cache)  # mistakes are told at the start
+        self._shared = Shared(lambda: self._children, partial(make_store, settings.cache))
         self._pauses = [0.0] * count
         self._tasks = Tasks()
         self._rolling = asyncio.Lock()

@@ -39,6 +39,10 @@ GAUGES: Final[Mapping[str, Literal["min", "max"]]] = {
     "pointsman_model_loaded": "max",
     "pointsman_models_left_alone": "max",
     "pointsman_ledger_journal_bytes": "max",
+    "pointsman_cache_entries": "max",
+    "pointsman_cache_bytes": "max",
+    "pointsman_cache_max_bytes": "max",
+    "pointsman_cache_evicted": "max",
     "pointsman_cache_false_hit_ratio": "max",
     "pointsman_cache_semantic_off": "max",
     "pointsman_runs queued": "max",
@@ -73,7 +77,7 @@ def exposition(snapshots: Iterable[Snapshot], accept: str) -> tuple[bytes, str]:
     return encode(totals), content_type
 
 
-class _Family:
+class _MetricTotals:
     """One metric: its samples by name and labels."""
 
     __slots__ = ("documentation", "kind", "name", "samples", "unit")
@@ -121,14 +125,14 @@ class Totals(CollectorRegistry):
 
     def __init__(self) -> None:
         super().__init__()
-        self._families: dict[str, _Family] = {}
+        self._families: dict[str, _MetricTotals] = {}
 
     def add(self, added: Snapshot) -> None:
         """Add those of one more process."""
         for name, documentation, kind, unit, samples in added:
             family = self._families.get(name)
             if family is None:
-                family = self._families[name] = _Family(name, documentation, kind, unit)
+                family = self._families[name] = _MetricTotals(name, documentation, kind, unit)
             family.add(samples)
 
     def collect(self) -> Iterable[Metric]:

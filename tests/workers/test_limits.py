@@ -12,7 +12,7 @@ from router.core.usage_record import Tokens
 from router.errors import LimitsUnavailable, RateLimitExceeded
 from router.workers.children import Child
 from router.workers.limits import SharedLimits, WorkerRateLimiter
-from router.workers.link import Link
+from router.workers.link import WorkerLink
 from tests.support.links import linked
 from tests.support.rate_limiters import Ledger, demand, keyed, numbers
 from tests.support.waiting import until
@@ -20,7 +20,9 @@ from tests.support.waiting import until
 KEY = keyed(Budget("total", "tokens", 50))
 
 
-def join(shared: SharedLimits, number: int, ends: tuple[Link, Link]) -> WorkerRateLimiter:
+def join(
+    shared: SharedLimits, number: int, ends: tuple[WorkerLink, WorkerLink]
+) -> WorkerRateLimiter:
     """Another worker."""
     ours, theirs = ends
     ours.handlers.update(shared.handlers(cast(Child, number)))

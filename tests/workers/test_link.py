@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from router.workers.link import Link, LinkFailed
+from router.workers.link import LinkFailed, WorkerLink
 from tests.support.links import linked
 from tests.support.waiting import until
 
@@ -72,7 +72,7 @@ async def test_nobody_waits_for_a_side_that_is_gone_or_silent() -> None:
 async def test_the_end_of_the_other_side_is_noticed() -> None:
     end, other = socket.socketpair()
     lost = asyncio.Event()
-    link = await Link.over(end, lost.set)
+    link = await WorkerLink.over(end, lost.set)
     link.read()
     other.close()
     await until(lost.is_set)
@@ -82,7 +82,7 @@ async def test_the_end_of_the_other_side_is_noticed() -> None:
 async def test_a_message_that_is_too_long_ends_the_link() -> None:
     end, other = socket.socketpair()
     lost = asyncio.Event()
-    link = await Link.over(end, lost.set)
+    link = await WorkerLink.over(end, lost.set)
     link.read()
     with capture_logs() as log:
         other.sendall((2**31).to_bytes(4))

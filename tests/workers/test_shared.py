@@ -166,3 +166,22 @@ async def test_runs_are_polled_streamed_and_cancelled_at_any(workers: Workers) -
     for _ in range(4):
         async with workers.http.get(url) as response:
             assert (await response.json())["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("store", ["memory://", "disk://"])
+async def test_what_one_has_cached_all_answer_with(tmp_path: Path, store: str) -> None:
+    url = store if store == "memory://" else f"disk://{tmp_path}/cache"
+    async with working(tmp_path, {"cache": {"mode": "always", "store": url}}) as workers:
+        assert (await workers.ask())[0] == 200
+        answers = await asyncio.gather(*(workers.ask() for _ in range(20)))
+        assert {status for status, _ in answers} == {200}
+        assert len(workers.upstream.requests) == 1
+        os.kill(workers.pids[0], signal.SIGKILL)
+        await workers.settled()
+        assert (await workers.ask())[0] == 200
+        assert len(workers.upstream.requests) == 1
+        stats = await workers.admin("GET", "/cache")
+        assert stats["store"]["entries"] == await workers.metric("pointsman_cache_entries") == 1
+        await workers.admin("POST", "/cache/invalidate", all=True)
+        assert (await workers.ask())[0] == 200
+        assert len(workers.upstream.requests) == 2
