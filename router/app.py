@@ -276,7 +276,7 @@ def _join(parts: _Parts, admin: AdminApi, metrics: Metrics, worker: WorkerProces
     if worker is None:
         return
     worker.watch(metrics.registry)
-    worker.lease_slots(parts.fleet.selector)
+    worker.share_endpoints(parts.fleet.registry, parts.fleet.selector)
     accounting = parts.accounting
     forget = accounting.keys.changed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -38,10 +39,20 @@ def run(settings: Settings, config: ConfigFile, args: argparse.Namespace) -> int
 
     workers = settings.server.workers
     if workers == "auto":
-        workers = len(os.sched_getaffinity(0))
+        workers = _processors()
     if args.worker is None and workers > 1:
+        if not hasattr(socket, "send_fds"):
+            print("pointsman: several workers need Linux, macOS or another Unix", file=sys.stderr)
+            return 1
         return serve.supervise(settings, _own_command(args), workers)
     return serve.run(settings, config, args.worker)
+
+
+def _processors() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _workers(text: str) -> str:

@@ -130,7 +130,9 @@ class SlotReservation:
 class Selector:
     """Chooses among a registry's deployments. ``clock`` is in seconds.
 
-    ``in_flight`` is how many requests an endpoint works on for a model, where it does.
+    ``in_flight`` is how many requests an endpoint works on for a model, where it does. ``leases``
+    are there where other processes have some of the slots; ``noticed`` is called when a grade has
+    changed.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class Selector:
         self.queue: Queue[Deployment] = Queue(balance.queue_size, self._returned)
         self._timers = Timers(clock, lambda: bool(self.queue.waiting))
         self.leases: Leases | None = None
+        self.noticed: Callable[[DeploymentState], None] | None = None
         self._registry = registry
         self.configure(balance)
         registry.changed = self._changed
@@ -331,6 +334,8 @@ class Selector:
         """A grade has changed, or who serves what: those who wait may have to go elsewhere."""
         if deployment is not None:
             self._timers.note(deployment)
+            if self.noticed is not None:
+                self.noticed(deployment)
         if self.queue.waiting:
             self.queue.look_again()
 

@@ -8,6 +8,7 @@
     shared       what the supervisor keeps for all workers, and does for one at another
     limits       limits and budgets, counted by the supervisor
     slots        slots of endpoints, given to workers by the supervisor
+    health       breakers and pauses of endpoints, told by workers to each other
     cache        the store of the response cache, held by the supervisor
     totals       metrics of several processes as those of one
 

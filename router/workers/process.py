@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
+from router.endpoints.registry import Registry
 from router.endpoints.selector import Selector
 from router.errors import StateUnavailable
 from router.telemetry.log import get_logger
@@ -18,6 +19,7 @@ from router.usage.budgets import TagBudgets
 from router.usage.memory_limiter import OnDown
 from router.workers.cache import WorkerStore
 from router.workers.door import Doorway
+from router.workers.health import SharedHealth
 from router.workers.limits import WorkerRateLimiter
 from router.workers.link import Handler, LinkFailed, WorkerLink
 from router.workers.slots import LeasedSlots
@@ -80,10 +82,11 @@ class WorkerProcess:
         """Tell these metrics."""
         self._registry = registry
 
-    def lease_slots(self, selector: Selector) -> None:
-        """Have the slots of endpoints shared with the other workers."""
+    def share_endpoints(self, registry: Registry, selector: Selector) -> None:
+        """Have slots of endpoints, and what is found out about them, shared with the others."""
         self._slots = selector.leases = LeasedSlots(self.link, selector, self._count)
         self.handle(self._slots.handlers())
+        self.handle(SharedHealth(registry, selector, self.tell_others).handlers())
 
     def cache_store(self) -> WorkerStore:
         """The store of the response cache, which the supervisor holds for all workers."""

@@ -101,6 +101,8 @@ class Supervisor:
         """Start the first worker, and when it is ready the others."""
         first = await self._launch(0)
         if first is None or not await self._became_ready(first):
+            if self._stopping.is_set():
+                return
             status = first.process.returncode if first is not None else None
             self._failed = status if status is not None and status > 0 else 1
             return

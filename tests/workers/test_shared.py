@@ -9,9 +9,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
-from tests.support.upstream import Wire, json_answer
+from tests.support.upstream import Wire, json_answer, whole
 from tests.support.waiting import until
 from tests.support.worker_processes import ANSWER, Workers, workers, working
 
@@ -185,3 +186,43 @@ async def test_what_one_has_cached_all_answer_with(tmp_path: Path, store: str) -
         await workers.admin("POST", "/cache/invalidate", all=True)
         assert (await workers.ask())[0] == 200
         assert len(workers.upstream.requests) == 2
+
+
+async def test_a_pause_that_an_endpoint_asks_for_is_kept_by_all(workers: Workers) -> None:
+    workers.upstream.default = whole(b"{}", 429, {"Retry-After": "600"})
+    for _ in range(4):  # so that both know the model
+        workers.upstream.scripts.append(json_answer(ANSWER))
+        assert (await workers.ask())[0] == 200
+    asked = len(workers.upstream.requests)
+    assert (await workers.ask())[0] == 429
+
+    async def cooling() -> bool:
+        reports = [await workers.admin("GET", "/endpoints") for _ in range(4)]
+        models = [one for report in reports for one in report["endpoints"][0]["models"]]
+        return all(one["grade"] == "cooling" and one["rate_limited"] for one in models)
+
+    await until(cooling)
+    for _ in range(6):
+        assert (await workers.ask())[0] == 429
+    assert len(workers.upstream.requests) == asked + 1
+
+
+async def test_a_breaker_that_opens_at_one_opens_at_all(tmp_path: Path) -> None:
+    breaker = {"failures": 3, "open_seconds": 600, "max_open_seconds": 600}
+    async with working(tmp_path, {"balance": {"breaker": breaker}}) as workers:
+        for _ in range(4):
+            assert (await workers.ask())[0] == 200
+        workers.upstream.default = json_answer({"error": {"message": "broken"}}, 500)
+        # All on one connection, so that one worker has all the failures.
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as http:
+            for _ in range(3):
+                body = {"model": "m", "input": "hi"}
+                async with http.post(workers.url + "/v1/responses", json=body) as response:
+                    assert response.status == 502
+
+        async def open_everywhere() -> bool:
+            reports = [await workers.admin("GET", "/endpoints") for _ in range(4)]
+            models = [one for report in reports for one in report["endpoints"][0]["models"]]
+            return all(one["breaker"]["state"] == "open" for one in models)
+
+        await until(open_everywhere)
