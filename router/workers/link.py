@@ -55,6 +55,7 @@ class WorkerLink(asyncio.Protocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
+        self._reading = False
         self._received = bytearray()
         self._sent: list[bytes] = []
         self._calls: dict[int, asyncio.Future[Any]] = {}
@@ -76,8 +77,10 @@ class WorkerLink(asyncio.Protocol):
 
     def read(self) -> None:
         """Begin to read: all handlers are there."""
+        self._reading = True
         if self._transport is not None:
             self._transport.resume_reading()
+        self._take_all()
 
     async def call(self, name: str, value: Any, timeout: float) -> Any:
         """What the other side's handler of this name answers; raises LinkFailed."""
@@ -121,8 +124,12 @@ class WorkerLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See ``asyncio.Protocol``."""
+        self._received += data
+        if self._reading:  # uvloop may have read before it was told to pause
+            self._take_all()
+
+    def _take_all(self) -> None:
         received = self._received
-        received += data
         begin = 0
         while len(received) - begin >= _HEAD:
             end = begin + _HEAD + int.from_bytes(received[begin : begin + _HEAD])

@@ -37,6 +37,16 @@ async def test_calls_and_messages_keep_their_order() -> None:
         assert heard == [*range(100)]
 
 
+async def test_what_comes_before_it_is_read_is_kept() -> None:
+    heard: list[Any] = []
+    async with linked() as [(one, other)]:
+        one.tell("note", 1)
+        await asyncio.sleep(0.05)
+        other.handlers["note"] = heard.append
+        other.read()
+        await until(lambda: heard == [1])
+
+
 async def test_what_fails_is_an_error_at_the_caller() -> None:
     def broken(_: object) -> None:
         raise ValueError("no")
