@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.crash.campaign import Campaign
@@ -41,9 +43,24 @@ class WorkerCampaign(Campaign):
                 os.kill(rng.choice(workers), signal.SIGKILL)
             self._kills += 1
             self._ledger.restarts.append(time.monotonic())
-        if rng.random() > 0.2:  # else the other one may die while it starts
-            await until(lambda: len(children_of(_pid(router))) == 2)
-        await router.ready()
+        if rng.random() > 0.2:  # else the other one may die while this one starts
+            await until(lambda: _serving(router, 2), what="two workers")
+        await until(lambda: _serving(router, 1), what="a worker")
+        self._ledger.restarts.append(time.monotonic())
+
+    async def _all_over(self) -> None:
+        [router] = self._routers
+        await until(lambda: _serving(router, 2), what="two workers")
+        await super()._all_over()
+
+
+async def _serving(router: RouterProcess, count: int) -> bool:
+    """Whether so many workers can serve, at least."""
+    with suppress(aiohttp.ClientError, TimeoutError):
+        async with aiohttp.ClientSession() as http, http.get(router.url + "/metrics") as response:
+            found = re.search(r"^pointsman_workers (\S+)", await response.text(), re.MULTILINE)
+            return found is not None and float(found[1]) >= count
+    return False
 
 
 def _pid(router: RouterProcess) -> int:
@@ -69,4 +86,4 @@ async def test_a_few_kills(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 async def test_many_kills(tmp_path: Path) -> None:
-    await kept(tmp_path, [10, 10])
+    await kept(tmp_path, [20, 20])
