@@ -175,7 +175,7 @@ def _follow(
 
     reloader.again = again
     if worker is not None:
-        worker.handle({"reload again": lambda _: following.again()})
+        worker.reload = following.again
     background.spawn(following.follow(signals.reload), "follow the configuration")
 
 

@@ -101,7 +101,7 @@ class RequestDispatcher:
         self._running: dict[asyncio.Task[None], tuple[Exchange, web.Request]] = {}
         self.stopping = False
         self.draining = False
-        self._closes = False
+        self.closes = False
         self._drained_beside: list[Callable[[float], Awaitable[None]]] = []
         self._run_beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._open = 0
@@ -320,19 +320,19 @@ class RequestDispatcher:
 
     def stop_soon(self) -> None:
         """Requests are still served, but ``/ready`` and ``Connection: close`` send clients away."""
-        self.stopping = self._closes = True
+        self.stopping = self.closes = True
 
     def hand_over(self) -> None:
         """Another process takes this one's place: requests are still served, and ``/ready`` stays,
         but ``Connection: close`` sends clients there.
         """
-        self._closes = True
+        self.closes = True
 
     async def part(self, request: web.Request, response: web.StreamResponse) -> None:
         """Close the connection after an answer that is about to leave, where the router stops
         (``on_response_prepare``).
         """
-        if self._closes:
+        if self.closes:
             response.force_close()
             response.headers["Connection"] = "close"
 
@@ -341,7 +341,7 @@ class RequestDispatcher:
 
         A stream that is ended this way closes with ``response.failed``.
         """
-        self.stopping = self.draining = self._closes = True
+        self.stopping = self.draining = self.closes = True
         beside = [drain(timeout) for drain in self._drained_beside]
         await asyncio.gather(self._drain(timeout), *beside)
 

@@ -22,8 +22,8 @@ class Child:
     ``joined``: it answers calls. ``ready``: it can serve, and gets connections unless it is
     ``retired``. ``handed`` and ``taken`` count the connections that it was handed and has taken,
     ``open`` are those it has, as of ``heard`` (``time.monotonic``). ``totals`` are its counters and
-    histograms when it last told them. It ``replaces`` another one once it is ready; ``lost`` is set
-    when there is nothing more to read from it.
+    histograms when it last told them. ``lost`` is set when there is nothing more to read
+    from it.
     """
 
     def __init__(
@@ -39,7 +39,6 @@ class Child:
         self.link = link
         self.door = door
         self.lost = lost
-        self.replaces: Child | None = None
         self.joined = self.retired = False
         self.ready = asyncio.Event()
         self.began = self.heard = time.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -41,8 +41,9 @@ _ELSEWHERE_SECONDS: Final = 35.0
 class WorkerProcess:
     """The worker of this number, with its ends of the two sockets that it was started with.
 
-    ``commands`` are what the supervisor may have it do, by name; ``on_lost`` is called once the
-    supervisor is gone. Both are set before ``join``.
+    What the supervisor may have it do is given to ``handle``, and ``on_lost``, which is called once
+    the supervisor is gone, is set before ``join``. ``reload`` reads the configuration again, as
+    soon as that can be done: before, what is started reads it anyway.
     """
 
     def __init__(self, place: str) -> None:
@@ -53,6 +54,7 @@ class WorkerProcess:
         self._link_end = socket.socket(fileno=link)
         self.doorway = Doorway(socket.socket(fileno=door))
         self.on_lost: Callable[[], None] = lambda: None
+        self.reload: Callable[[], Awaitable[None]] | None = None
         self._handlers: dict[str, Handler] = {}
         self._link: WorkerLink | None = None
         self._registry: CollectorRegistry | None = None
@@ -102,7 +104,12 @@ class WorkerProcess:
 
     def join(self) -> None:
         """Answer the supervisor's calls from now on."""
-        self.handle({"snapshot": lambda _: self._snapshot()})
+        self.handle(
+            {
+                "snapshot": lambda _: self._snapshot(),
+                "reload again": lambda _: self.reload() if self.reload is not None else None,
+            }
+        )
         self.link.read()
         self.link.tell("joined")
 

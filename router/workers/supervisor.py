@@ -69,7 +69,7 @@ class Supervisor:
         self._rolling = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._failed: int | None = None
-        self._served = False
+        self._begun = False
 
     async def run(self) -> int:
         """Serve until SIGINT or SIGTERM; the exit code. Raises OSError when the address cannot be
@@ -82,7 +82,6 @@ class Supervisor:
                 await self._begin()
                 if self._failed is None and not self._stopping.is_set():
                     door.open()
-                    self._served = True
                     url = _url(self._server.host, sockets[0])
                     _log.info("listening", url=url, endpoints=self._names, workers=self._count)
                     await self._stopping.wait()
@@ -106,10 +105,10 @@ class Supervisor:
             status = first.process.returncode if first is not None else None
             self._failed = status if status is not None and status > 0 else 1
             return
-        others = [await self._launch(index) for index in range(1, self._count)]
-        await asyncio.gather(*(self._became_ready(one) for one in others if one is not None))
+        self._begun = True
+        await asyncio.gather(*(self._again(index, 0.0) for index in range(1, self._count)))
 
-    async def _launch(self, index: int, replaced: Child | None = None) -> Child | None:
+    async def _launch(self, index: int) -> Child | None:
         """Start a worker; None where it is too late for one, or the system does not let it."""
         if self._stopping.is_set():
             return None
@@ -118,7 +117,6 @@ class Supervisor:
         except OSError as exc:
             _log.error("worker cannot be started", worker=index, reason=str(exc))
             return None
-        child.replaces = replaced
         self._children.append(child)
         self._shared.attach(child)
         self._tasks.spawn(self._watch(child), f"worker {index}")
@@ -156,11 +154,10 @@ class Supervisor:
         await child.close()
         expected = self._stopping.is_set() or child.retired
         self._shared.detach(child, died=not expected)
-        stands = child.replaces is not None and child.replaces in self._children
-        if expected or (stands and not child.ready.is_set()):
-            return
-        if not self._served:
-            return  # the router could not begin; the worker has said why
+        # Where one is being replaced, the other one of the two is there.
+        covered = any(one.index == child.index and not one.retired for one in self._children)
+        if expected or covered or not self._begun:
+            return  # before it has begun, the worker has said why it cannot
         pause = self._next_pause(child)
         _log.warning(
             "worker ended", worker=child.index, process=child.pid, status=status, again_in=pause
@@ -168,7 +165,7 @@ class Supervisor:
         await self._again(child.index, pause)
 
     async def _again(self, index: int, pause: float) -> None:
-        """Start a worker after so many seconds."""
+        """Start a worker after so many seconds, and wait until it is ready, or will not be."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._stopping.wait()
@@ -212,7 +209,7 @@ class Supervisor:
             for old in sorted(self._children, key=lambda one: one.index):
                 if old.retired or old not in self._children or not old.ready.is_set():
                     continue
-                successor = await self._launch(old.index, old)
+                successor = await self._launch(old.index)
                 if successor is None or not await self._became_ready(successor):
                     _log.error("workers not replaced: a new one does not start", worker=old.index)
                     return

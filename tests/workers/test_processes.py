@@ -95,6 +95,16 @@ async def test_workers_are_replaced_without_a_failed_request(tmp_path: Path) -> 
         assert not workers.process.complaints()
 
 
+async def test_a_worker_that_dies_while_it_is_replaced_is_replaced_once(workers: Workers) -> None:
+    before = workers.pids
+    workers.process.signal(signal.SIGUSR2)
+    await until(lambda: len(workers.pids) == 3, what="a successor")
+    os.kill(before[0], signal.SIGKILL)
+    await until(lambda: len(workers.pids) == 2 and not set(before) & set(workers.pids))
+    await workers.settled()
+    assert (await workers.ask())[0] == 200
+
+
 async def test_sigterm_drains_all(workers: Workers) -> None:
     release = asyncio.Event()
 
