@@ -1,12 +1,16 @@
 """What two workers cost beside one process, and how evenly requests are spread over them.
 
     python -m tests.bench.workers [--rounds N] [--seconds S] [--dialect responses|chat]
-                                  [--connections N]
+                                  [--connections N] [--apart]
 
 Both serve whole answers on one core, by turns; the load and the endpoint have the other one. CPU is
 that of all processes of the router, the supervisor's included. The split is of the requests that
 each worker has served. On one core there are not more requests per second: whether there are on
 several is not measured here.
+
+Two workers that alternate on one core push each other out of its caches. With ``--apart`` each has
+a core, as where they are used; but one of the cores is that of the load, so that there the split is
+not what it is among equals.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ import yaml
 from .bodies import make_requests
 from .children import BenchError, Child, Children, concluded, free_port
 from .load import Load, fetch
-from .procfs import cpu_seconds
+from .procfs import cpu_seconds, tree
 from .routers import DIALECTS, Routers
 from .shapes import Shape
 
@@ -66,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--dialect", choices=("responses", "chat"), default="chat")
+    parser.add_argument("--apart", action="store_true", help="give each worker a core")
     options = parser.parse_args(arguments)
     return concluded(_run(options))
 
@@ -82,6 +87,8 @@ async def _run(options: argparse.Namespace) -> int:
         await mock.ready(mock_port, "/counts")
         routers = Routers(children, directory, theirs, mock_port, key)
         both = [await _started(routers, count, options.dialect) for count in (1, 2)]
+        if options.apart:
+            _set_apart(both[1].child.pid, cores)
         for number in range(options.rounds + 1):
             for one in both if number % 2 else both[::-1]:
                 await _measure(one, key, options, warm_up=not number)
@@ -103,8 +110,15 @@ async def _started(routers: Routers, count: int, dialect: str) -> Measured:
     path.write_text(yaml.safe_dump(config))
     command = ["-m", "router", "serve", "--config", str(path)]
     child = routers.children.start(name, routers.core, command, {"BENCH_CLIENT_KEY": routers.key})
-    await child.ready(port, "/ready")
+    await child.ready(port, "/ready")  # which all workers are then
     return Measured(name, port, child)
+
+
+def _set_apart(supervisor: int, cores: Sequence[int]) -> None:
+    """Give each worker a core of its own; the supervisor stays where it is."""
+    for number, worker in enumerate(one for one in tree(supervisor) if one != supervisor):
+        for thread in Path(f"/proc/{worker}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {cores[number % len(cores)]})
 
 
 async def _measure(one: Measured, key: str, options: argparse.Namespace, *, warm_up: bool) -> None:
