@@ -71,6 +71,7 @@ from router.tools.compaction import Compactor
 from router.tools.loop import ToolLoop
 from router.upstream.adapters import connect
 from router.usage.accounting import Accounting
+from router.workers.process import WorkerProcess
 
 __all__ = [
     "ACCOUNTING",
@@ -113,21 +114,28 @@ def package_version() -> str:
         return "unknown"
 
 
-def create_app(config: Settings) -> web.Application:
+def create_app(config: Settings, worker_process: WorkerProcess | None = None) -> web.Application:
     """An application that can be run, or mounted in another aiohttp application.
 
     Several can live in one process. Whoever runs it should cancel handlers whose client leaves
     (``AppRunner(app, handler_cancellation=True)``); where that is not possible a disconnect is
-    noticed within a second. Raises SettingsError for plugins, and a cache, that cannot be made.
+    noticed within a second. ``worker_process`` is what this process is where it is one of several
+    workers. Raises SettingsError for plugins, and a cache, that cannot be made.
     """
     version = package_version()
     metrics = Metrics(version)
     fleet = Fleet(config, connect, metrics)
     registry = fleet.registry
-    cache = make_cache(config.cache, metrics.cache, registry.named)
+    elsewhere = None if worker_process is None else worker_process.cache_store
+    cache = make_cache(config.cache, metrics.cache, registry.named, elsewhere)
     database = open_database(config.state, metrics.state)
-    accounting = Accounting(config, database, registry, metrics)
-    strict = config.server.unsupported == "strict"
+    accounting = Accounting(
+        config,
+        database,
+        registry,
+        metrics,
+        None if worker_process is None else worker_process.rate_limiter,
+    )
     tools = ToolLoop(config, registry, accounting.tool_called)
     compactor = Compactor(config, registry, CompactionKeys(database, config.compaction), metrics)
     pipeline = Pipeline(
@@ -137,7 +145,7 @@ def create_app(config: Settings) -> web.Application:
         accounting.recorder,
         tools,
         compactor,
-        strict=strict,
+        strict=config.server.unsupported == "strict",
     )
 
     make_plugins = PluginLoader(PluginServices(accounting, cache, registry, metrics))
@@ -169,15 +177,22 @@ def create_app(config: Settings) -> web.Application:
         tools,
         compactor,
     )
-    app = _application(parts)
+    app = _application(parts, shares=browsers.shares)
     apis = _apis(parts, config, version)
+    _join(parts, apis.admin, metrics, worker_process)
     metrics.process.watch_sockets(lambda: apis.websocket.open)
     add_routes(
         app,
         dispatcher,
         apis,
         Service(
-            dispatcher, registry, metrics, database, accounting.rate_limiter, config.metrics.key
+            dispatcher,
+            registry,
+            metrics,
+            database,
+            accounting.rate_limiter,
+            config.metrics.key,
+            None if worker_process is None else worker_process.scrape,
         ),
         metrics_opened_by=config.metrics.opened_by,
     )
@@ -188,9 +203,8 @@ def create_app(config: Settings) -> web.Application:
 
     app.cleanup_ctx.append(_life(parts))
     app.on_shutdown.append(drain)
-    app.on_response_prepare.append(dispatcher.part)
-    if browsers.shares:
-        app.on_response_prepare.append(browsers.share)
+    shares = [browsers.share] if browsers.shares else []
+    app.on_response_prepare.extend([dispatcher.part, *shares])
     return app
 
 
@@ -222,7 +236,7 @@ class _Parts:
     compactor: Compactor
 
 
-def _application(parts: _Parts) -> web.Application:
+def _application(parts: _Parts, *, shares: bool) -> web.Application:
     """An application without routes, by whose keys its parts are found."""
     app = web.Application(client_max_size=parts.dispatcher.max_body)
     app[DISPATCHER] = parts.dispatcher
@@ -232,7 +246,7 @@ def _application(parts: _Parts) -> web.Application:
     app[RELOADER] = parts.reloader
     # What CORS needs is for aiohttp's server to add.
     dispatcher = parts.dispatcher
-    routes = {} if dispatcher.shares else dispatcher.direct
+    routes = {} if shares else dispatcher.direct
     app[DIRECT] = DirectServer(dispatcher.max_body, dispatcher.keepalive, routes, dispatcher)
     return app
 
@@ -275,6 +289,32 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         DescriptionApi(
             partial(document, version=version, metrics_opened_by=config.metrics.opened_by)
         ),
+    )
+
+
+def _join(parts: _Parts, admin: AdminApi, metrics: Metrics, worker: WorkerProcess | None) -> None:
+    """Where this is one of several workers: have what is done at one of them done at the others."""
+    if worker is None:
+        return
+    worker.watch(metrics.registry)
+    worker.share_endpoints(parts.fleet.registry, parts.fleet.selector)
+    accounting = parts.accounting
+    forget = accounting.keys.changed
+
+    def changed(name: str) -> None:
+        forget(name)
+        worker.tell_others("key", name)
+
+    accounting.keys.changed = changed
+    admin.tell_others = worker.do_elsewhere
+    worker.handle(
+        {
+            "adopt": lambda _: accounting.ledger.adopt_soon(),
+            "flush": lambda _: accounting.ledger.flush(),
+            "spent": lambda asked: accounting.spent(*asked),
+            "key": forget,
+            **admin.done_elsewhere(),
+        }
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cache.core import ResponseCache
 from cache.guarded import GuardedStore
 from cache.selfcheck import Rate
+from cache.store import Store
 from cache.stores.memory import MemoryStore
 from cache.stores.opening import open_store
 from router.endpoints.endpoint import Endpoint
@@ -37,7 +38,13 @@ from router.settings.cache import EmbedderSettings
 if TYPE_CHECKING:
     from cache.embedder import Vectors
 
-__all__ = ["EndpointEmbedder", "make_cache", "semantic_problem"]
+__all__ = [
+    "EndpointEmbedder",
+    "make_cache",
+    "make_store",
+    "of_one_process",
+    "semantic_problem",
+]
 
 _SECONDS: Final = 2.0
 _LONGEST: Final = 1000
@@ -115,16 +122,20 @@ _INDEX_SHARE: Final = 4
 
 
 def make_cache(
-    settings: CacheSettings, metrics: CacheMetrics, find: Callable[[str], Endpoint | None]
+    settings: CacheSettings,
+    metrics: CacheMetrics,
+    find: Callable[[str], Endpoint | None],
+    elsewhere: Callable[[], Store] | None = None,
 ) -> ResponseCache:
     """The cache, which is opened by the first that uses it. ``find`` gives an endpoint by name.
+    ``elsewhere`` makes the store where another process holds those that are for one process only.
 
     Raises SettingsError for a store that cannot be made.
     """
-    try:
-        made = open_store(settings.store.get_secret_value(), settings.max_bytes)
-    except (ValueError, ImportError) as error:
-        raise SettingsError([Mistake("cache.store", None, str(error))]) from None
+    if elsewhere is not None and of_one_process(settings):
+        made = elsewhere()
+    else:
+        made = make_store(settings)
     guarded = None
     if not isinstance(made, MemoryStore):  # which answers at once, and cannot be away
         guarded = GuardedStore(made, on_error=metrics.store_failed)
@@ -138,6 +149,19 @@ def make_cache(
         lambda: cache.stats, lambda: guarded is None or guarded.up, lambda: _checked(cache)
     )
     return cache
+
+
+def of_one_process(settings: CacheSettings) -> bool:
+    """Whether its store can be used by one process at a time only."""
+    return settings.store.get_secret_value().startswith(("memory://", "disk://"))
+
+
+def make_store(settings: CacheSettings) -> Store:
+    """The store of these settings; raises SettingsError where it cannot be made."""
+    try:
+        return open_store(settings.store.get_secret_value(), settings.max_bytes)
+    except (ValueError, ImportError) as error:
+        raise SettingsError([Mistake("cache.store", None, str(error))]) from None
 
 
 def semantic_problem(settings: SemanticSettings) -> str | None:

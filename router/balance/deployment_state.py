@@ -122,13 +122,15 @@ class DeploymentState:
     """One model at one endpoint.
 
     ``changed(deployment)`` is called when its grade has changed, or is due to change sooner; but
-    not for a slot that is taken, or given back to a deployment that was full. ``first_token`` and
+    not for a slot that is taken, or given back to a deployment that was full. ``limit`` is how many
+    slots there are: ``most``, or fewer where other processes have some. ``first_token`` and
     ``service`` are in seconds: from sending a request to its first output, and how long a slot is
     held. ``late`` is the 95th percentile of the first, ``heard`` when there was output the last
     time.
     """
 
     __slots__ = (
+        "_leased",
         "_unit",
         "breaker",
         "changed",
@@ -147,6 +149,7 @@ class DeploymentState:
         "load_began",
         "load_time",
         "loaded",
+        "most",
         "service",
         "tier",
         "turn",
@@ -158,6 +161,7 @@ class DeploymentState:
         self, host: Host, share: Share, rules: BreakerRules, random: Callable[[], float]
     ) -> None:
         self.host = host
+        self._leased = False
         self.in_flight = 0
         self.load = 0.0
         self.turn = 0
@@ -181,7 +185,9 @@ class DeploymentState:
 
     def configure(self, share: Share) -> None:
         """Take over other limits; ``refresh`` is to be called afterwards."""
-        self.limit = share.limit
+        self.most = share.limit
+        if not self._leased:
+            self.limit = share.limit
         self.weight = share.weight
         self.tier = share.tier
         self._unit = 1.0 / (share.limit * share.weight)
@@ -191,6 +197,12 @@ class DeploymentState:
         """What the model can do here."""
         self.lacks = int(abilities.lacks)
         self.context = abilities.context
+
+    def lease(self, limit: int, now: float) -> None:
+        """Only so many of its slots are this process's from now on."""
+        self._leased = True
+        self.limit = limit
+        self.refresh(now)
 
     @property
     def free(self) -> bool:
@@ -325,7 +337,7 @@ class DeploymentState:
             if self.loaded:
                 return inf
             held = _HELD_SECONDS
-        return self.predicted_load(now) + held * (waiting + 1) / self.limit
+        return self.predicted_load(now) + held * (waiting + 1) / self.most
 
 
 def _nobody_cares(deployment: DeploymentState) -> None:

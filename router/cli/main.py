@@ -31,6 +31,7 @@ from router.cli import keys as cli_keys
 from router.cli import launch as cli_launch
 from router.cli import prices as cli_prices
 from router.cli import probe as cli_probe
+from router.cli import serve as cli_serve
 from router.cli import state as cli_state
 from router.cli import tools as cli_tools
 from router.cli import usage as cli_usage
@@ -87,11 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    serve = commands.add_parser("serve", help="run the router")
-    serve.add_argument("--config", type=Path, required=True, metavar="FILE")
-    serve.add_argument("--host", help="instead of server.host")
-    serve.add_argument("--port", type=_port, help="instead of server.port")
-    serve.set_defaults(run=_serve)
+    cli_serve.add_arguments(commands.add_parser("serve", help="run the router"), _serve, _port)
 
     demo = commands.add_parser("demo", help="run the router in front of simulated backends")
     demo.add_argument("--port", type=_port, default=8080, help="default: %(default)s")
@@ -188,12 +185,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    config = _config(args.config, host=args.host, port=args.port)
+    config = _config(args.config, host=args.host, port=args.port, workers=args.workers)
     settings = _loaded(config)
-    from router import serve
-
     with _usable(args.config), _listening_on(settings.server.host, settings.server.port):
-        return serve.run(settings, config)
+        return cli_serve.run(settings, config, args)
 
 
 def _demo(args: argparse.Namespace) -> int:
@@ -264,7 +259,9 @@ def _settings(path: Path) -> Settings:
     return _loaded(_config(path))
 
 
-def _config(path: Path, host: str | None = None, port: int | None = None) -> ConfigFile:
+def _config(
+    path: Path, host: str | None = None, port: int | None = None, workers: str | None = None
+) -> ConfigFile:
     """The file, with the command line's options in the place of what it says."""
     from router.settings.watch import ConfigFile
 
@@ -273,6 +270,8 @@ def _config(path: Path, host: str | None = None, port: int | None = None) -> Con
         environ["POINTSMAN_SERVER__HOST"] = host
     if port is not None:
         environ["POINTSMAN_SERVER__PORT"] = str(port)
+    if workers is not None:
+        environ["POINTSMAN_SERVER__WORKERS"] = workers
     return ConfigFile(path, environ)
 
 

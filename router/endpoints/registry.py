@@ -35,15 +35,17 @@ class Group:
 
     ``lacks`` are the features that some of it lacks; ``contexts`` says whether the context of
     some of it is known. ``differs``: not every request is for all of it. ``stale``: somebody has
-    changed since, or is gone.
+    changed since, or is gone. ``leased``: this process has its share of their slots, where those
+    are shared.
     """
 
-    __slots__ = ("contexts", "deployments", "differs", "lacks", "model", "stale")
+    __slots__ = ("contexts", "deployments", "differs", "lacks", "leased", "model", "stale")
 
     def __init__(self, model: str, deployments: Sequence[Deployment]) -> None:
         self.model = model
         self.deployments = tuple(deployments)
         self.stale = False
+        self.leased = False
         self.lacks = Feature(0)
         for deployment in deployments:
             self.lacks |= Feature(deployment.lacks)

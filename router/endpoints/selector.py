@@ -29,6 +29,7 @@ from router.balance.policies import QUEUE, Selection, make_policy
 from router.core.exchange import Exchange
 from router.core.usage_record import session_of
 from router.endpoints.deployment import Deployment, Slot
+from router.endpoints.leases import Leases
 from router.endpoints.plan import Plan, Queue, QueueFull, QueueTimeout, Ticket, able, issuers
 from router.endpoints.registry import Group, Registry
 from router.errors import Overloaded, RouterError, UpstreamRateLimited
@@ -129,7 +130,9 @@ class SlotReservation:
 class Selector:
     """Chooses among a registry's deployments. ``clock`` is in seconds.
 
-    ``in_flight`` is how many requests an endpoint works on for a model, where it does.
+    ``in_flight`` is how many requests an endpoint works on for a model, where it does. ``leases``
+    are there where other processes have some of the slots; ``noticed`` is called when a grade has
+    changed.
     """
 
     def __init__(
@@ -143,6 +146,8 @@ class Selector:
         self._affinity = Affinity()
         self.queue: Queue[Deployment] = Queue(balance.queue_size, self._given_up)
         self._timers = Timers(clock, lambda: bool(self.queue.waiting))
+        self.leases: Leases | None = None
+        self.noticed: Callable[[DeploymentState], None] | None = None
         self._registry = registry
         self.configure(balance)
         registry.changed = self._changed
@@ -153,6 +158,16 @@ class Selector:
         self._queue_timeout = balance.queue_timeout
         self._bound = balance.affinity
         self.selection = Selection(make_policy(balance.policy), balance.breaker.panic, random)
+
+    def now(self) -> float:
+        """The time that deployments go by, in seconds."""
+        return self._clock()
+
+    def current(self, deployment: Deployment) -> bool:
+        """Whether requests can still come to it."""
+        endpoint = deployment.endpoint
+        known = self._registry.named(endpoint.name) is endpoint
+        return known and endpoint.deployments.get(deployment.model) is deployment
 
     def plan(self, group: Group, exchange: Exchange) -> Plan:
         """Where a request may go; raises InvalidRequest where nobody can serve it."""
@@ -194,6 +209,8 @@ class Selector:
         while True:
             if plan.group.stale:
                 await self.follow(plan)
+            if self.leases is not None:
+                await self.leases.prepare(plan.group)
             deployment, why = self.choose(plan, patient=refusal is None)
             if deployment is not None:
                 reservation = self._taken(plan, deployment)
@@ -205,6 +222,8 @@ class Selector:
                 raise self._nothing(plan)
             if refusal is not None:
                 raise refusal
+            if self.leases is not None and await self.leases.more(plan.deployments):
+                continue
             try:
                 if ticket is None:
                     began = self._clock()
@@ -317,6 +336,8 @@ class Selector:
     def _returned(self, deployment: Deployment, now: float) -> None:
         """A slot is free again: it goes to whoever waits for it."""
         deployment.give_back(now)
+        if self.leases is not None:
+            self.leases.returned(deployment)
         if deployment.due < inf:
             self._timers.note(deployment)
         offered = self.queue.waiting and deployment.free and deployment.grade in _OFFERED
@@ -335,6 +356,8 @@ class Selector:
         """A grade has changed, or who serves what: those who wait may have to go elsewhere."""
         if deployment is not None:
             self._timers.note(deployment)
+            if self.noticed is not None:
+                self.noticed(deployment)
         if self.queue.waiting:
             self.queue.look_again()
 

@@ -31,7 +31,7 @@ from router.errors import (
     RouterError,
 )
 from router.http.body import read_body
-from router.http.cache_admin import CacheAdmin
+from router.http.cache_admin import CacheAdmin, TellOthers, alone
 from router.http.dispatcher import Handler, RequestDispatcher, json_response
 from router.http.explain import ExplainApi
 from router.pipeline.hedging import Fleet
@@ -133,6 +133,7 @@ class AdminApi:
         more: Sequence[Route] = (),
     ) -> None:
         self._more = more
+        self._tell_others: TellOthers = alone
         self._dispatcher = dispatcher
         self._fleet = fleet
         self._configuration = configuration
@@ -140,6 +141,22 @@ class AdminApi:
         self._explain = ExplainApi(
             dispatcher, fleet, lambda: configuration.settings, tools, compactor
         )
+
+    @property
+    def tell_others(self) -> TellOthers:
+        """Has the other workers of this router do what was done here (``done_elsewhere``)."""
+        return self._tell_others
+
+    @tell_others.setter
+    def tell_others(self, tell: TellOthers) -> None:
+        self._tell_others = self._cache.tell_others = tell
+
+    def done_elsewhere(self) -> dict[str, Callable[[Any], Any]]:
+        """What does here what another worker told to have done."""
+        return {
+            "drained": lambda told: self._set_drained(told["endpoint"], told["drained"]),
+            **self._cache.done_elsewhere(),
+        }
 
     def routes(self) -> list[Route]:
         """Method, path and handler of each route."""
@@ -226,18 +243,28 @@ class AdminApi:
         Nothing new is sent there; what is under way goes on. So it stays until ``undrain``, over
         reloads too, and not over a restart.
         """
-        endpoint = self._endpoint(request)
-        endpoint.host.drained = True
-        endpoint.host.refresh(time.monotonic())
-        return _reported(endpoint)
+        return await self._drained(request, True)
 
     async def undrain(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /admin/endpoints/{name}/undrain: its EndpointReport. Traffic comes back slowly."""
+        return await self._drained(request, False)
+
+    async def _drained(self, request: web.Request, drained: bool) -> web.StreamResponse:
         endpoint = self._endpoint(request)
-        if endpoint.host.drained:
-            endpoint.host.drained = False
-            endpoint.host.recovered(time.monotonic())
+        self._set_drained(endpoint.name, drained)
+        told = {"about": f"endpoint {endpoint.name}", "endpoint": endpoint.name, "drained": drained}
+        await self._tell_others("drained", told)
         return _reported(endpoint)
+
+    def _set_drained(self, name: str, drained: bool) -> None:
+        endpoint = self._fleet.registry.named(name)
+        if endpoint is None or endpoint.host.drained == drained:
+            return
+        endpoint.host.drained = drained
+        if drained:
+            endpoint.host.refresh(time.monotonic())
+        else:
+            endpoint.host.recovered(time.monotonic())
 
     async def load(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /admin/endpoints/{name}/load: have a model in memory; the EndpointReport, then.

@@ -62,6 +62,16 @@ _READ: Final[
 _KINDS: Final[tuple[RuleKind, ...]] = get_args(RuleKind)
 
 
+TellOthers = Callable[[str, Any], Awaitable[None]]
+"""Has the other workers of a router do what was done here (its name, and with what), and waits
+until they have.
+"""
+
+
+async def alone(_: str, __: Any) -> None:
+    """There are no other workers."""
+
+
 class CacheAdmin:
     """Handlers under ``/admin/cache``."""
 
@@ -71,6 +81,15 @@ class CacheAdmin:
         self._dispatcher = dispatcher
         self._cache = cache
         self._settings = settings
+        self.tell_others: TellOthers = alone
+
+    def done_elsewhere(self) -> dict[str, Callable[[Any], Any]]:
+        """What does here what another worker told to have done. The store is theirs together."""
+        return {"cache forgive": self._forgive_too}
+
+    def _forgive_too(self, namespace: str) -> None:
+        if self._cache.semantic is not None:
+            self._cache.semantic.check.forgive(namespace)
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Method, path and handler of each route."""
@@ -154,6 +173,7 @@ class CacheAdmin:
         semantic = self._cache.semantic
         if semantic is None or not semantic.check.forgive(namespace):
             raise NotFound(f"The semantic tier is not switched off for '{namespace[:_SHOWN]}'.")
+        await self.tell_others("cache forgive", namespace)
         return json_response({"forgiven": namespace})
 
     async def _entry(self, key: str) -> dict[str, Any]:

@@ -319,7 +319,7 @@ class ServerConnection(asyncio.Protocol):
     def head(self, status: int, headers: Mapping[str, Any], length: int | None) -> bytes:
         """The head of an answer whose body has so many bytes; None: it comes in chunks."""
         server = self._server
-        if server.closing or server.front.stopping:
+        if server.closing or server.front.closes:
             self.close_after = True
         return render_head(status, headers, self.close_after, length)
 

@@ -20,7 +20,8 @@ _FLUSH_SECONDS: Final = 2.0
 class Front(Protocol):
     """Whom the requests are for."""
 
-    stopping: bool
+    closes: bool
+    """Whether answers close their connections."""
 
 
 class DirectServer:
@@ -28,7 +29,7 @@ class DirectServer:
 
     ``max_body`` is in bytes: larger ones are refused by aiohttp's handler, unread. ``keepalive``
     is the silence, in seconds, that may be in a stream. Answers close their connections while
-    ``front`` is ``stopping``.
+    ``front`` says so.
     """
 
     def __init__(

@@ -29,13 +29,21 @@ from router.core.plugin_hooks import Proceed
 from router.core.plugin_sets import PluginSets
 from router.dialects.api_format import OPENAI, ApiFormat
 from router.dialects.dropped import refuse_dropped
-from router.errors import NotCached, Overloaded, RouterError, ShuttingDown
+from router.errors import NotCached, Overloaded, RouterError
 from router.http.body import read_counted
 from router.http.browsers import BrowserRules
 from router.http.connection import SENT, DirectRequest, HttpRequest
 from router.http.direct_reply import DirectReply
 from router.http.reply import CLIENT_CLOSED_REQUEST, HttpReply, HttpSink, Reply
-from router.http.route import UNKNOWN, Admit, DirectHandler, Handler, Route, new_exchange
+from router.http.route import (
+    UNKNOWN,
+    Admit,
+    DirectHandler,
+    Handler,
+    Route,
+    new_exchange,
+    shutting_down,
+)
 from router.pipeline.attempt import answer_headers
 from router.settings.schema import ServerSettings
 from router.telemetry.log import get_logger
@@ -85,11 +93,13 @@ class RequestDispatcher:
         self.max_values = server.max_body_values
         self._tasks = Tasks()
         self._watch = Tasks()
-        self._running: dict[asyncio.Task[Any], tuple[Exchange, HttpRequest]] = {}
+        self._running: dict[asyncio.Task[Any], Exchange] = {}
+        self._apart: dict[asyncio.Task[Any], web.Request] = {}
         self.stopping = False
         self.draining = False
         self.direct: dict[str, Callable[[HttpRequest], Awaitable[web.StreamResponse]]] = {}
         """The handlers of ``route_direct``, by path."""
+        self.closes = False
         self._drained_beside: list[Callable[[float], Awaitable[None]]] = []
         self._run_beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._open = 0
@@ -219,8 +229,8 @@ class RequestDispatcher:
         exchange.context.plugin_set.chain.started(exchange)
         ident, form = exchange.request.id, exchange.context.api_format
         if isinstance(request, DirectRequest):
-            here = DirectReply(request.connection, ident, self.keepalive, form)
-            return self._run(request, exchange, here, answer)
+            direct = DirectReply(request.connection, ident, self.keepalive, form)
+            return self._run(exchange, direct, answer)
         reply = reply or HttpReply(request, {"X-Request-Id": ident}, self.keepalive, form)
         return self._run_apart(request, exchange, reply, answer)
 
@@ -228,8 +238,9 @@ class RequestDispatcher:
         self, request: web.Request, exchange: Exchange, reply: Reply, answer: Proceed
     ) -> web.StreamResponse:
         """Have the exchange answered in a task of its own, and see the reply through."""
-        work = self._run(request, exchange, reply, answer)
+        work = self._run(exchange, reply, answer)
         task = self._tasks.spawn(work, exchange.request.id)
+        self._apart[task] = request
         try:
             return await reply.respond()
         except (asyncio.CancelledError, ConnectionError):
@@ -241,12 +252,12 @@ class RequestDispatcher:
         return await self._tasks.see_through(work, exchange.request.id)
 
     async def _run(
-        self, request: HttpRequest, exchange: Exchange, reply: HttpSink, answer: Proceed
+        self, exchange: Exchange, reply: HttpSink, answer: Proceed
     ) -> web.StreamResponse:
         """Answer the exchange into ``reply``, in this task."""
         task, plugin_set = asyncio.current_task(), exchange.context.plugin_set
         assert task is not None
-        self._running[task] = (exchange, request)
+        self._running[task] = exchange
         exchange.running = True  # from here on it is the task that leaves the plugins
         outcome = Outcome.FAILED
         try:
@@ -269,6 +280,7 @@ class RequestDispatcher:
             reply.end()
             plugin_set.chain.ended(exchange, outcome)
             del self._running[task]
+            self._apart.pop(task, None)
             plugin_set.leave()
         if isinstance(reply, DirectReply) and reply.paused:
             await reply.settled()
@@ -309,11 +321,6 @@ class RequestDispatcher:
         # What runs in a task of its own may outlive its handler, or the handler its task.
         return max(self._open, len(self._running))
 
-    @property
-    def shares(self) -> bool:
-        """See ``BrowserRules.shares``."""
-        return self._browsers.shares
-
     def run_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have ``work()`` run from ``start`` to ``stop``, when it is cancelled."""
         self._run_beside.append(work)
@@ -328,9 +335,7 @@ class RequestDispatcher:
         """Cancel exchanges whose client is gone, for servers that do not cancel handlers."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            for task, (_, request) in list(self._running.items()):
-                if isinstance(request, DirectRequest):
-                    continue  # whose connection does it
+            for task, request in list(self._apart.items()):
                 if request.transport is None or request.transport.is_closing():
                     task.cancel()
 
@@ -340,13 +345,19 @@ class RequestDispatcher:
 
     def stop_soon(self) -> None:
         """Requests are still served, but ``/ready`` and ``Connection: close`` send clients away."""
-        self.stopping = True
+        self.stopping = self.closes = True
+
+    def hand_over(self) -> None:
+        """Another process takes this one's place: requests are still served, and ``/ready`` stays,
+        but ``Connection: close`` sends clients there.
+        """
+        self.closes = True
 
     async def part(self, request: web.Request, response: web.StreamResponse) -> None:
         """Close the connection after an answer that is about to leave, where the router stops
         (``on_response_prepare``).
         """
-        if self.stopping:
+        if self.closes:
             response.force_close()
             response.headers["Connection"] = "close"
 
@@ -355,13 +366,13 @@ class RequestDispatcher:
 
         A stream that is ended this way closes with ``response.failed``.
         """
-        self.stopping = self.draining = True
+        self.stopping = self.draining = self.closes = True
         beside = [drain(timeout) for drain in self._drained_beside]
         await asyncio.gather(self._drain(timeout), *beside)
 
     async def _drain(self, timeout: float) -> None:
         if not await self._quiet(timeout):
-            for task, (exchange, _) in list(self._running.items()):
+            for task, exchange in list(self._running.items()):
                 exchange.abort = shutting_down("The router is shutting down.")
                 task.cancel()
             if self._running:
@@ -388,11 +399,6 @@ class RequestDispatcher:
 def _client_left(exchange: Exchange, sink: Sink) -> Outcome:
     exchange.result.status = 200 if sink.opened else CLIENT_CLOSED_REQUEST
     return Outcome.CANCELLED
-
-
-def shutting_down(message: str) -> ShuttingDown:
-    """The error for what comes too late."""
-    return ShuttingDown(message, headers={"Retry-After": "1"})
 
 
 def _outcome(error: RouterError) -> Outcome:

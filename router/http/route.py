@@ -13,10 +13,11 @@ from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Opera
 from router.core.plugin_chain import PluginSet
 from router.core.random_digits import random_digits
 from router.dialects.api_format import ApiFormat
+from router.errors import ShuttingDown
 from router.http.connection import HttpRequest
 from router.telemetry.tasks import Worker
 
-__all__ = ["UNKNOWN", "Admit", "DirectHandler", "Handler", "Route", "new_exchange"]
+__all__ = ["UNKNOWN", "Admit", "DirectHandler", "Handler", "Route", "new_exchange", "shutting_down"]
 
 UNKNOWN: Final = "other"
 """What stands for every route that there is not, in metrics and logs."""
@@ -59,3 +60,8 @@ def new_exchange(
     context = ExchangeContext(route.api_format, worker)
     context.plugin_set = plugin_set
     return Exchange(came_in, context)
+
+
+def shutting_down(message: str) -> ShuttingDown:
+    """The error for what comes too late."""
+    return ShuttingDown(message, headers={"Retry-After": "1"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from aiohttp import web
 from pydantic import SecretStr
@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from router.core.exchange import Exchange
 from router.core.key import bearer_token, same_key
 from router.endpoints.registry import Registry
-from router.errors import AuthenticationFailed
+from router.errors import AuthenticationFailed, RouterError
 from router.http.dispatcher import RequestDispatcher, json_response
 from router.state.database import Database
 from router.telemetry.fleet_metrics import DeploymentGauges
@@ -19,6 +19,10 @@ from router.telemetry.metrics import Metrics
 from router.usage.rate_limiter import RateLimiter
 
 __all__ = ["Service"]
+
+
+Scrape = Callable[[str], Awaitable[tuple[bytes, str]]]
+"""The body and content type of the metrics of several processes, for an ``Accept`` header."""
 
 
 class Service:
@@ -32,6 +36,7 @@ class Service:
         database: Database,
         rate_limiter: RateLimiter,
         metrics_key: SecretStr | None = None,
+        scrape: Scrape | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._database = database
@@ -39,6 +44,7 @@ class Service:
         self._metrics_key = metrics_key
         self._registry = registry
         self._metrics = metrics
+        self._scrape = scrape
         metrics.fleet.watch_deployments(lambda: _deployments(registry))
         metrics.process.watch_open(lambda: dispatcher.open)
         dispatcher.run_beside(metrics.process.watch_loop)
@@ -71,7 +77,14 @@ class Service:
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         """GET /metrics, in the form that the scraper asks for."""
-        body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
+        accept = request.headers.get("Accept", "")
+        if self._scrape is None:
+            body, content_type = self._metrics.exposition(accept)
+        else:
+            try:
+                body, content_type = await self._scrape(accept)
+            except RouterError as error:
+                return json_response(error.envelope(), error.status)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def metrics_with_key(
@@ -105,7 +118,7 @@ def _deployments(registry: Registry) -> Iterator[DeploymentGauges]:
                 yield DeploymentGauges(
                     endpoint.name,
                     model,
-                    deployment.limit,
+                    deployment.most,
                     deployment.breaker.state(now).value,
                     None if endpoint.catalogue.in_memory(model) is None else deployment.loaded,
                 )

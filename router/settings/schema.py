@@ -107,6 +107,8 @@ class ServerSettings(Section):
     """
     port: Port = 8080
     """The port to listen on; 0 takes a free one."""
+    workers: Count | Literal["auto"] = 1
+    """Processes that serve; `auto` is one for each processor that this one may use."""
     open_after: SecondsOrZero = 0.1
     """A stream begins with its first output, or after this time. What fails before is an HTTP
     error.
@@ -310,6 +312,16 @@ class Settings(Section):
         ]
         fail_at("Settings", faults)
         return self
+
+    @field_validator("state", mode="after")
+    @classmethod
+    def _workers_share_it(cls, value: StateSettings, info: ValidationInfo) -> StateSettings:
+        server = info.data.get("server")
+        in_memory = value.url.get_secret_value() == "sqlite:///:memory:"
+        if server is not None and server.workers != 1 and in_memory:
+            message = "cannot be in memory with server.workers: each would have one of its own"
+            fail_at("Settings", [(("url",), message)])
+        return value
 
     @field_validator("auth", mode="after")
     @classmethod

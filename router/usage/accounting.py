@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,16 +32,21 @@ from router.usage.journal import Journal
 from router.usage.keys import KeyStore
 from router.usage.ledger import UsageLedger
 from router.usage.memory_limiter import MemoryRateLimiter
+from router.usage.rate_limiter import OwnedRateLimiter
 from router.usage.recorder import Book, Price, Prices, UsageRecorder
 from router.usage.report import spent
 from router.usage.virtual_keys import VirtualKeys
 
 if TYPE_CHECKING:
-    from router.usage.redis_limiter import RedisRateLimiter
+    from router.usage.budgets import TagBudgets
+    from router.usage.memory_limiter import OnDown
 
 __all__ = ["Accounting", "journal_directory"]
 
 _MEMORY: Final = ":memory:"
+
+CountElsewhere = Callable[["TagBudgets", "OnDown"], OwnedRateLimiter]
+"""Makes what counts limits where another process does it for this one."""
 
 
 def journal_directory(
@@ -74,7 +79,12 @@ class Accounting:
     """The accounts of one application; they outlive its configurations."""
 
     def __init__(
-        self, settings: Settings, database: Database, registry: Registry, metrics: Metrics
+        self,
+        settings: Settings,
+        database: Database,
+        registry: Registry,
+        metrics: Metrics,
+        count_elsewhere: CountElsewhere | None = None,
     ) -> None:
         self._database = database
         self._registry = registry
@@ -96,7 +106,7 @@ class Accounting:
         self.keys = KeyStore(database)
         self._virtual = VirtualKeys(self.keys)
         self._key_resolver = self.key_resolver(settings)
-        self.rate_limiter = self._make_rate_limiter(settings.accounts)
+        self.rate_limiter = self._make_rate_limiter(settings.accounts, count_elsewhere)
         self._watched: dict[str, Key] = {}
         self._asked: dict[str, tuple[Group, tuple[Price, ...]]] = {}
         self._tasks = Tasks()
@@ -156,20 +166,22 @@ class Accounting:
         await self.ledger.stop()
 
     def _make_rate_limiter(
-        self, accounts: AccountsSettings
-    ) -> MemoryRateLimiter | RedisRateLimiter:
+        self, accounts: AccountsSettings, count_elsewhere: CountElsewhere | None
+    ) -> OwnedRateLimiter:
         url = accounts.limits.store.get_secret_value()
         tags, on_down = tag_budgets(accounts.tags), accounts.limits.on_down
+        if url == "memory://" and count_elsewhere is not None:
+            return count_elsewhere(tags, on_down)
         if url == "memory://":
-            return MemoryRateLimiter(self._spent, tags=tags, on_down=on_down)
+            return MemoryRateLimiter(self.spent, tags=tags, on_down=on_down)
         from router.usage.redis_limiter import RedisRateLimiter
 
         try:
-            return RedisRateLimiter(url, self._spent, tags=tags, on_down=on_down)
+            return RedisRateLimiter(url, self.spent, tags=tags, on_down=on_down)
         except ValueError as exc:
             raise SettingsError([Mistake("accounts.limits.store", None, str(exc))]) from None
 
-    async def _spent(self, owner: str, since: float) -> tuple[int, int]:
+    async def spent(self, owner: str, since: float) -> tuple[int, int]:
         """Tokens and cost of an owner, with what was recorded but not yet written."""
         await self.ledger.flush()
         if owner.startswith(_TAG):

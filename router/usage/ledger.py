@@ -98,6 +98,11 @@ class UsageLedger:
         self._wake.set()
         await flushed
 
+    def adopt_soon(self) -> None:
+        """A process has ended: look at once for what it left."""
+        self._adopt_at = 0.0
+        self._wake.set()
+
     async def start(self) -> None:
         """Begin to write. What dead processes left is in the database when this returns, unless
         the database is away, or it takes more than a few seconds: then it will be.

@@ -145,6 +145,7 @@ class MemoryRateLimiter:
         self._accounts: dict[Account, _AccountState] = {}
         self._sweep_at = _SWEEP_EVERY
         self._terms_known: dict[tuple[str, str], _Terms] = {}
+        self._doubtful: set[Account] = set()
 
     def __len__(self) -> int:
         """How many entries its tables have."""
@@ -217,6 +218,27 @@ class MemoryRateLimiter:
                 level.add(moment, rule.most, tokens.total - hold.tokens)
             elif rule.what == "concurrent":
                 gauge.under_way -= 1
+        if self._doubtful:
+            self._drop_doubtful()
+
+    def doubt(self, hold: Reservation) -> None:
+        """What was used of this one is not known here, but may be in the ledger: it is asked again
+        about its accounts, once nothing is reserved in them.
+        """
+        assert isinstance(hold, _MemoryReservation)
+        theirs = {id(one) for one in hold.accounts}
+        self._doubtful.update(one for one, sums in self._accounts.items() if id(sums) in theirs)
+        self._drop_doubtful()
+
+    def _drop_doubtful(self) -> None:
+        for account in tuple(self._doubtful):
+            sums = self._accounts.get(account)
+            if sums is not None and (sums.held_tokens or sums.held_cost):
+                continue
+            self._doubtful.discard(account)
+            if sums is not None:
+                del self._accounts[account]
+                self._terms_known.clear()  # they know what was dropped
 
     async def charge(self, key: Key, tokens: Tokens, cost: int) -> None:
         """See ``RateLimiter.charge``. An account that is not counted here yet gets it from the

@@ -1,16 +1,21 @@
-"""What counts limits and budgets: the contract of its implementations, in memory and in Redis."""
+"""What counts limits and budgets: the contract of its implementations, in memory, in Redis, and in
+the supervisor of several workers (``router.workers.limits``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from router.core.key import Budget, Key
 from router.core.usage_record import Tokens
 from router.usage.limits import What
 
-__all__ = ["Demand", "RateLimiter", "Reservation", "Standing"]
+if TYPE_CHECKING:
+    from router.usage.budgets import TagBudgets
+
+__all__ = ["Demand", "OwnedRateLimiter", "RateLimiter", "Reservation", "Standing"]
 
 
 @dataclass(slots=True)
@@ -90,4 +95,20 @@ class RateLimiter(Protocol):
 
         Raises LimitsUnavailable where that cannot be told, whatever ``on_down`` is.
         """
+        ...
+
+
+class OwnedRateLimiter(RateLimiter, Protocol):
+    """A rate limiter to whoever starts and ends it. ``tags`` may be replaced at any time, by those
+    of another configuration.
+    """
+
+    tags: TagBudgets
+
+    async def start(self) -> None:
+        """Begin."""
+        ...
+
+    async def close(self) -> None:
+        """Tell what is left to tell, within a few seconds."""
         ...

@@ -1,4 +1,4 @@
-"""Meters for tests: one in memory, or two that share a part of Redis."""
+"""Meters for tests: one in memory, two that share a part of Redis, or two workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -14,8 +14,12 @@ import pytest_asyncio
 from router.core.key import Budget, Key, KeyLimits
 from router.usage.budgets import TagBudgets
 from router.usage.memory_limiter import MemoryRateLimiter, OnDown
+from router.usage.opening_balance import Spent
 from router.usage.rate_limiter import Demand
 from router.usage.redis_limiter import RedisRateLimiter
+from router.workers.children import Child
+from router.workers.limits import SharedLimits, WorkerRateLimiter
+from tests.support.links import linked
 from tests.support.redis import REDIS_URL, redis_prefix
 
 __all__ = ["Ledger", "World", "demand", "keyed", "numbers", "world"]
@@ -39,7 +43,7 @@ class Ledger:
 
 
 class World:
-    """Meters that count together: one in memory, or two on one Redis."""
+    """Meters that count together: one in memory, two on one Redis, or two of one supervisor."""
 
     def __init__(self, kind: str, prefix: str) -> None:
         self.kind = kind
@@ -55,12 +59,7 @@ class World:
             "tags": tags or {}, "on_down": on_down, "clock": lambda: self.now,
         }  # fmt: skip
         if self.kind == "memory":
-            return MemoryRateLimiter(
-                self.ledger,
-                timeout=self.patience,
-                monotonic=lambda: time.monotonic() + self.ahead,
-                **common,
-            )
+            return self._in_memory(**common)
         return RedisRateLimiter(
             REDIS_URL,
             self.ledger,
@@ -70,9 +69,21 @@ class World:
             **common,
         )
 
+    def _in_memory(self, **common: Any) -> MemoryRateLimiter:
+        return MemoryRateLimiter(
+            self.ledger,
+            timeout=self.patience,
+            monotonic=lambda: time.monotonic() + self.ahead,
+            **common,
+        )
+
     @asynccontextmanager
     async def rate_limiters(self, **options: Any) -> AsyncIterator[list[Any]]:
         """All that count together."""
+        if self.kind == "workers":
+            async with self._workers(**options) as made:
+                yield made
+            return
         made = [self.make(**options) for _ in range(1 if self.kind == "memory" else 2)]
         for rate_limiter in made:
             await rate_limiter.start()
@@ -82,12 +93,30 @@ class World:
             for rate_limiter in made:
                 await rate_limiter.close()
 
+    @asynccontextmanager
+    async def _workers(
+        self, on_down: OnDown = "fail_closed", tags: TagBudgets | None = None
+    ) -> AsyncIterator[list[Any]]:
+        def counting(spent: Spent, on_down: OnDown) -> MemoryRateLimiter:
+            return self._in_memory(on_down=on_down, clock=lambda: self.now)
 
-@pytest_asyncio.fixture(params=["memory", "redis"])
+        shared = SharedLimits(self.ledger, counting)
+        async with linked(2) as pairs:
+            made = []
+            for number, (link, theirs) in enumerate(pairs):
+                link.handlers.update(shared.handlers(cast(Child, number)))
+                link.read()
+                theirs.read()
+                made.append(WorkerRateLimiter(theirs, tags or {}, on_down))
+            yield made
+            await shared.close()
+
+
+@pytest_asyncio.fixture(params=["memory", "redis", "workers"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """Of each kind."""
-    if request.param == "memory":
-        yield World("memory", "")
+    if request.param != "redis":
+        yield World(request.param, "")
         return
     async with redis_prefix() as prefix:
         yield World("redis", prefix)

@@ -8,19 +8,23 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from cache.entry import CacheEntry
 from cache.store import Change, Store
 from cache.stores.disk import DiskStore
 from cache.stores.memory import MemoryStore
 from cache.stores.redis_store import RedisStore
+from router.workers.cache import SharedCache, WorkerStore
+from router.workers.children import Child
+from router.workers.link import WorkerLink
+from tests.support.links import linked
 from tests.support.redis import REDIS_URL, redis_prefix
 
 __all__ = ["KINDS", "Clock", "Follower", "Kind", "an_entry", "following", "name", "opened_store"]
 
-Kind = Literal["memory", "disk", "redis"]
-KINDS: tuple[Kind, ...] = ("memory", "disk", "redis")
+Kind = Literal["memory", "disk", "redis", "workers"]
+KINDS: tuple[Kind, ...] = ("memory", "disk", "redis", "workers")
 
 
 class Clock:
@@ -60,7 +64,13 @@ def an_entry(
 async def opened_store(
     kind: Kind, path: Path, *, max_bytes: int = 1 << 24, clock: Any = time.time
 ) -> AsyncIterator[Store]:
-    """One that is started, and empty; skips where there is no Redis for it."""
+    """One that is started, and empty; skips where there is no Redis for it. That of ``workers`` is
+    a worker's, of one in memory that the supervisor holds.
+    """
+    if kind == "workers":
+        async with _of_a_worker(max_bytes, clock) as made:
+            yield made
+        return
     async with redis_prefix() if kind == "redis" else _nothing() as prefix:
         store: Store
         if kind == "memory":
@@ -76,6 +86,32 @@ async def opened_store(
             yield store
         finally:
             await store.close()
+
+
+class _Linked:
+    """A worker that is no process."""
+
+    def __init__(self, link: WorkerLink) -> None:
+        self.index = 0
+        self.link = link
+        self.tell = link.tell
+
+
+@asynccontextmanager
+async def _of_a_worker(max_bytes: int, clock: Any) -> AsyncIterator[Store]:
+    shared = SharedCache(lambda: MemoryStore(max_bytes, clock))
+    async with linked() as [(link, theirs)]:
+        child = cast(Child, _Linked(link))
+        link.handlers.update(shared.handlers(child))
+        store = WorkerStore(theirs)
+        link.read()
+        theirs.read()
+        await store.start()
+        try:
+            yield store
+        finally:
+            await store.close()
+            await shared.close()
 
 
 @asynccontextmanager

@@ -239,7 +239,7 @@ async def test_the_bytes_of_a_request_are_not_held_while_an_endpoint_answers() -
     async with Upstream(held) as upstream, caching(upstream) as router:
         waiting = asyncio.create_task(router.ask(store=False))
         await until(lambda: len(upstream.requests) == 1)
-        [(exchange, _)] = router.app[DISPATCHER]._running.values()
+        [exchange] = router.app[DISPATCHER]._running.values()
         assert exchange.known is None
         release.set()
         assert (await waiting).headers["X-Cache"] == "MISS"

@@ -1,0 +1,122 @@
+"""Connections that are accepted in one process and served in another."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from router.workers.door import Door, Doorway, listen_on
+from tests.support.waiting import until
+
+
+class Greeter(asyncio.Protocol):
+    """Says which worker it is of, and closes."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.worker.served += 1
+        transport.write(self.worker.name)  # type: ignore[attr-defined]
+        transport.close()
+
+
+@dataclass
+class Worker:
+    """Both ends of what connections are handed over with."""
+
+    name: bytes
+    door: socket.socket
+    end: socket.socket
+    handed: int = 0
+    turn: int = 0
+    served: int = 0
+    doorway: Doorway = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.door.setblocking(False)
+        self.doorway = Doorway(self.end)
+
+
+@asynccontextmanager
+async def workers(count: int) -> AsyncIterator[list[Worker]]:
+    made = [Worker(b"%d" % number, *socket.socketpair()) for number in range(count)]
+    try:
+        yield made
+    finally:
+        for worker in made:
+            worker.door.close()
+            await worker.doorway.close()
+
+
+def by_load(some: Sequence[Worker]) -> list[Worker]:
+    return sorted(some, key=lambda one: (one.handed, one.name))
+
+
+async def greeting(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+async def test_connections_are_spread_evenly() -> None:
+    async with workers(2) as both:
+        sockets = listen_on("127.0.0.1", 0)
+        port = sockets[0].getsockname()[1]
+        door = Door(sockets, lambda: by_load(both))
+        for worker in both:
+            worker.doorway.open(partial(Greeter, worker))
+        greetings = [asyncio.ensure_future(greeting(port)) for _ in range(64)]
+        await asyncio.sleep(0)
+        door.open()
+        assert sorted(await asyncio.gather(*greetings)) == [b"0"] * 32 + [b"1"] * 32
+        assert [worker.doorway.taken for worker in both] == [32, 32]
+        door.close()
+        with pytest.raises(ConnectionRefusedError):
+            await greeting(port)
+
+
+async def test_who_does_not_take_it_is_passed_over() -> None:
+    async with workers(3) as [gone, full, able]:
+        gone.end.close()
+        with suppress(BlockingIOError):
+            while True:
+                socket.send_fds(full.door, [b"\0"], [full.door.fileno()])
+        able.doorway.open(lambda: Greeter(able))
+        sockets = listen_on("127.0.0.1", 0)
+        door = Door(sockets, lambda: [gone, full, able])
+        door.open()
+        assert await greeting(sockets[0].getsockname()[1]) == b"2"
+        assert (gone.handed, full.handed, able.handed) == (0, 0, 1)
+        door.close()
+
+
+async def test_connections_wait_until_there_is_a_worker() -> None:
+    async with workers(1) as [worker]:
+        able: list[Worker] = []
+        sockets = listen_on("127.0.0.1", 0)
+        door = Door(sockets, lambda: able)
+        door.open()
+        waiting = asyncio.ensure_future(greeting(sockets[0].getsockname()[1]))
+        await until(lambda: door._again is not None)
+        worker.doorway.open(lambda: Greeter(worker))
+        able.append(worker)
+        assert await waiting == b"0"
+        door.close()
+
+
+def test_all_addresses_of_a_host_have_one_port() -> None:
+    sockets = listen_on("localhost", 0)
+    assert len({one.getsockname()[1] for one in sockets}) == 1
+    for one in sockets:
+        one.close()
+    with pytest.raises(OSError, match="assign"):
+        listen_on("192.0.2.1", 0)
