@@ -192,7 +192,7 @@ class Selector:
         """Take a slot at the best deployment, as ``reserve`` does; None where there is more to it,
         which is for ``reserve`` to see.
         """
-        if plan.group.stale:
+        if plan.group.stale or self.leases is not None:
             return None
         deployment, _ = self.choose(plan)
         return self._taken(plan, deployment) if deployment is not None else None

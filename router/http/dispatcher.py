@@ -41,6 +41,7 @@ from router.http.route import (
     DirectHandler,
     Handler,
     Route,
+    json_response,
     new_exchange,
     shutting_down,
 )
@@ -63,13 +64,6 @@ T = TypeVar("T")
 _log = get_logger("router.http")
 _SWEEP_SECONDS: Final = 1.0
 _ABORT_SECONDS: Final = 5.0
-
-
-def json_response(value: object, status: int = 200) -> web.Response:
-    """A JSON answer."""
-    return web.Response(
-        status=status, body=orjson.dumps(value), headers={"Content-Type": "application/json"}
-    )
 
 
 class RequestDispatcher:

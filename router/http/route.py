@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
+import orjson
 from aiohttp import web
 
 from router.core.exchange import ClientRequest, Exchange, ExchangeContext, Operation
@@ -17,7 +18,16 @@ from router.errors import ShuttingDown
 from router.http.connection import HttpRequest
 from router.telemetry.tasks import Worker
 
-__all__ = ["UNKNOWN", "Admit", "DirectHandler", "Handler", "Route", "new_exchange", "shutting_down"]
+__all__ = [
+    "UNKNOWN",
+    "Admit",
+    "DirectHandler",
+    "Handler",
+    "Route",
+    "json_response",
+    "new_exchange",
+    "shutting_down",
+]
 
 UNKNOWN: Final = "other"
 """What stands for every route that there is not, in metrics and logs."""
@@ -41,6 +51,13 @@ class Route(NamedTuple):
     handler: Callable[[Any, Exchange], Awaitable[web.StreamResponse]]
     admit: Admit | None
     api_format: ApiFormat
+
+
+def json_response(value: object, status: int = 200) -> web.Response:
+    """A JSON answer."""
+    return web.Response(
+        status=status, body=orjson.dumps(value), headers={"Content-Type": "application/json"}
+    )
 
 
 def new_exchange(
