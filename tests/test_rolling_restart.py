@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from tests.support.balancer import Backend, Balancer, balancing
 from tests.support.fleet import simulated
@@ -88,6 +89,7 @@ async def restart(
     await until(lambda: backend.answered >= before + CLIENTS)
 
 
+@pytest.mark.soak
 async def test_no_request_fails(tmp_path: Path) -> None:
     server = {"shutdown_delay": LONG, "drain_timeout": LONG}
     async with simulated("chat", pace=0.002) as endpoints:

@@ -32,7 +32,7 @@ from router.errors import (
     StateUnavailable,
     UpstreamError,
 )
-from router.telemetry.meters import Count, CountMeter, Spread, SpreadMeter
+from router.telemetry.meters import CountMeter, Spread, SpreadMeter, Tally
 from router.telemetry.series import OTHER, Cap, Series
 
 __all__ = [
@@ -146,7 +146,7 @@ class ExchangeMetrics(Observer):
     name = "request_metrics"
 
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
-        def count(name: str, help: str, *labels: str) -> Series[Count]:
+        def count(name: str, help: str, *labels: str) -> Series[Tally]:
             return Series(CountMeter(name, help, labels, registry), cap, fold=_FOLD)
 
         def spread(name: str, help: str, bounds: Sequence[float], *labels: str) -> Series[Spread]:
@@ -195,7 +195,7 @@ class ExchangeMetrics(Observer):
             _OVERHEAD_SECONDS, "operation",
         )  # fmt: skip
         self.known_model: Callable[[str], bool] = lambda model: True
-        self._places: dict[tuple[str, str, str], _Place] = {}
+        self._places: dict[tuple[str, str, str], _Counted] = {}
 
     def ended(self, exchange: Exchange) -> None:
         """Count a finished exchange."""
@@ -234,10 +234,10 @@ class ExchangeMetrics(Observer):
         if outcome is not _OK:
             self._went_wrong(exchange)
 
-    def _found(self, where: tuple[str, str, str]) -> _Place:
+    def _found(self, where: tuple[str, str, str]) -> _Counted:
         if len(self._places) >= _MAX_LABEL_SETS:
             self._places.clear()
-        place = self._places[where] = _Place(self.duration[where])
+        place = self._places[where] = _Counted(self.duration[where])
         return place
 
     def _went_wrong(self, exchange: Exchange) -> None:
@@ -252,7 +252,7 @@ class ExchangeMetrics(Observer):
             self.disconnects.labels(operation, _phase(exchange)).inc()
 
 
-class _Place:
+class _Counted:
     """What is counted of an operation, an endpoint and a model, found once: ``requests`` are by
     outcome and status. ``next_example`` is when a request may be shown as an example again
     (monotonic).
@@ -261,7 +261,7 @@ class _Place:
     __slots__ = ("duration", "next_example", "requests")
 
     def __init__(self, duration: Spread) -> None:
-        self.requests: dict[tuple[str, int], Count] = {}
+        self.requests: dict[tuple[str, int], Tally] = {}
         self.duration = duration
         self.next_example = 0.0
 

@@ -35,7 +35,7 @@ class _Labelled(Generic[M]):
         self._series: Series[M] | None = Series(self, cap, fold=labels) if labels else None
 
     def labels(self, *values: str) -> M:
-        """See ``Labelled``."""
+        """See ``LabelledMetric``."""
         return self._metric.labels(*values)
 
     def child(self, values: tuple[str, ...]) -> M:

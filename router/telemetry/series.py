@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-__all__ = ["OTHER", "Cap", "Children", "Labelled", "PolledMetric", "Series", "Values"]
+__all__ = ["OTHER", "Cap", "Children", "LabelledMetric", "PolledMetric", "Series", "Values"]
 
 M = TypeVar("M")
 M_co = TypeVar("M_co", covariant=True)
@@ -44,7 +44,7 @@ class Cap:
         return self._folded.labels(metric)
 
 
-class Labelled(Protocol[M_co]):
+class LabelledMetric(Protocol[M_co]):
     """A metric with labels: see ``router.telemetry.meters``."""
 
     @property
@@ -69,7 +69,7 @@ class Children(dict[tuple[str, ...], M]):
 
     __slots__ = ("_metric",)
 
-    def __init__(self, metric: Labelled[M]) -> None:
+    def __init__(self, metric: LabelledMetric[M]) -> None:
         super().__init__()
         self._metric = metric
 
@@ -85,7 +85,7 @@ class Series(Children[M]):
 
     __slots__ = ("_fold", "_folded", "_most", "_rest")
 
-    def __init__(self, metric: Labelled[M], cap: Cap, *, fold: Sequence[str]) -> None:
+    def __init__(self, metric: LabelledMetric[M], cap: Cap, *, fold: Sequence[str]) -> None:
         super().__init__(metric)
         self._most = cap.most
         self._fold = tuple(name in fold for name in metric.label_names)

@@ -25,6 +25,7 @@ COUNT = 41
 
 
 @pytest.mark.parametrize("kind", DATABASES)
+@pytest.mark.soak
 async def test_what_is_filled_is_what_the_router_would_have_stored(
     kind: str, tmp_path: Path
 ) -> None:

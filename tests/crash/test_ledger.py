@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import pytest
 import pytest_asyncio
 
 from router.core.usage_record import Tokens
@@ -112,6 +113,7 @@ async def upstream() -> AsyncIterator[CountingUpstream]:
         yield one
 
 
+@pytest.mark.soak
 async def test_kills_lose_no_row(
     database_url: str, tmp_path: Path, upstream: CountingUpstream
 ) -> None:

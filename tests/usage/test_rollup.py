@@ -143,6 +143,7 @@ async def test_what_was_not_known_to_be_written_is_not_counted_twice(
     assert await told(database, "hour") == before
 
 
+@pytest.mark.soak
 async def test_killed_in_the_middle(database: Database, database_url: str) -> None:
     await add(database, some(800))
     before = await told(database, "hour")

@@ -15,6 +15,8 @@ from tests.support.upstream import Wire, json_answer
 from tests.support.waiting import until
 from tests.support.worker_processes import ANSWER, Workers, workers, working
 
+pytestmark = pytest.mark.integration
+
 __all__ = ["workers"]
 
 

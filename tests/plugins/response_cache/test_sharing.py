@@ -290,6 +290,7 @@ async def _until(response: Any, text: str) -> bytes:
     return read
 
 
+@pytest.mark.soak
 async def test_who_reads_far_too_slowly_is_let_go_of() -> None:
     speech = SPEECH["chat"]
     big = speech.words[0].replace(b"Hello", b"x" * 262_144)
