@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from router.core.usage_record import NANO, UsageRecord
-from router.telemetry.meters import CountMeter, Spread, SpreadMeter, Tally
+from router.telemetry.meters import CountMeter, CountValue, Spread, SpreadMeter
 from router.telemetry.series import OTHER, Cap, PolledMetric, Series
 
 __all__ = ["AccountMetrics", "OperationCounts", "StateMetrics"]
@@ -47,7 +47,7 @@ class AccountMetrics:
         self.known_model: Callable[[str], bool] = lambda model: True
         self.price_expected: Callable[[str], bool] = lambda endpoint: True
 
-        def counter(name: str, help: str, *labels: str) -> Series[Tally]:
+        def counter(name: str, help: str, *labels: str) -> Series[CountValue]:
             return Series(CountMeter(name, help, labels, registry), cap, fold=_FOLD)
 
         self._tokens = counter(
@@ -151,7 +151,7 @@ class AccountMetrics:
         counts = self._alike[alike] = _Counts(self._count, alike)
         return counts
 
-    def _count(self, alike: _Alike, name: str) -> Tally:
+    def _count(self, alike: _Alike, name: str) -> CountValue:
         """What is counted under this name of attempts like these."""
         endpoint, model, key, kind, outcome, provenance = alike
         if name == "attempts":
@@ -210,19 +210,19 @@ class AccountMetrics:
         self._bytes.values = lambda: [((), bytes())]
 
 
-class _Counts(dict[str, Tally]):
+class _Counts(dict[str, CountValue]):
     """What attempts that are alike in all labels count to, each found when it is first counted:
     what there was none of is not shown.
     """
 
     __slots__ = ("_alike", "_count")
 
-    def __init__(self, count: Callable[[_Alike, str], Tally], alike: _Alike) -> None:
+    def __init__(self, count: Callable[[_Alike, str], CountValue], alike: _Alike) -> None:
         super().__init__()
         self._count = count
         self._alike = alike
 
-    def __missing__(self, name: str) -> Tally:
+    def __missing__(self, name: str) -> CountValue:
         count = self[name] = self._count(self._alike, name)
         return count
 
@@ -263,8 +263,8 @@ _SECONDS: Final = (
 class OperationCounts(NamedTuple):
     """What reads, or writes, of the stored state are counted and timed with."""
 
-    ok: Tally
-    failed: Tally
+    ok: CountValue
+    failed: CountValue
     seconds: Spread
 
 

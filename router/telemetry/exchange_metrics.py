@@ -32,7 +32,7 @@ from router.errors import (
     StateUnavailable,
     UpstreamError,
 )
-from router.telemetry.meters import CountMeter, Spread, SpreadMeter, Tally
+from router.telemetry.meters import CountMeter, CountValue, Spread, SpreadMeter
 from router.telemetry.series import OTHER, Cap, Series
 
 __all__ = [
@@ -146,7 +146,7 @@ class ExchangeMetrics(Observer):
     name = "request_metrics"
 
     def __init__(self, registry: CollectorRegistry, cap: Cap) -> None:
-        def count(name: str, help: str, *labels: str) -> Series[Tally]:
+        def count(name: str, help: str, *labels: str) -> Series[CountValue]:
             return Series(CountMeter(name, help, labels, registry), cap, fold=_FOLD)
 
         def spread(name: str, help: str, bounds: Sequence[float], *labels: str) -> Series[Spread]:
@@ -261,7 +261,7 @@ class _Counted:
     __slots__ = ("duration", "next_example", "requests")
 
     def __init__(self, duration: Spread) -> None:
-        self.requests: dict[tuple[str, int], Tally] = {}
+        self.requests: dict[tuple[str, int], CountValue] = {}
         self.duration = duration
         self.next_example = 0.0
 

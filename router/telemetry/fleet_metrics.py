@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from router.errors import UpstreamError
-from router.telemetry.meters import CountMeter, SpreadMeter, Tally
+from router.telemetry.meters import CountMeter, CountValue, SpreadMeter
 from router.telemetry.series import OTHER, Cap, PolledMetric, Series
 
 __all__ = ["DeploymentGauges", "FleetMetrics"]
@@ -175,12 +175,12 @@ class FleetMetrics:
         self.queued.set_function(waiting)
 
 
-class _Attempts(Series[Tally]):
+class _Attempts(Series[CountValue]):
     """The counter of attempts by endpoint and result."""
 
     __slots__ = ()
 
-    def __missing__(self, values: tuple[str, ...]) -> Tally:
+    def __missing__(self, values: tuple[str, ...]) -> CountValue:
         """Codes that an endpoint made up are all ``rejected``."""
         endpoint, result = values
         if result not in _RESULTS and result != _REJECTED:

@@ -20,13 +20,13 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar, Sample
 from prometheus_client.utils import floatToGoString
 
-__all__ = ["CountMeter", "Spread", "SpreadMeter", "Tally"]
+__all__ = ["CountMeter", "CountValue", "Spread", "SpreadMeter"]
 
-_Child = TypeVar("_Child", "Tally", "Spread")
+_Child = TypeVar("_Child", "CountValue", "Spread")
 _Labels = Mapping[str, str]
 
 
-class Tally:
+class CountValue:
     """One number that only rises: ``value``, since ``created`` (Unix time)."""
 
     __slots__ = ("created", "value")
@@ -109,15 +109,15 @@ class _Meter(Collector, Generic[_Child]):
         raise NotImplementedError
 
 
-class CountMeter(_Meter[Tally]):
+class CountMeter(_Meter[CountValue]):
     """A counter; ``name`` is without ``_total``."""
 
     kind = "counter"
 
-    def _new(self) -> Tally:
-        return Tally()
+    def _new(self) -> CountValue:
+        return CountValue()
 
-    def _samples(self, labels: _Labels, child: Tally) -> Iterable[Sample]:
+    def _samples(self, labels: _Labels, child: CountValue) -> Iterable[Sample]:
         yield Sample(f"{self.name}_total", dict(labels), float(child.value))
 
 
