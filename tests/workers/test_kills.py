@@ -86,4 +86,4 @@ async def test_a_few_kills(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 async def test_many_kills(tmp_path: Path) -> None:
-    await kept(tmp_path, [20, 20])
+    await kept(tmp_path, [10, 10])
