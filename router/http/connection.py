@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 from multidict import MultiDict
 
+from router.http import reply
 from router.http.plain_head import MAX_HEAD, PlainHead, parse_head, render_head
 from router.telemetry.log import get_logger
 
@@ -149,6 +150,7 @@ class ServerConnection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:  # a client that is gone without a word is noticed some day
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        reply.limit_unsent(self.transport)
         self._server.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -188,10 +190,11 @@ class ServerConnection(asyncio.Protocol):
                 head, self._head = self._head, None
                 self._begin(head, self._taken())
         else:
-            if self._pieces:
+            first = not self._pieces
+            if not first:
                 self._pieces.append(data)
                 data = self._taken()
-            self._read_head(data)
+            self._read_head(data, first=first)
 
     # Requests
 
@@ -206,15 +209,18 @@ class ServerConnection(asyncio.Protocol):
             self._reading = False
             self.transport.pause_reading()
 
-    def _read_head(self, data: bytes) -> None:
-        """Begin a request whose first bytes these are; wait where its end is missing."""
+    def _read_head(self, data: bytes, *, first: bool) -> None:
+        """Begin a request whose first bytes these are; wait where its end is missing. ``first``:
+        nothing of it has come before.
+        """
         end = data.find(b"\r\n\r\n", 0, MAX_HEAD) + 4
         if end == 3:
             if len(data) >= MAX_HEAD or not b"POST /".startswith(data[:6]):
                 self._hand_over(data)
             else:
+                if first:
+                    self._since = self.loop.time()
                 self._pieces.append(data)
-                self._since = self.loop.time()
             return
         raw = data[:end]
         if self._known is not None and self._known[0] == raw:
@@ -251,6 +257,7 @@ class ServerConnection(asyncio.Protocol):
             response = await self._known[2](request)
             if response is not SENT:
                 self._write(response)
+                await self.emptied(reply.STALLED_CLIENT_SECONDS)
         except asyncio.CancelledError:
             self.abort()
             raise
@@ -270,13 +277,13 @@ class ServerConnection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         self.task = self.reply = None
+        self._since = self.loop.time()
         transport = self.transport
         if transport is None or transport.is_closing():
             return
         if self.close_after:
             transport.close()
             return
-        self._since = self.loop.time()
         if not self._reading:
             self._reading = True
             transport.resume_reading()
@@ -323,8 +330,21 @@ class ServerConnection(asyncio.Protocol):
             self.close_after = True
         return render_head(status, headers, self.close_after, length)
 
-    async def drained(self, seconds: float) -> bool:
-        """Wait until the client has read enough for more to be written; False when it has not."""
+    async def emptied(self, stalled: float) -> bool:
+        """Wait until the client has read enough for more to be written; False when it has left, or
+        takes nothing at all for ``stalled`` seconds, which cuts it off.
+        """
+        while self.writing_paused:
+            transport = self.transport
+            if transport is None or transport.is_closing():
+                return False
+            before = transport.get_write_buffer_size()
+            if not await self._drains(stalled) and transport.get_write_buffer_size() >= before:
+                transport.abort()
+                return False
+        return True
+
+    async def _drains(self, seconds: float) -> bool:
         if self.writing_paused and self.transport is not None:
             self._drained = self.loop.create_future()
             try:
@@ -371,5 +391,6 @@ class ServerConnection(asyncio.Protocol):
     def close_if_idle(self) -> None:
         """Close the connection, now or after the answer that is under way."""
         self.close_after = True
-        if self.task is None and self.transport is not None:
+        begun = self._head is not None or self._pieces
+        if self.task is None and not begun and self.transport is not None:
             self.transport.close()

@@ -10,8 +10,11 @@ from aiohttp import web
 
 from router.http.connection import Serve, ServerConnection
 from router.http.plain_head import PlainHead
+from router.telemetry.log import get_logger
 
 __all__ = ["DirectServer", "DirectSite"]
+
+_log = get_logger("router.http.direct")
 
 _SWEEP_SECONDS: Final = 0.5
 _FLUSH_SECONDS: Final = 2.0
@@ -91,7 +94,11 @@ class DirectServer:
         """One timer for all that takes time: idle connections, slow requests, silent streams."""
         now = loop.time()
         for connection in list(self.connections):
-            connection.look(now)
+            try:
+                connection.look(now)
+            except Exception:  # the others are looked at all the same
+                _log.exception("connection cannot be looked after")
+                connection.abort()
         self._sweep = None
         if self.connections:
             self._sweep = loop.call_later(self._period, self._look, loop)

@@ -13,7 +13,6 @@ from router.core.exchange import ClientGone
 from router.dialects.api_format import AS_EVENT, ApiFormat
 from router.http import reply
 from router.http.connection import ServerConnection
-from router.http.reply import limit_unsent
 from router.response.frame import EncodedFrame, Frame
 
 __all__ = ["DirectReply"]
@@ -65,26 +64,15 @@ class DirectReply:
 
     async def resumed(self) -> None:
         """See ``Sink.resumed``."""
-        connection = self._connection
-        while self.paused:
-            transport = connection.transport
-            if transport is None or transport.is_closing():
-                raise ClientGone
-            before = transport.get_write_buffer_size()
-            if not await connection.drained(reply.STALLED_CLIENT_SECONDS):
-                if transport.get_write_buffer_size() < before:
-                    continue  # slow, but it reads
-                transport.abort()
-                raise ClientGone
+        if not await self._connection.emptied(reply.STALLED_CLIENT_SECONDS):
+            raise ClientGone
 
     def open(self, headers: Mapping[str, str]) -> None:
         """See ``Sink.open``."""
-        self.opened = True
         connection = self._connection
         fields = {**self._api_format.headers, "X-Request-Id": self._request_id, **headers}
         self._head = connection.head(200, fields, None)
-        if connection.transport is not None:
-            limit_unsent(connection.transport)
+        self.opened = True
         connection.loop.call_soon(self._begin)
 
     def feed(self, batch: Sequence[Frame]) -> None:
@@ -113,12 +101,12 @@ class DirectReply:
         """See ``Sink.finish``."""
         if self._over or self.opened:
             return
-        self._over = True
         self.status = status
         fields = {
             "Content-Type": "application/json", "X-Request-Id": self._request_id, **headers
         }  # fmt: skip
         self._connection.write_whole(status, fields, body)
+        self._over = True
         self._connection.answered()
 
     def end(self) -> None:
@@ -150,7 +138,7 @@ class DirectReply:
 
     def look(self, now: float) -> None:
         """Fill the silence of a stream that has lasted until ``now``, in the loop's time."""
-        silent = now - self._last_write >= self._keepalive
+        silent = now - self._last_write >= self._keepalive and not self._over
         if silent and self.opened and self._api_format.silence and not self.paused:
             self._send_silence()
 

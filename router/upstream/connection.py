@@ -126,6 +126,7 @@ class Connection(asyncio.Protocol):
 
     def _fire(self) -> None:
         self._timer = None
+        self.looks_at = inf  # nobody may be waiting now: the next one who does sets it anew
         if self._loop.time() < self.due:
             self.watch()
         elif self._answer is not None:

@@ -176,3 +176,44 @@ async def test_idle_connections_close_when_the_router_stops() -> None:
             client.send(PLAIN)
             assert (await answer_to(client))[0] == 200
         assert await client.rest() == b""
+
+
+async def test_answers_that_nobody_reads_do_not_fill_the_memory() -> None:
+    """Nor where they are errors, which take no key."""
+    bad = PLAIN.replace(BODY, b"{" + b" " * (len(BODY) - 1))
+    async with answering() as router:
+        client = await Client.open(router.url, receive_buffer=4096)
+        client.pause()
+        for _ in range(3000):
+            client.send(bad)
+        await until(lambda: any(one.writing_paused for one in router.app[DIRECT].connections))
+        await asyncio.sleep(0.2)
+        assert router.held < 512 * 1024
+        client.leave()
+
+
+async def test_a_request_that_arrives_while_the_router_stops_is_answered() -> None:
+    async with answering() as router:
+        client = await Client.open(router.url)
+        client.send(PLAIN[:-5])
+        await until(lambda: any(one._head for one in router.app[DIRECT].connections))
+        router.app[DIRECT].close_idle()
+        client.send(PLAIN[-5:])
+        head = await client.until(b"\r\n\r\n")
+        assert b"\r\nConnection: close\r\n" in head
+        assert orjson.loads(await client.rest())["output_text"] == CHAT.text
+
+
+async def test_a_head_that_trickles_in_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("router.http.connection._SLOW_SECONDS", 0.1)
+    async with answering(keepalive_interval=0.02) as router:
+        client = await Client.open(router.url)
+        sent = 0
+        while direct(router) or not sent:
+            client.send(PLAIN[sent : sent + 1])
+            sent += 1
+            await asyncio.sleep(0.02)
+            assert sent < len(POST), "it is still waited for"
+        client.send(PLAIN[sent:])
+        assert (await answer_to(client))[0] == 200
+        client.leave()

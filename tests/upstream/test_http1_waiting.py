@@ -376,3 +376,29 @@ async def test_cancelled_in_the_turn_in_which_something_arrives(
             await until(partial(only_idle, http))
     gc.collect()
     assert complaints == []
+
+
+async def test_a_reader_that_was_away_has_deadlines_again() -> None:
+    """The deadline passes while nobody waits, since the client reads slowly: the next wait has one
+    of its own, and so has the next request on the connection.
+    """
+
+    async def script(wire: Wire) -> None:
+        wire.head(200, {"Content-Type": "text/event-stream"})
+        wire.piece(b"one")
+        await silent(wire)
+
+    async with (
+        Upstream(script) as upstream,
+        transport_to(upstream, timeouts=timeouts(idle=SHORT)) as http,
+    ):
+        answer = await http.send(post())
+        assert await answer.read() == b"one"
+        waiting = asyncio.ensure_future(answer.read())  # the deadline is watched from here on
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.sleep(SHORT * 4)
+        with pytest.raises(UpstreamTimeout, match=r"timeouts\.idle"):
+            async with asyncio.timeout(LONG):
+                await answer.read()
+        answer.close()
