@@ -222,7 +222,7 @@ class Selector:
                 raise self._nothing(plan)
             if refusal is not None:
                 raise refusal
-            if self.leases is not None and await self.leases.more(plan.deployments):
+            if self.leases is not None and await self._more(self.leases, plan):
                 continue
             try:
                 if ticket is None:
@@ -241,6 +241,12 @@ class Selector:
                 if granted is not None:
                     now = self._clock()
                     return SlotReservation(plan, granted, now, False, queue_seconds=now - began)
+
+    async def _more(self, leases: Leases, plan: Plan) -> bool:
+        """Whether to look again: there are more slots, be it that one came while they were asked
+        for, when nobody stood in the queue yet.
+        """
+        return await leases.more(plan.deployments) or self.choose(plan)[0] is not None
 
     async def follow(self, plan: Plan) -> None:
         """Plan with who serves the model now, if that has changed.
