@@ -9,7 +9,7 @@ import pytest
 
 from router.errors import UpstreamFailure
 from router.upstream import answer as answer_module
-from router.upstream.answer import PIECE_BYTES
+from router.upstream.inflate import PIECE_BYTES
 from tests.support.http1 import everything, post, transport_to
 from tests.support.upstream import Upstream, silent, streamed, whole
 

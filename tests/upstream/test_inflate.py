@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.upstream.answer import PIECE_BYTES, Inflater
+from router.upstream.inflate import PIECE_BYTES, Inflater
 
 
 def raw_deflate(data: bytes) -> bytes:
