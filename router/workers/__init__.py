@@ -2,9 +2,9 @@
 
     supervisor   starts workers, restarts and replaces them, hands on signals
     children     one worker as the supervisor sees it
-    door         the port: the supervisor accepts connections and hands each to a worker
+    accepting    the port: the supervisor accepts connections and hands each to a worker
     link         calls and messages between the supervisor and a worker
-    process      this process as a worker: its end of the door and the link
+    process      this process as a worker: its ends of the two sockets
     shared       what the supervisor keeps for all workers, and does for one at another
     limits       limits and budgets, counted by the supervisor
     slots        slots of endpoints, given to workers by the supervisor

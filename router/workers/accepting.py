@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 
-__all__ = ["Door", "Doorway", "Taker", "listen_on"]
+__all__ = ["Acceptor", "HandedConnections", "Taker", "listen_on"]
 
 _log = get_logger("router.workers")
 
@@ -53,16 +53,16 @@ def listen_on(host: str, port: int) -> list[socket.socket]:
 
 
 class Taker(Protocol):
-    """A worker that takes connections. ``door`` is the supervisor's end of its socket, ``handed``
-    how many it has been handed, and ``turn`` the number of the last one among all workers'.
+    """A worker that takes connections. ``handing`` is the supervisor's end of its socket,
+    ``handed`` how many it has been handed, and ``turn`` the number of the last one among all workers'.
     """
 
-    door: socket.socket
+    handing: socket.socket
     handed: int
     turn: int
 
 
-class Door:
+class Acceptor:
     """Hands the connections of ``sockets`` to whom ``order`` names, the best first."""
 
     def __init__(
@@ -128,7 +128,7 @@ class Door:
     def _handed(self, taker: Taker, connection: socket.socket) -> bool:
         """Whether the worker has it now; not where it has ended, or does not take what it has."""
         try:
-            socket.send_fds(taker.door, [b"\0"], [connection.fileno()])
+            socket.send_fds(taker.handing, [b"\0"], [connection.fileno()])
         except OSError as exc:
             gone = isinstance(exc, BrokenPipeError | ConnectionResetError)
             if not gone and exc.errno not in _FULL:
@@ -140,7 +140,7 @@ class Door:
         return True
 
 
-class Doorway:
+class HandedConnections:
     """A worker's end: makes each connection that it is handed one of ``make``'s protocols.
 
     ``taken`` is how many those were.

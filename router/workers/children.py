@@ -17,7 +17,7 @@ __all__ = ["Child"]
 
 
 class Child:
-    """A worker. ``link`` and ``door`` are the supervisor's ends of its sockets.
+    """A worker. ``link`` and ``handing`` are the supervisor's ends of its sockets.
 
     ``joined``: it answers calls. ``ready``: it can serve, and gets connections unless it is
     ``retired``. ``handed`` and ``taken`` count the connections that it was handed and has taken,
@@ -31,13 +31,13 @@ class Child:
         index: int,
         process: Process,
         link: WorkerLink,
-        door: socket.socket,
+        handing: socket.socket,
         lost: asyncio.Event,
     ) -> None:
         self.index = index
         self.process = process
         self.link = link
-        self.door = door
+        self.handing = handing
         self.lost = lost
         self.joined = self.retired = False
         self.ready = asyncio.Event()
@@ -55,17 +55,17 @@ class Child:
             for our, their in pairs:
                 ours.callback(our.close)
                 theirs.callback(their.close)
-            (link_end, link_of_child), (door, door_of_child) = pairs
-            descriptors = link_of_child.fileno(), door_of_child.fileno()
+            (link_end, link_of_child), (handing, handing_of_child) = pairs
+            descriptors = link_of_child.fileno(), handing_of_child.fileno()
             place = ":".join(map(str, (index, count, *descriptors)))
-            door.setblocking(False)
+            handing.setblocking(False)
             lost = asyncio.Event()
             link = await WorkerLink.over(link_end, lost.set)
             process = await asyncio.create_subprocess_exec(
                 *command, "--worker", place, pass_fds=descriptors
             )
             ours.pop_all()
-        return cls(index, process, link, door, lost)
+        return cls(index, process, link, handing, lost)
 
     @property
     def pid(self) -> int:
@@ -93,5 +93,5 @@ class Child:
 
     async def close(self) -> None:
         """It has ended: close the sockets."""
-        self.door.close()
+        self.handing.close()
         await self.link.close()

@@ -17,8 +17,8 @@ from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
 from router.usage.budgets import TagBudgets
 from router.usage.memory_limiter import OnDown
+from router.workers.accepting import HandedConnections
 from router.workers.cache import WorkerStore
-from router.workers.door import Doorway
 from router.workers.health import SharedHealth
 from router.workers.limits import WorkerRateLimiter
 from router.workers.link import Handler, LinkFailed, WorkerLink
@@ -48,11 +48,11 @@ class WorkerProcess:
 
     def __init__(self, place: str) -> None:
         """``place`` is what the supervisor passes: number, count of workers, descriptors."""
-        index, count, link, door = map(int, place.split(":"))
+        index, count, link, handing = map(int, place.split(":"))
         self.index = index
         self._count = count
         self._link_end = socket.socket(fileno=link)
-        self.doorway = Doorway(socket.socket(fileno=door))
+        self.handed_over = HandedConnections(socket.socket(fileno=handing))
         self.on_lost: Callable[[], None] = lambda: None
         self.reload: Callable[[], Awaitable[None]] | None = None
         self._handlers: dict[str, Handler] = {}
@@ -118,7 +118,7 @@ class WorkerProcess:
         are open.
         """
         self._connections = count
-        self.doorway.open(make)
+        self.handed_over.open(make)
         self._pulse()
         self.link.tell("ready")
         if self._slots is not None:
@@ -140,7 +140,7 @@ class WorkerProcess:
             await self._slots.close()
         await self._tasks.close()
         self._tell_totals()
-        await self.doorway.close()
+        await self.handed_over.close()
         await self.link.close()
 
     def retire(self) -> None:
@@ -179,7 +179,7 @@ class WorkerProcess:
         return snapshot(self._registry) if self._registry is not None else []
 
     def _pulse(self) -> None:
-        self.link.tell("pulse", [self._connections(), self.doorway.taken])
+        self.link.tell("pulse", [self._connections(), self.handed_over.taken])
 
     def _tell_totals(self) -> None:
         if self._registry is None:

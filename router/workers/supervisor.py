@@ -28,8 +28,8 @@ from router.caching import make_store, of_one_process
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
+from router.workers.accepting import Acceptor, listen_on
 from router.workers.children import Child
-from router.workers.door import Door, listen_on
 from router.workers.shared import Shared
 
 __all__ = ["Supervisor"]
@@ -76,12 +76,12 @@ class Supervisor:
         listened on.
         """
         sockets = listen_on(self._server.host, self._server.port)
-        door = Door(sockets, self._order)
+        acceptor = Acceptor(sockets, self._order)
         with self._signals():
             try:
                 await self._begin()
                 if self._failed is None and not self._stopping.is_set():
-                    door.open()
+                    acceptor.open()
                     url = _url(self._server.host, sockets[0])
                     _log.info("listening", url=url, endpoints=self._names, workers=self._count)
                     await self._stopping.wait()
@@ -89,7 +89,7 @@ class Supervisor:
                     await self._ended()
                 return self._failed or 0
             finally:
-                door.close()
+                acceptor.close()
                 for child in self._children:
                     child.kill()
                 await self._tasks.wait(_SLACK_SECONDS)

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from router.workers.door import Door, Doorway, listen_on
+from router.workers.accepting import Acceptor, HandedConnections, listen_on
 from tests.support.waiting import until
 
 
@@ -32,16 +32,16 @@ class Worker:
     """Both ends of what connections are handed over with."""
 
     name: bytes
-    door: socket.socket
+    handing: socket.socket
     end: socket.socket
     handed: int = 0
     turn: int = 0
     served: int = 0
-    doorway: Doorway = field(init=False)
+    handed_over: HandedConnections = field(init=False)
 
     def __post_init__(self) -> None:
-        self.door.setblocking(False)
-        self.doorway = Doorway(self.end)
+        self.handing.setblocking(False)
+        self.handed_over = HandedConnections(self.end)
 
 
 @asynccontextmanager
@@ -51,8 +51,8 @@ async def workers(count: int) -> AsyncIterator[list[Worker]]:
         yield made
     finally:
         for worker in made:
-            worker.door.close()
-            await worker.doorway.close()
+            worker.handing.close()
+            await worker.handed_over.close()
 
 
 def by_load(some: Sequence[Worker]) -> list[Worker]:
@@ -71,15 +71,15 @@ async def test_connections_are_spread_evenly() -> None:
     async with workers(2) as both:
         sockets = listen_on("127.0.0.1", 0)
         port = sockets[0].getsockname()[1]
-        door = Door(sockets, lambda: by_load(both))
+        acceptor = Acceptor(sockets, lambda: by_load(both))
         for worker in both:
-            worker.doorway.open(partial(Greeter, worker))
+            worker.handed_over.open(partial(Greeter, worker))
         greetings = [asyncio.ensure_future(greeting(port)) for _ in range(64)]
         await asyncio.sleep(0)
-        door.open()
+        acceptor.open()
         assert sorted(await asyncio.gather(*greetings)) == [b"0"] * 32 + [b"1"] * 32
-        assert [worker.doorway.taken for worker in both] == [32, 32]
-        door.close()
+        assert [worker.handed_over.taken for worker in both] == [32, 32]
+        acceptor.close()
         with pytest.raises(ConnectionRefusedError):
             await greeting(port)
 
@@ -89,28 +89,28 @@ async def test_who_does_not_take_it_is_passed_over() -> None:
         gone.end.close()
         with suppress(BlockingIOError):
             while True:
-                socket.send_fds(full.door, [b"\0"], [full.door.fileno()])
-        able.doorway.open(lambda: Greeter(able))
+                socket.send_fds(full.handing, [b"\0"], [full.handing.fileno()])
+        able.handed_over.open(lambda: Greeter(able))
         sockets = listen_on("127.0.0.1", 0)
-        door = Door(sockets, lambda: [gone, full, able])
-        door.open()
+        acceptor = Acceptor(sockets, lambda: [gone, full, able])
+        acceptor.open()
         assert await greeting(sockets[0].getsockname()[1]) == b"2"
         assert (gone.handed, full.handed, able.handed) == (0, 0, 1)
-        door.close()
+        acceptor.close()
 
 
 async def test_connections_wait_until_there_is_a_worker() -> None:
     async with workers(1) as [worker]:
         able: list[Worker] = []
         sockets = listen_on("127.0.0.1", 0)
-        door = Door(sockets, lambda: able)
-        door.open()
+        acceptor = Acceptor(sockets, lambda: able)
+        acceptor.open()
         waiting = asyncio.ensure_future(greeting(sockets[0].getsockname()[1]))
-        await until(lambda: door._again is not None)
-        worker.doorway.open(lambda: Greeter(worker))
+        await until(lambda: acceptor._again is not None)
+        worker.handed_over.open(lambda: Greeter(worker))
         able.append(worker)
         assert await waiting == b"0"
-        door.close()
+        acceptor.close()
 
 
 def test_all_addresses_of_a_host_have_one_port() -> None:
