@@ -43,7 +43,7 @@ Limits
 
 Answers of one's own
     Those that answer in an API's own form need ``ResponseBuilder``, ``StreamState`` and
-    ``new_builder``, ``new_ids`` (``ID_DIGITS`` behind each prefix), ``replay_response``,
+    ``new_builder``, ``new_id`` (``ID_DIGITS`` behind its prefix), ``replay_response``,
     ``ResponseFollower`` and ``ChatFollower``, ``TERMINAL``, ``DELTAS``, ``PartialOutput``,
     ``output_text``, ``frame_tokens``, ``answer_of_chat``, ``CACHE_RULES`` (what the cache has to
     know of the fields of a request), ``hosted_tool_name``, ``chat_chunks``, ``chat_completion``,
@@ -82,7 +82,7 @@ from router.core.response_lifecycle import (
     ID_DIGITS,
     client_headers,
     new_builder,
-    new_ids,
+    new_id,
     persist,
     persist_whole,
 )
@@ -267,7 +267,7 @@ __all__ = [
     "longest_prompt_chars",
     "most_tokens",
     "new_builder",
-    "new_ids",
+    "new_id",
     "output_text",
     "persist",
     "persist_whole",

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
@@ -44,7 +43,7 @@ from router.plugin import (
     completion_chunks,
     finished_completion,
     new_builder,
-    new_ids,
+    new_id,
     replay_response,
 )
 
@@ -156,7 +155,8 @@ class _ResponseRendering:
         return {name: final[name] for name in ("created_at", "completed_at") if name in final}
 
     def renew(self) -> Callable[[], list[str]]:
-        return partial(new_ids, [ident[:-ID_DIGITS] for ident in self.ids])
+        prefixes = [ident[:-ID_DIGITS] for ident in self.ids]
+        return lambda: [new_id(prefix) for prefix in prefixes]
 
     def opening(self) -> list[Frame]:
         return self.builder.open()

@@ -9,7 +9,7 @@ return.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -35,7 +35,6 @@ __all__ = [
     "client_headers",
     "new_builder",
     "new_id",
-    "new_ids",
     "persist",
     "persist_whole",
     "show_messages",
@@ -112,12 +111,6 @@ def new_id(prefix: str) -> str:
     Neighbours in time are neighbours in an index, which makes storing them several times cheaper.
     """
     return f"{prefix}{int(time.time() * 65536):012x}{random_digits()}"
-
-
-def new_ids(prefixes: Sequence[str]) -> list[str]:
-    """``new_id`` of each prefix, at the cost of about one."""
-    born = f"{int(time.time() * 65536):012x}"
-    return [f"{prefix}{born}{random_digits()}" for prefix in prefixes]
 
 
 def new_builder(
