@@ -54,7 +54,8 @@ def listen_on(host: str, port: int) -> list[socket.socket]:
 
 class Taker(Protocol):
     """A worker that takes connections. ``handing`` is the supervisor's end of its socket,
-    ``handed`` how many it has been handed, and ``turn`` the number of the last one among all workers'.
+    ``handed`` how many it has been handed, and ``turn`` the number of the last one among those of
+    all workers.
     """
 
     handing: socket.socket
