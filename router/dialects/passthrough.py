@@ -28,22 +28,17 @@ class PassthroughDecoder:
         self.failure: str | None = None
         self.output_chars = 0
         self.has_output = False
-        self._ended = False
+        self.ended = False
         self._model = ModelName(model)
         self._decoder: SSEDecoder | None = None
         self._alike: PassedText | None = None  # events like the last one
         self._had_text = False
         self._useless = 0
 
-    @property
-    def ended(self) -> bool:
-        """See ``StreamDecoder.ended``."""
-        return self._ended
-
     def feed(self, data: bytes) -> list[Frame]:
         """See ``StreamDecoder.feed``."""
         frames: list[Frame] = []
-        if self.error is not None or self._ended:
+        if self.error is not None or self.ended:
             return frames
         decoder = self._decoder = self._decoder or SSEDecoder()
         try:
@@ -52,10 +47,8 @@ class PassthroughDecoder:
                 if alike is not None and (frame := alike.frame(block)) is not None:
                     self.output_chars += len(alike.text)
                     frames.append(frame)
-                elif event := data_of(block):
-                    self._decoded(block, event, frames)
-                    if self.ended:
-                        break
+                elif (event := data_of(block)) and self._decoded(block, event, frames):
+                    break
         except EventTooLarge as exc:
             self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
         except UpstreamError as exc:
@@ -65,7 +58,7 @@ class PassthroughDecoder:
     def finish(self) -> list[Frame]:
         """See ``StreamDecoder.finish``."""
         frames = self.salvage()
-        if not self._ended and self.error is None:
+        if not self.ended and self.error is None:
             self.error = UpstreamFailure("The endpoint's stream ended before the answer did.")
         return frames
 
@@ -73,15 +66,18 @@ class PassthroughDecoder:
         """See ``StreamDecoder.salvage``."""
         raise NotImplementedError
 
-    def _decoded(self, block: bytes, data: bytes, frames: list[Frame]) -> None:
-        """An event that is not like the last one, and what can be learned of it."""
+    def _decoded(self, block: bytes, data: bytes, frames: list[Frame]) -> bool:
+        """An event that is not like the last one, and what can be learned of it; whether it was the
+        last.
+        """
         alike, before = self._alike, len(frames)
         self._alike = None
         if alike is not None and not alike.raw:
             self._useless += 1
         self._event(data, frames)
-        if self.finds_text and len(frames) == before + 1 and not self._ended:
+        if self.finds_text and len(frames) == before + 1 and not self.ended:
             self._learn(block, frames[-1])
+        return self.ended
 
     def _learn(self, block: bytes, passed: Frame) -> None:
         """Learn of the second text in a row: the first is not held up by that."""

@@ -202,7 +202,13 @@ class PassedText:
         if self._mine is not None:
             if self._encoded and b"\\" in raw:
                 raw = orjson.dumps(text)
-            block = _filled(self._mine, self._first, number, raw, theirs.padding)
+            # ``_filled``, without a call for every event
+            if self._first is None:
+                block = self._mine % (raw, theirs.padding)
+            elif self._first:
+                block = self._mine % (number, raw, theirs.padding)
+            else:
+                block = self._mine % (raw, number, theirs.padding)
         return EncodedFrame(self._type, block)
 
 

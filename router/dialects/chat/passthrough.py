@@ -41,9 +41,9 @@ class ChatPassthrough(PassthroughDecoder):
         """See ``StreamDecoder.salvage``: all choices had their finish reason, the marker is
         missing.
         """
-        if self._ended or self.error is not None or not self._all_finished():
+        if self.ended or self.error is not None or not self._all_finished():
             return []
-        self._ended = True
+        self.ended = True
         return [Frame("", _DONE)]
 
     def _all_finished(self) -> bool:
@@ -74,14 +74,14 @@ class ChatPassthrough(PassthroughDecoder):
         """See ``StreamDecoder.fail``: an error event, as OpenAI's own streams end when they
         break.
         """
-        if self._ended:
+        if self.ended:
             return []
-        self._ended = True
+        self.ended = True
         return [Frame("", orjson.dumps(error.envelope()))]
 
     def _event(self, data: bytes, frames: list[Frame]) -> None:
         if data.strip() == _DONE:
-            self._ended = True
+            self.ended = True
             frames.append(Frame("", _DONE))
             return
         chunk = load_object(data, "a stream event")

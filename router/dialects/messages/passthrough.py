@@ -48,9 +48,9 @@ class MessagesPassthrough(PassthroughDecoder):
 
     def salvage(self) -> list[Frame]:
         """See ``StreamDecoder.salvage``: all is there but its last event."""
-        if self._ended or self.error is not None or not self._stopped:
+        if self.ended or self.error is not None or not self._stopped:
             return []
-        self._ended = True
+        self.ended = True
         return [PassedFrame(_STOP, b'{"type":"message_stop"}')]
 
     def whole(self, body: bytes) -> bytes:
@@ -76,9 +76,9 @@ class MessagesPassthrough(PassthroughDecoder):
 
     def fail(self, error: RouterError) -> list[Frame]:
         """See ``StreamDecoder.fail``: with the endpoint's own event where it has sent one."""
-        if self._ended:
+        if self.ended:
             return []
-        self._ended = True
+        self.ended = True
         if self._reported is not None:
             return [PassedFrame("error", self._reported)]
         if not self.has_output and self._builder.state is not StreamState.NEW:
@@ -109,7 +109,7 @@ class MessagesPassthrough(PassthroughDecoder):
             return
         if not self.has_output:
             self._begin(frames)
-        self._ended = kind == _STOP
+        self.ended = kind == _STOP
         frames.append(PassedFrame(kind, data))
 
     def _begin(self, frames: list[Frame]) -> None:

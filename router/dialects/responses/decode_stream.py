@@ -28,7 +28,7 @@ from router.response import tokens
 from router.response.builder import ResponseBuilder, StreamState, output_text
 from router.response.decoder import not_a_stream, reported_failure, upstream_message
 from router.response.frame import OPENING, EventTooLarge, Frame, data_of, load_object
-from router.response.partial import DELTAS
+from router.response.partial import DELTAS, TEXT_EVENTS
 
 __all__ = [
     "ENDPOINT_ERRORS",
@@ -82,6 +82,7 @@ class ResponsesDecoder:
         self.builder = builder
         self.error: UpstreamError | None = None
         self.final: dict[str, Any] | None = None
+        self.ended = False
         self.encrypted_reasoning: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
         self.failure: str | None = None
@@ -103,15 +104,10 @@ class ResponsesDecoder:
         """See ``StreamDecoder.has_output``."""
         return self._has_output
 
-    @property
-    def ended(self) -> bool:
-        """See ``StreamDecoder.ended``."""
-        return self.final is not None
-
     def feed(self, data: bytes) -> list[Frame]:
         """See ``StreamDecoder.feed``."""
         frames: list[Frame] = []
-        if self.error is not None or self.final is not None:
+        if self.error is not None or self.ended:
             return frames
         stream, builder = self._stream or self._begun(), self.builder
         try:
@@ -122,10 +118,8 @@ class ResponsesDecoder:
                     if stream.keeps:
                         stream.output.said += alike.raw[1:-1]
                     frames.append(frame)
-                elif event := data_of(block):
-                    self._decoded(block, event, frames)
-                    if self.ended:
-                        break
+                elif (event := data_of(block)) and self._decoded(block, event, frames):
+                    break
         except EventTooLarge as exc:
             self.error = UpstreamFailure(f"The endpoint's stream is broken: {exc}.")
         except UpstreamError as exc:
@@ -136,14 +130,20 @@ class ResponsesDecoder:
         self._stream = stream = StreamedEvents()
         return stream
 
-    def _decoded(self, block: bytes, data: bytes, frames: list[Frame]) -> None:
-        """An event that is not like the last one, and what can be learned of it."""
+    def _decoded(self, block: bytes, data: bytes, frames: list[Frame]) -> bool:
+        """An event that is not like the last one, and what can be learned of it; whether it was the
+        last.
+        """
         stream, before = self._stream, len(frames)
         assert stream is not None
-        stream.forget()
+        if stream.alike is not None:
+            stream.forget(stream.alike)
         self._event(data, frames)
-        if len(frames) == before + 1:
+        if len(frames) == before + 1 and frames[-1].type in TEXT_EVENTS:
             stream.learn(block, frames[-1])
+        else:
+            stream.last = ""
+        return self.ended
 
     def _so_far(self) -> list[dict[str, Any]]:
         return [] if self._stream is None else self._stream.output.so_far()
@@ -194,6 +194,7 @@ class ResponsesDecoder:
         base = orjson.loads(self._snapshot) if self._snapshot else None
         frames = self.builder.fail(error, self._so_far(), base=base)
         self.final = self.builder.final
+        self.ended = self.final is not None
         return frames
 
     def _event(self, data: bytes, frames: list[Frame]) -> None:
@@ -270,6 +271,7 @@ class ResponsesDecoder:
             final["error"] = self._endpoints_error(final.get("error"))
             self.failure = final["error"]["code"]
         self.final = final
+        self.ended = True
         return final
 
     def _endpoints_error(self, error: Any) -> dict[str, Any]:

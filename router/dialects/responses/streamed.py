@@ -7,7 +7,7 @@ from typing import Any
 
 from router.dialects.responses.places import Places
 from router.response.frame import Frame, SSEDecoder
-from router.response.partial import DELTAS, TEXT_EVENTS, PartialOutput
+from router.response.partial import DELTAS, PartialOutput
 from router.response.text_template import MOST_USELESS, PassedText
 
 __all__ = ["StreamedEvents"]
@@ -17,12 +17,12 @@ class StreamedEvents:
     """What is kept of a stream while it lasts.
 
     ``blocks`` cuts it, ``output`` is what it has said, ``places`` where that belongs. ``alike``
-    recognises the events that are like the last one, which brought text; what they say belongs to
-    ``output`` where it ``keeps`` that. It is learned of the second one in a row: the first is not
-    held up by that.
+    recognises the events that are like the ``last`` one, by its type, which brought text; what they
+    say belongs to ``output`` where it ``keeps`` that. It is learned of the second one in a row: the
+    first is not held up by that.
     """
 
-    __slots__ = ("_last", "_useless", "alike", "blocks", "keeps", "output", "places")
+    __slots__ = ("_useless", "alike", "blocks", "keeps", "last", "output", "places")
 
     def __init__(self) -> None:
         self.blocks = SSEDecoder().blocks
@@ -30,20 +30,20 @@ class StreamedEvents:
         self.places = Places()
         self.alike: PassedText | None = None
         self.keeps = False
-        self._last = ""
+        self.last = ""
         self._useless = 0
 
-    def forget(self) -> None:
-        """The next event is not like the last one."""
-        if self.alike is not None and not self.alike.raw:
+    def forget(self, alike: PassedText) -> None:
+        """The next event is not like those that ``alike`` recognises."""
+        if not alike.raw:
             self._useless += 1
         self.alike = None
 
     def learn(self, block: bytes, passed: Frame) -> None:
-        """This is an event, and what was passed on of it."""
-        last, self._last = self._last, passed.type
-        kind = passed.type
-        if kind == last and kind in TEXT_EVENTS and self._useless < MOST_USELESS:
+        """This is an event that may bring text, and what was passed on of it."""
+        last, kind = self.last, passed.type
+        self.last = kind
+        if kind == last and self._useless < MOST_USELESS:
             self.alike = PassedText.of(block, passed, partial(_text_of, kind), encoded=True)
             self.keeps = kind in DELTAS
 
