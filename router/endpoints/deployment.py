@@ -77,6 +77,10 @@ class Deployment(DeploymentState):
         self.limited = True
         super().cool(now + seconds, now)
 
+    def rate_limited(self, now: float) -> bool:
+        """Whether it is left alone because of a rate limit."""
+        return self.limited if self.cool_until > now else self.spent_until > now
+
 
 def best_reported(deployments: Iterable[Deployment]) -> PromptTokens | None:
     """What is known of a model's prompts where most was reported; None without deployments."""
