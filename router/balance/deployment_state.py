@@ -79,13 +79,16 @@ class Share:
 
 
 class Host:
-    """One endpoint. ``breaker`` is for its connections."""
+    """One endpoint. ``breaker`` is for its connections; ``back(now)`` is called when it may be used
+    again after it was away, or taken out.
+    """
 
     def __init__(self, rules: BreakerRules, slow_start: float, random: Callable[[], float]) -> None:
         self.breaker = Breaker(rules, random)
         self.slow_start = slow_start
         self.drained = False
         self.deployments: list[DeploymentState] = []
+        self.back: Callable[[float], None] = _nobody_cares
 
     @property
     def up(self) -> bool:
@@ -110,6 +113,7 @@ class Host:
 
     def recovered(self, now: float) -> None:
         """Traffic may come back, step by step."""
+        self.back(now)
         for deployment in self.deployments:
             deployment.warm(now)
 
@@ -357,5 +361,5 @@ class DeploymentState:
         return self.predicted_load(now) + held * (waiting + 1) / self.most
 
 
-def _nobody_cares(deployment: DeploymentState) -> None:
-    """Nothing depends on this deployment yet."""
+def _nobody_cares(_: object) -> None:
+    """Nothing depends on it yet."""

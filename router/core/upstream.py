@@ -307,6 +307,12 @@ class Adapter(Protocol):
         """
         ...
 
+    def forget(self, before: float) -> None:
+        """Forget what refusals have taught before this time (``time.monotonic``): the endpoint may
+        have been upgraded since.
+        """
+        ...
+
     def models_path(self) -> str:
         """Where the endpoint lists its models."""
         ...
