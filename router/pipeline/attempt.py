@@ -254,7 +254,8 @@ class Attempt:
         """Pass on what arrives, as it arrives, until the end of the answer has been read or the
         client reads too slowly; the frames of the last read, where it has not been passed on.
 
-        Raises ClientGone, and UpstreamError like ``read``.
+        Raises ClientGone, and UpstreamError like ``read``. Where the router stops when the end has
+        been read, but nobody had a turn to pass it on yet, it is returned all the same.
         """
         answer, decoder = self._answer, self.decoder
         assert answer is not None
@@ -279,6 +280,9 @@ class Attempt:
         except UpstreamError as error:
             self.error = error
             raise
+        except asyncio.CancelledError:
+            if last is None or self._exchange.abort is None:
+                raise
         finally:
             self.error = self.error or decoder.error
         return last
