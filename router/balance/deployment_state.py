@@ -49,7 +49,8 @@ GRADES: Final = ("ready", "warming", "probe", "cold", "full", "open", "cooling",
 the same, just recovered, and taking part in a growing share of the choices. ``probe``: its breaker
 is half-open, the next request may try. ``cold``: a slot is free, the model has to be loaded.
 ``full``: no slot is free. ``open``: its breaker is, or its host cannot be reached. ``cooling``: it
-asked for a pause. ``drained``: an operator took it out.
+asked for a pause, or said that nothing is left of its rate limit. ``drained``: an operator took it
+out.
 """
 
 _LEAST_WARM: Final = 0.1
@@ -78,13 +79,16 @@ class Share:
 
 
 class Host:
-    """One endpoint. ``breaker`` is for its connections."""
+    """One endpoint. ``breaker`` is for its connections; ``back(now)`` is called when it may be used
+    again after it was away, or taken out.
+    """
 
     def __init__(self, rules: BreakerRules, slow_start: float, random: Callable[[], float]) -> None:
         self.breaker = Breaker(rules, random)
         self.slow_start = slow_start
         self.drained = False
         self.deployments: list[DeploymentState] = []
+        self.back: Callable[[float], None] = _nobody_cares
 
     @property
     def up(self) -> bool:
@@ -109,6 +113,7 @@ class Host:
 
     def recovered(self, now: float) -> None:
         """Traffic may come back, step by step."""
+        self.back(now)
         for deployment in self.deployments:
             deployment.warm(now)
 
@@ -126,7 +131,8 @@ class DeploymentState:
     slots there are: ``most``, or fewer where other processes have some. ``first_token`` and
     ``service`` are in seconds: from sending a request to its first output, and how long a slot is
     held. ``late`` is the 95th percentile of the first, ``heard`` when there was output the last
-    time.
+    time. Until ``cool_until`` it is left alone, until ``spent_until`` as long as there is another:
+    nothing is left of its rate limit, it has said.
     """
 
     __slots__ = (
@@ -151,6 +157,7 @@ class DeploymentState:
         "loaded",
         "most",
         "service",
+        "spent_until",
         "tier",
         "turn",
         "warm_from",
@@ -172,6 +179,7 @@ class DeploymentState:
         self.load_began: float | None = None
         self.load_time = Ewma()
         self.cool_until = 0.0
+        self.spent_until = 0.0
         self.warm_from = -inf
         self.breaker = Breaker(rules, random)
         self.first_token = PeakEwma(_FORGETS)
@@ -240,13 +248,13 @@ class DeploymentState:
             return DRAINED, inf
         if self.cool_until > now:
             return COOLING, self.cool_until
-        if not self.host.up:
-            return OPEN, inf
         state = self.breaker.state(now)
-        if state is BreakerState.OPEN:
-            return OPEN, self.breaker.opens_until
+        if not self.host.up or state is BreakerState.OPEN:
+            return OPEN, (self.breaker.opens_until if self.host.up else inf)
         if state is BreakerState.HALF_OPEN:
             return (OPEN if self.breaker.probing or not self.free else PROBE), inf
+        if self.spent_until > now:
+            return COOLING, self.spent_until
         if not self.free:
             return FULL, inf
         if not self.loaded:
@@ -299,6 +307,19 @@ class DeploymentState:
         self.cool_until = max(self.cool_until, until)
         self.refresh(now)
 
+    def spent(self, until: float, now: float) -> None:
+        """It has said that nothing is left of its rate limit until then; that there is something,
+        where that time is over.
+        """
+        if until > now or self.spent_until > now:
+            self.spent_until = until
+            self.refresh(now)
+
+    @property
+    def rests_until(self) -> float:
+        """When it gets requests again: over, where it is not ``cooling``."""
+        return max(self.cool_until, self.spent_until)
+
     def in_memory(self, now: float, loaded: bool) -> None:
         """The endpoint tells whether the model is in memory."""
         if loaded == self.loaded or (not loaded and self.in_flight and self.load_began is None):
@@ -340,5 +361,5 @@ class DeploymentState:
         return self.predicted_load(now) + held * (waiting + 1) / self.most
 
 
-def _nobody_cares(deployment: DeploymentState) -> None:
-    """Nothing depends on this deployment yet."""
+def _nobody_cares(_: object) -> None:
+    """Nothing depends on it yet."""

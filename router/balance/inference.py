@@ -1,5 +1,4 @@
-"""What an endpoint's refusal teaches about its model: a feature that it lacks, or its context; and
-for how long it asks to be left alone.
+"""What an endpoint's refusal teaches about its model: a feature that it lacks, or its context.
 
 A wrong inference takes an endpoint away from a model's requests, so only what says in so many words
 that the model (not this value, this schema, or this combination) is at fault teaches anything.
@@ -10,14 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 from router.balance.capability import Abilities, Feature
 from router.balance.overflow import stated_context, without_quotations
 
-__all__ = ["asked_pause", "inferred_abilities"]
+__all__ = ["inferred_abilities"]
 
 _OF_THE_MOMENT: Final = frozenset({"rate_limit_exceeded", "insufficient_quota", "tool_use_failed"})
 """Codes of refusals that say nothing of the model."""
@@ -155,24 +152,3 @@ def _unsupported(text: str) -> Feature | None:
     if not said and not _DEPENDS.search(text):
         said = [feature for feature, wording in _PLAIN.items() if wording.search(text)]
     return said[0] if len(said) == 1 else None
-
-
-_PAUSE: Final = 5.0
-"""Seconds for which a rate limit without a ``Retry-After`` is respected."""
-
-_LONGEST_PAUSE: Final = 3600.0
-
-
-def asked_pause(headers: Mapping[str, str], now: datetime) -> float:
-    """The seconds that a refusal's ``Retry-After`` asks for: a number of them, or a date (RFC 9110,
-    10.2.3). ``now`` is in UTC.
-    """
-    after = headers.get("Retry-After", "")
-    try:
-        seconds = float(after)
-    except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(after) - now).total_seconds()
-        except (ValueError, TypeError, OverflowError):
-            return _PAUSE
-    return min(max(seconds, 0.0), _LONGEST_PAUSE) if seconds == seconds else _PAUSE

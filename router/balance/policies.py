@@ -24,7 +24,16 @@ from math import inf
 from operator import attrgetter
 from typing import ClassVar, Final, Protocol, TypeVar
 
-from router.balance.deployment_state import COLD, FULL, OPEN, PROBE, READY, WARMING, DeploymentState
+from router.balance.deployment_state import (
+    COLD,
+    COOLING,
+    FULL,
+    OPEN,
+    PROBE,
+    READY,
+    WARMING,
+    DeploymentState,
+)
 from router.settings.schema import PolicyName
 
 __all__ = [
@@ -318,7 +327,7 @@ class Selection:
                 return cold, "it is loading the model" if loading else "it will load the model"
         if spared:
             return self._pick(spared, now, preferred, bound)
-        if full:
+        if full and (patient or not desperate or self._spent(deployments, now) is None):
             return None, QUEUE
         return self._last_resort(deployments, now) if desperate else (None, NOTHING)
 
@@ -383,7 +392,17 @@ class Selection:
             return None
         return best
 
+    def _spent(self, deployments: Sequence[S], now: float) -> S | None:
+        """Who has said that nothing is left of its rate limit, and has it again first. That it has
+        not asked for a pause means that it may be asked: it may have more by now.
+        """
+        resting = [one for one in self._of(deployments, COOLING) if one.cool_until <= now]
+        free = [one for one in resting if one.free]
+        return min(free, key=lambda one: one.spent_until, default=None)
+
     def _last_resort(self, deployments: Sequence[S], now: float) -> tuple[S | None, str]:
+        if (spent := self._spent(deployments, now)) is not None:
+            return spent, "nothing is left of its rate limit, and nothing better either"
         sick = [
             deployment
             for deployment in deployments

@@ -159,7 +159,7 @@ def _grade(model: ModelReport) -> str:
     left = model["cooling_for"]
     if left is None:
         return grade
-    return f"{grade} {left:.0f} s{' (429)' if model['rate_limited'] else ''}"
+    return f"{grade} {left:.0f} s{' (rate limit)' if model['rate_limited'] else ''}"
 
 
 def _breaker(breaker: BreakerReport) -> str:

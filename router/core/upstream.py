@@ -134,10 +134,12 @@ class Listed:
 class UpstreamResponse(Protocol):
     """An endpoint's answer whose head has arrived, with status 200.
 
-    ``is_json``: it is one piece of JSON, by its Content-Type. ``complete``: its end has arrived.
+    ``is_json``: it is one piece of JSON, by its Content-Type. ``tells_limits``: its headers say
+    what is left of a rate limit. ``complete``: its end has arrived.
     """
 
     is_json: bool
+    tells_limits: bool
     complete: bool
 
     @property
@@ -302,6 +304,12 @@ class Adapter(Protocol):
     def compact(self, exchange: Exchange, model: str, builder: ResponseBuilder) -> UpstreamCall:
         """Have a conversation compacted. Raises NotSupported where the dialect cannot, and
         InvalidRequest like ``respond``.
+        """
+        ...
+
+    def forget(self, before: float) -> None:
+        """Forget what refusals have taught before this time (``time.monotonic``): the endpoint may
+        have been upgraded since.
         """
         ...
 

@@ -14,12 +14,12 @@ from router.balance.deployment_state import DeploymentState, Share
 if TYPE_CHECKING:
     from router.endpoints.endpoint import Endpoint
 
-__all__ = ["Deployment", "Slot", "best_reported"]
+__all__ = ["LEARNED_FOR", "Deployment", "Slot", "best_reported"]
 
 Slot = tuple[str, str]
 """An endpoint's name and a model as it calls it."""
 
-_LEARNED_FOR: Final = 3600.0
+LEARNED_FOR: Final = 3600.0
 """What a refusal taught is forgotten after so many seconds: endpoints are upgraded."""
 
 
@@ -52,7 +52,12 @@ class Deployment(DeploymentState):
     def learn(self, inferred: Abilities, now: float) -> None:
         """A refusal taught what the model cannot do, or how long its context is."""
         self._learned = self._learned.after(inferred)
-        self._learned_until = now + _LEARNED_FOR
+        self._learned_until = now + LEARNED_FOR
+        self.reassess(now)
+
+    def forget(self, now: float) -> None:
+        """Forget what refusals have taught."""
+        self._learned_until = -inf
         self.reassess(now)
 
     def reassess(self, now: float) -> None:
@@ -76,6 +81,10 @@ class Deployment(DeploymentState):
         """The endpoint limits the rate of this model."""
         self.limited = True
         super().cool(now + seconds, now)
+
+    def rate_limited(self, now: float) -> bool:
+        """Whether it is left alone because of a rate limit."""
+        return self.limited if self.cool_until > now else self.spent_until > now
 
 
 def best_reported(deployments: Iterable[Deployment]) -> PromptTokens | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 from cache.breaker import BreakerRules
@@ -62,6 +63,7 @@ class Endpoint:
         """Whether it said, in the last probe, that it is still bringing its model into memory."""
         self._random = random
         self._changed = changed
+        self.host.back = self.forget
         self.configure(settings, adapter, transport, health, 0.0)
 
     def configure(
@@ -82,7 +84,14 @@ class Endpoint:
         self.account = account_of(settings)
         self.lacks_route = False
         """Whether a request since then was told that its path is not there."""
+        self.forget(now)
         self.configure_health(health, now)
+
+    def forget(self, now: float) -> None:
+        """Forget what refusals have taught: it may be another program, or version, by now."""
+        self.adapter.forget(inf)
+        for deployment in self.deployments.values():
+            deployment.forget(now)
 
     def configure_health(self, health: BreakerSettings, now: float) -> None:
         """Take over other rules for its breakers."""

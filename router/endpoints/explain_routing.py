@@ -279,8 +279,9 @@ def _unwell(deployment: Deployment, now: float) -> LeftOut | None:
     elif deployment.grade == DRAINED:
         message = "An operator has taken it out."
     elif deployment.grade == COOLING:
-        why = "It limits the rate" if deployment.limited else "It could not load the model"
-        message = f"{why}, and is left alone for {ceil(deployment.cool_until - now)} s more."
+        limits = deployment.rate_limited(now)
+        why = "It limits the rate" if limits else "It could not load the model"
+        message = f"{why}, and is left alone for {ceil(deployment.rests_until - now)} s more."
     elif deployment.grade == OPEN and not host.up:
         message = "It cannot be reached."
     elif deployment.grade == OPEN:

@@ -14,7 +14,7 @@ from router.balance.deployment_state import DeploymentState
 from router.core.key import Key
 from router.core.upstream import Adapter, Transport
 from router.endpoints.catalogue import serves
-from router.endpoints.deployment import Deployment
+from router.endpoints.deployment import LEARNED_FOR, Deployment
 from router.endpoints.endpoint import Endpoint
 from router.errors import ModelNotFound, RouterError, UpstreamUnavailable
 from router.settings.schema import EndpointSettings, Settings
@@ -181,6 +181,7 @@ class Registry:
     def probed(self, endpoint: Endpoint) -> None:
         """A probe of this endpoint is over: who waits for the first one looks again."""
         now = self._clock()
+        endpoint.adapter.forget(now - LEARNED_FOR)
         for deployment in endpoint.deployments.values():
             deployment.reassess(now)
         endpoint.probed.set()

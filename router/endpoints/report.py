@@ -49,12 +49,12 @@ class ModelReport(TypedDict):
 
     ``grade`` is what a choice goes by (see ``router.balance.deployment_state.GRADES``). ``load`` is
     the share of its weighted capacity in use. ``cooling_for`` are the seconds for which it is left
-    alone, null where it is not; ``rate_limited`` whether a 429 is why. ``loaded`` is whether it is
-    in memory, null where the endpoint does not tell; ``loading_for`` how long the router's load of
-    it has taken so far. ``first_token`` is the moving average of the seconds to a stream's first
-    output, ``first_token_p95`` their 95th percentile, ``held`` the average of how long a slot is
-    held; each is null until it is known. ``lacks`` are the features that it is known not to have,
-    ``context`` its length in tokens where that is known.
+    alone, null where it is not; ``rate_limited`` whether a rate limit is why. ``loaded`` is whether
+    it is in memory, null where the endpoint does not tell; ``loading_for`` how long the router's
+    load of it has taken so far. ``first_token`` is the moving average of the seconds to a stream's
+    first output, ``first_token_p95`` their 95th percentile, ``held`` the average of how long a slot
+    is held; each is null until it is known. ``lacks`` are the features that it is known not to
+    have, ``context`` its length in tokens where that is known.
     """
 
     model: str
@@ -167,7 +167,7 @@ def _breaker(breaker: Breaker, now: float) -> BreakerReport:
 
 def _model(deployment: Deployment, now: float) -> ModelReport:
     began = deployment.load_began
-    cooling = deployment.cool_until > now
+    cooling = deployment.rests_until > now
     return {
         "model": deployment.model,
         "grade": GRADES[deployment.grade],
@@ -175,8 +175,8 @@ def _model(deployment: Deployment, now: float) -> ModelReport:
         "limit": deployment.limit,
         "load": round(deployment.load, _DIGITS),
         "breaker": _breaker(deployment.breaker, now),
-        "cooling_for": rounded(deployment.cool_until - now) if cooling else None,
-        "rate_limited": cooling and deployment.limited,
+        "cooling_for": rounded(deployment.rests_until - now) if cooling else None,
+        "rate_limited": cooling and deployment.rate_limited(now),
         "loaded": _loaded(deployment),
         "loading_for": rounded(now - began) if began is not None else None,
         "first_token": rounded(deployment.first_token.latest)

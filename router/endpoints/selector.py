@@ -337,12 +337,12 @@ class Selector:
                 f"Every endpoint that serves the model '{model}' {why}.",
                 headers=_retry_after(seconds),
             )
-        headers = _retry_after(min(deployment.cool_until for deployment in cooling) - now)
+        headers = _retry_after(min(deployment.rests_until for deployment in cooling) - now)
         until = ", ".join(
-            f"{deployment.endpoint.name} for {ceil(deployment.cool_until - now)} s"
+            f"{deployment.endpoint.name} for {ceil(deployment.rests_until - now)} s"
             for deployment in cooling[:10]
         )
-        if any(deployment.limited for deployment in cooling):
+        if any(deployment.rate_limited(now) for deployment in cooling):
             return UpstreamRateLimited(
                 f"Every endpoint that serves the model '{model}' asked for a pause: {until}.",
                 headers=headers,

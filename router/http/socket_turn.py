@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import orjson
 from aiohttp import web
 
 from router.core.exchange import Exchange, Sink
@@ -22,7 +23,7 @@ from router.http.socket_reply import MessageQueue, SocketReply
 from router.sessions.chains import SocketStream
 from router.sessions.turns import Turns, is_durable
 
-__all__ = ["CreateMessage", "SocketDispatch", "crowded", "raising", "stream_of"]
+__all__ = ["CreateMessage", "SocketDispatch", "crowded", "raising", "steering_failed", "stream_of"]
 
 _STREAM_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _SHOWN: Final = 100
@@ -175,6 +176,27 @@ class SocketDispatch:
             return await self._dispatcher.run(request, exchange, answer, reply)
         finally:
             self.failed = reply.failed
+
+
+def steering_failed(message: dict[str, Any]) -> bytes:
+    """The event that gives back the input of a ``response.steer``: no endpoint is asked over a
+    WebSocket, and so none can be steered. Raises InvalidRequest for what is none.
+    """
+    for name, kinds in (("previous_response_id", str), ("input", (str, list))):
+        if not isinstance(message.get(name), kinds):
+            expected = "a string" if kinds is str else "a string or an array"
+            raise InvalidRequest(
+                f"Invalid type for '{name}': expected {expected}.", code="invalid_type", param=name
+            )
+    steer = {name: message[name] for name in ("previous_response_id", "input")}
+    error = {
+        "type": "invalid_request_error",
+        "code": "steering_not_supported",
+        "message": "No response can be steered here. Wait for its end, and continue it with "
+        "'response.create' and this input.",
+    }
+    event = {"type": "response.steer.failed", "sequence_number": 0, "steer": steer, "error": error}
+    return orjson.dumps(event)
 
 
 def crowded() -> Overloaded:

@@ -36,6 +36,7 @@ from router.http.socket_turn import (
     SocketDispatch,
     crowded,
     raising,
+    steering_failed,
     stream_of,
 )
 from router.sessions.chains import ChainMemory, Chains, SocketStream
@@ -300,6 +301,9 @@ class _SocketConnection:
             message, large = await self._parse(raw)
             if message.get("type") == "response.processed":
                 return  # a client's own bookkeeping
+            if message.get("type") == "response.steer":
+                self._queue.send(steering_failed(message))
+                return
             stream = stream_of(message)
             create = CreateMessage.of(message, len(raw), large=large)
             line = self._line(stream)

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 
+from router.balance.pauses import stated_pause
 from router.core.exchange import AnswerKind, Exchange, Sink
 from router.core.response_lifecycle import client_headers
 from router.core.upstream import DIRECT, UpstreamCall, UpstreamResponse
@@ -138,10 +140,17 @@ class Attempt:
         self.answered = True
         self._assembles = call.assembles
         self._in_json = self._answer.is_json
+        if self._answer.tells_limits:
+            self._heed_limits(self._answer)
         self.passed = call.passes is not None
         if call.passes is not None:
             exchange.result.headers |= call.passes(self._answer.headers)
         return call.decoder
+
+    def _heed_limits(self, answer: UpstreamResponse) -> None:
+        """Have the endpoint spared while nothing is left of its rate limit."""
+        pause, now = stated_pause(answer.headers, datetime.now(UTC)), time.monotonic()
+        self.reservation.deployment.spent(now + pause, now)
 
     @staticmethod
     def _learns(error: UpstreamError, call: UpstreamCall, inferred: int) -> bool:
@@ -245,7 +254,8 @@ class Attempt:
         """Pass on what arrives, as it arrives, until the end of the answer has been read or the
         client reads too slowly; the frames of the last read, where it has not been passed on.
 
-        Raises ClientGone, and UpstreamError like ``read``.
+        Raises ClientGone, and UpstreamError like ``read``. Where the router stops when the end has
+        been read, but nobody had a turn to pass it on yet, it is returned all the same.
         """
         answer, decoder = self._answer, self.decoder
         assert answer is not None
@@ -270,6 +280,9 @@ class Attempt:
         except UpstreamError as error:
             self.error = error
             raise
+        except asyncio.CancelledError:
+            if last is None or self._exchange.abort is None:
+                raise
         finally:
             self.error = self.error or decoder.error
         return last

@@ -17,7 +17,8 @@ from typing import Any, Final, Protocol
 
 from router.balance.averages import RetryBudget
 from router.balance.capability import Abilities, length_param, needs
-from router.balance.inference import asked_pause, inferred_abilities
+from router.balance.inference import inferred_abilities
+from router.balance.pauses import asked_pause
 from router.core.exchange import AnswerKind, Exchange
 from router.endpoints.deployment import Deployment
 from router.endpoints.loads import Loads

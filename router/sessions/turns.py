@@ -332,7 +332,14 @@ class TurnRecord(_StoredRecord):
     ) -> bool:
         """See ``ExchangeRecord.finish``."""
         self._begun = True
-        steps = await self._exchange.compute(self._steps, response, encrypted_reasoning)
+        exchange = self._exchange
+        try:
+            steps = await exchange.compute(self._steps, response, encrypted_reasoning)
+        except asyncio.CancelledError:
+            if exchange.abort is None:
+                raise
+            # The router stops, and nothing is written yet: the answer is complete all the same.
+            steps = await exchange.compute(self._steps, response, encrypted_reasoning)
         if not steps:
             return True
         try:

@@ -106,7 +106,7 @@ class FleetMetrics:
             "pointsman_models_left_alone",
             "Models of an endpoint that get no requests, by reason: open (a breaker is, or the "
             "endpoint is down), probe (its breaker is half-open), cooling (it asked for a pause, "
-            "or could not load the model), drained.",
+            "has nothing left of its rate limit, or could not load the model), drained.",
             ("endpoint", "reason"),
             registry=registry,
         )

@@ -91,8 +91,9 @@ class HttpAnswer:
     """Implements ``router.core.upstream.UpstreamResponse``. At most one task reads it.
 
     ``idle`` is in seconds, ``total`` a point in the loop's time. The connection fills ``status``,
-    ``fields`` (headers, lower-case names), ``is_json``, ``pieces`` and ``size`` (what is unread, in
-    bytes), ``touched`` (a byte of the answer has arrived) and ``complete`` (its end has).
+    ``fields`` (headers, lower-case names), ``is_json``, ``tells_limits``, ``pieces`` and ``size``
+    (what is unread, in bytes), ``touched`` (a byte of the answer has arrived) and ``complete`` (its
+    end has).
     """
 
     __slots__ = (
@@ -115,6 +116,7 @@ class HttpAnswer:
         "pieces",
         "size",
         "status",
+        "tells_limits",
         "touched",
     )
 
@@ -141,6 +143,7 @@ class HttpAnswer:
         self.status = 0
         self.fields: dict[bytes, bytes] = {}
         self.is_json = False
+        self.tells_limits = False
         self.pieces: list[bytes] = []
         self.size = 0
         self.touched = False

@@ -14,8 +14,9 @@ from router.errors import UpstreamError, UpstreamRejected
 from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
 from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations, either
+from router.upstream.learned import ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
-from router.upstream.translated import ModelSet, TranslatingAdapter, assembles
+from router.upstream.translated import TranslatingAdapter, assembles
 
 __all__ = ["ChatAdapter"]
 
@@ -34,7 +35,7 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank, TranslatingAdapter):
     """Implements ``router.core.upstream.Adapter`` for the dialect ``chat``.
 
     A stream is asked for its token counts (``stream_options``), but of models that have none: some
-    are configured so, others refuse the question, which is remembered.
+    are configured so, others refuse the question, which is remembered for a while.
     """
 
     def __init__(self, endpoint: EndpointSettings) -> None:
@@ -82,6 +83,11 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank, TranslatingAdapter):
             call.retry = either(partial(self._learn, model), call.retry)
         return call
 
+    def forget(self, before: float) -> None:
+        """See ``Adapter.forget``."""
+        self._without_usage.forget(before)
+        self._unsupported.forget(before)
+
     def _streams(self, exchange: Exchange, model: str) -> tuple[bool, bool]:
         """Whether the endpoint is asked for the token counts of a stream, and whether that stream
         is put together here. Where it has no counts, whole answers are asked for as such: those
@@ -106,7 +112,7 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank, TranslatingAdapter):
 def _refuses_usage(error: UpstreamRejected) -> bool:
     """Whether the endpoint refuses ``stream_options`` as such, and nothing else.
 
-    Taken for that by mistake, the error of a request would cost a model its token counts for good.
+    Taken for that by mistake, the error of a request would cost a model its token counts.
     """
     if error.param and not error.param.startswith("stream_options"):
         return False

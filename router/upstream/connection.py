@@ -14,6 +14,7 @@ from typing import Final, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from router.balance.pauses import LIMIT_FIELDS
 from router.errors import UpstreamError, UpstreamFailure
 from router.upstream.answer import HIGH_WATER, HttpAnswer
 
@@ -252,6 +253,7 @@ class Connection(asyncio.Protocol):
         if coding is None and b"content-length" not in fields:
             self._until_eof = status not in (204, 304)
         answer.is_json = fields.get(b"content-type", b"").startswith(b"application/json")
+        answer.tells_limits = not LIMIT_FIELDS.isdisjoint(fields)
         answer.status = status
         self._progress = True
 

@@ -42,6 +42,11 @@ class UnsupportedOperations:
         if until is not None and self._clock() < until:
             raise cannot(kind, exchange, model)
 
+    def forget(self, before: float) -> None:
+        """Forget what it has said before this time, in seconds of the clock."""
+        for key in [key for key, until in self._until.items() if until - _LACKING_FOR < before]:
+            del self._until[key]
+
     def retry(self, kind: AnswerKind, model: str) -> Callable[[UpstreamError], bool]:
         """A ``UpstreamCall.retry``, which learns from what the endpoint says."""
 

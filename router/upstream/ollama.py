@@ -73,6 +73,10 @@ class OllamaAdapter(EmbeddingsAndRerank, TranslatingAdapter):
             dropped=dropped,
         )
 
+    def forget(self, before: float) -> None:
+        """See ``Adapter.forget``."""
+        self._unsupported.forget(before)
+
     def rerank(self, exchange: Exchange, model: str) -> UpstreamCall:
         """See ``Adapter.rerank``: Ollama cannot."""
         raise cannot(AnswerKind.RERANK, exchange, model)

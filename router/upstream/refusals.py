@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import ceil
 from typing import Any, Final
 
 import orjson
 
 from router.balance.inference import inferred_abilities
+from router.balance.pauses import stated_pause
 from router.balance.refused_types import may_name_types
 from router.errors import (
     EndpointWords,
@@ -128,8 +131,11 @@ def _is_of_a_route(status: int, code: str | None, message: str) -> bool:
 
 
 def _retry_after(headers: Mapping[str, str]) -> dict[str, str]:
+    """When to ask again: by its ``Retry-After``, or else when it has something left again."""
     after = headers.get("Retry-After", "").strip()
-    return {"Retry-After": after} if _RETRY_AFTER.fullmatch(after) else {}
+    if not _RETRY_AFTER.fullmatch(after):
+        after = str(ceil(stated_pause(headers, datetime.now(UTC))) or "")
+    return {"Retry-After": after} if after else {}
 
 
 def _decoded(body: bytes) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 import orjson
@@ -44,8 +46,9 @@ from router.errors import (
 from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
 from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations
+from router.upstream.learned import ALL_MODELS, ModelSet
 from router.upstream.openai import OpenAIModels, chat_passthrough
-from router.upstream.translated import ModelSet, as_chat, assembles
+from router.upstream.translated import as_chat, assembles
 
 __all__ = ["ResponsesAdapter"]
 
@@ -79,12 +82,12 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         self._endpoint = endpoint
         self._without_encrypted = ModelSet()  # models that refuse it, oldest first
         self._chat = endpoint.chat_completions
-        self._has_chat = True
         self._without_chat = ModelSet()  # models that have Responses only
         self._capabilities = endpoint.capabilities
         self._without_types: dict[str, ModelSet] = {}  # models that refuse a type
         self._is_openai = _OPENAI.search(endpoint.url) is not None
         self.compacts: bool | None = True if self._is_openai else None
+        self._refused_to_compact = inf  # when it did
 
     def respond(
         self, exchange: Exchange, model: str, builder: ResponseBuilder, context: int | None = None
@@ -206,7 +209,7 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         return call
 
     def _translates(self, model: str) -> bool:
-        learned = not self._has_chat or model in self._without_chat
+        learned = model in self._without_chat or ALL_MODELS in self._without_chat
         return self._chat == "translated" or (learned and self._chat == "auto")
 
     def _respond(
@@ -220,7 +223,7 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
 
     def _learn(self, model: str, error: UpstreamError) -> bool:
         if isinstance(error, UpstreamRouteMissing):
-            self._has_chat = False
+            self._without_chat.add(ALL_MODELS)
             return True
         if not _RESPONSES_ONLY.search(error.message):
             return False
@@ -230,7 +233,7 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
     def _unlearn(self, model: str, error: UpstreamError) -> bool:
         """Its Responses are not there either: it may have been the model that was not found."""
         if isinstance(error, UpstreamModelMissing):
-            self._has_chat = True
+            self._without_chat.discard(ALL_MODELS)
             self._without_chat.discard(model)
         return False
 
@@ -259,8 +262,18 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         """Whether it may be asked in another way: it may not, but that is remembered."""
         taken_for_an_id = isinstance(error, UpstreamRejected) and error.status == NotFound.status
         if taken_for_an_id or isinstance(error, UpstreamRouteMissing):
-            self.compacts = False
+            self.compacts, self._refused_to_compact = False, time.monotonic()
         return False
+
+    def forget(self, before: float) -> None:
+        """See ``Adapter.forget``."""
+        types = self._without_types
+        for models in (self._without_encrypted, self._without_chat, *types.values()):
+            models.forget(before)
+        self._without_types = {kind: models for kind, models in types.items() if models}
+        self._unsupported.forget(before)
+        if self.compacts is False and self._refused_to_compact < before:
+            self.compacts = None
 
 
 def _dropped_note(dropped_reasoning: int) -> dict[str, str]:
@@ -271,7 +284,7 @@ def _refuses_encrypted(error: UpstreamRejected, others: int) -> bool:
     """Whether the endpoint refuses that encrypted reasoning is included, and nothing else.
 
     ``others`` is how many entries the client's own ``include`` has; ours is the last one. Taken
-    for a refusal by mistake, the error of a request would cost a model's reasoning for good.
+    for a refusal by mistake, the error of a request would cost a model's reasoning.
     """
     if error.code == "invalid_encrypted_content":  # of the input
         return False

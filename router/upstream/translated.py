@@ -3,7 +3,7 @@
 ``TranslatingAdapter`` is for every dialect that a folder of ``router.dialects`` declares;
 ``as_chat`` for Chat Completions at endpoints that do not speak them. ``machine_options``,
 ``within_context`` and ``dropped_note`` say what a translated answer has to know of its request, and
-what its client is told. ``ModelSet`` keeps what an adapter has learned of an endpoint's models.
+what its client is told.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from router.settings.schema import EndpointSettings
 from router.settings.values import KeepAlive
 
 __all__ = [
-    "ModelSet",
     "TranslatingAdapter",
     "as_chat",
     "assembles",
@@ -165,6 +164,9 @@ class TranslatingAdapter:
     def compact(self, exchange: Exchange, model: str, builder: ResponseBuilder) -> UpstreamCall:
         """See ``Adapter.compact``: the dialect cannot."""
         raise cannot_compact(exchange.model or model)
+
+    def forget(self, before: float) -> None:
+        """See ``Adapter.forget``: nothing is learned."""
 
     def models_path(self) -> str:
         """See ``Adapter.models_path``."""
@@ -347,20 +349,3 @@ def _tokens(fields: dict[str, Any]) -> int:
 
 def _is_encrypted(item: dict[str, Any]) -> bool:
     return item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
-
-
-_MAX_MODELS: Final = 1024
-
-
-class ModelSet(dict[str, None]):
-    """The models of which something was learned; past a bound the oldest is forgotten."""
-
-    def discard(self, model: str) -> None:
-        """It was not so."""
-        self.pop(model, None)
-
-    def add(self, model: str) -> None:
-        """It was learned of this model."""
-        self[model] = None
-        if len(self) > _MAX_MODELS:
-            del self[next(iter(self))]

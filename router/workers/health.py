@@ -1,8 +1,9 @@
 """What one worker finds out about the health of endpoints, told to the others.
 
-That a breaker has opened, that an endpoint wants a pause: this counts for all at once. That one
-cannot be reached each sees for itself, and looks as soon as another tells. How a model comes back
-each finds out by itself, too, at about the same time; averages are of its own requests.
+That a breaker has opened, that an endpoint wants a pause or has nothing left of its rate limit:
+this counts for all at once. That one cannot be reached each sees for itself, and looks as soon as
+another tells. How a model comes back each finds out by itself, too, at about the same time;
+averages are of its own requests.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class SharedHealth:
         self._tell = tell
         self._open: dict[Slot, float] = {}
         self._cooling: dict[Slot, float] = {}
+        self._spent: dict[Slot, float] = {}
         self._down: set[str] = set()
         selector.noticed = self._changed
 
@@ -42,13 +44,15 @@ class SharedHealth:
             "endpoint down": self._look,
             "breaker open": lambda slot: self._trip(*slot),
             "cooling": self._cool,
+            "spent": self._spend,
         }
 
     def _changed(self, state: DeploymentState) -> None:
         assert isinstance(state, Deployment)
-        if len(self._open) + len(self._cooling) > _MOST_TOLD:
+        if len(self._open) + len(self._cooling) + len(self._spent) > _MOST_TOLD:
             self._open.clear()
             self._cooling.clear()
+            self._spent.clear()
         now, slot, endpoint = self._now(), state.slot, state.endpoint
         if endpoint.host.up:
             self._down.discard(endpoint.name)
@@ -62,6 +66,9 @@ class SharedHealth:
         if state.cool_until > now and state.cool_until != self._cooling.get(slot):
             self._cooling[slot] = state.cool_until
             self._tell("cooling", [*slot, state.cool_until - now, state.limited])
+        if state.spent_until > now and state.spent_until != self._spent.get(slot):
+            self._spent[slot] = state.spent_until
+            self._tell("spent", [*slot, state.spent_until - now])
 
     def _found(self, endpoint: str, model: str) -> Deployment | None:
         """Nothing of what was never asked for here: there would be no end of names."""
@@ -92,3 +99,11 @@ class SharedHealth:
             deployment.cool_down(seconds, now)
         else:
             deployment.cool(now + seconds, now)
+
+    def _spend(self, told: Sequence[Any]) -> None:
+        endpoint, model, seconds = told
+        deployment, now = self._found(endpoint, model), self._now()
+        if deployment is None or now + seconds <= deployment.spent_until:
+            return
+        self._spent[deployment.slot] = now + seconds
+        deployment.spent(now + seconds, now)

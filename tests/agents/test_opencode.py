@@ -67,3 +67,23 @@ async def test_a_day_at_work(
             "more.txt": "resumed\n",
         }
         assert config.read_text() == text
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_it_compacts_in_time(
+    dialect: Dialect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When three quarters of the context that ``launch`` has told it are full; 8,200 tokens are its
+    own. What it has done is then in the summary, but for the last call, which it keeps.
+    """
+    scripts = {"TASK-long": [command("seq 1000 2000")] * 3 + [command("echo done > long.txt")]}
+    async with stage(dialect, scripts, tmp_path, monkeypatch, context=13_000) as at:
+        config = tmp_path / ".config" / "opencode" / "opencode.json"
+        config.parent.mkdir(parents=True)
+        config.write_text(json.dumps({"permission": "allow"}))
+        output = await at.launch("opencode", "run", "TASK-long")
+        at.went_well()
+        assert "DONE-long" in output
+        assert at.files() == {"long.txt": "done\n"}
+        assert at.model.summaries == 1  # after the third command
+        assert len(at.model.results["TASK-long"]) == 2

@@ -40,14 +40,16 @@ from tests.support.deployments import (
     lose,
     probe_fails,
     probe_succeeds,
+    refill,
+    spend,
     undrain,
     unload,
 )
 
 KINDS = (
     "take", "give back", "answered", "failed", "probe", "probe answered", "probe failed",
-    "probe abandoned", "cool", "load", "unload", "lost", "found", "drain", "undrain", "configure",
-    "nothing",
+    "probe abandoned", "cool", "spend", "refill", "load", "unload", "lost", "found", "drain",
+    "undrain", "configure", "nothing",
 )  # fmt: skip
 EVENTS = st.lists(
     st.tuples(st.sampled_from([0.0, 0.0, 0.5, 1.0, 4.0, 9.0]), st.sampled_from(KINDS)),
@@ -124,6 +126,7 @@ class Yard:
             (self.now < deployment.cool_until, COOLING),
             (not deployment.host.up or state is BreakerState.OPEN, OPEN),
             (state is BreakerState.HALF_OPEN, PROBE if free and not self.probing else OPEN),
+            (self.now < deployment.spent_until, COOLING),
             (not free, FULL),
             (not deployment.loaded, COLD),
             (warming, WARMING),
@@ -139,6 +142,8 @@ _ENDS_OF_PROBES: dict[str, Step] = {
 }
 _ELSE: dict[str, Step] = {
     "cool": cool,
+    "spend": spend,
+    "refill": refill,
     "load": load,
     "unload": unload,
     "lost": lose,

@@ -27,7 +27,7 @@ from router.balance.deployment_state import (
 )
 from router.balance.policies import NOTHING, QUEUE, Selection, make_policy
 from router.settings.schema import PolicyName
-from tests.support.deployments import NOW, RULES, busy, graded, half, unreachable
+from tests.support.deployments import NOW, RULES, busy, graded, half, spent, unreachable
 
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 
@@ -93,6 +93,12 @@ def test_the_order_of_grades(
         pytest.param([busy()], True, True, QUEUE, id="open and busy"),
         pytest.param([busy()], True, False, NOTHING, id="open and busy, not desperate"),
         pytest.param([graded(COOLING), busy()], True, True, QUEUE, id="cooling is cooling"),
+        pytest.param([spent(), graded(READY)], True, True, "ready", id="spent, another is ready"),
+        pytest.param([spent(), graded(FULL)], True, True, QUEUE, id="spent, another will be"),
+        pytest.param([spent(), graded(OPEN)], True, True, "cooling", id="spent, another is sick"),
+        pytest.param([spent()], True, True, "cooling", id="spent"),
+        pytest.param([spent()], True, False, NOTHING, id="spent, not desperate"),
+        pytest.param([spent(4)], True, True, NOTHING, id="spent and busy"),
     ],
 )
 def test_what_is_sick(
@@ -109,6 +115,24 @@ def test_what_can_be_reached_is_the_better_last_resort() -> None:
     for deployments in ([away, sick], [sick, away]):
         assert selection().choose(deployments, NOW) == (sick, "nothing better is left")
     assert selection().choose([away, busy()], NOW)[0] is away
+
+
+def test_of_those_with_nothing_left_who_has_it_again_first_is_asked() -> None:
+    first, second, busy = spent(2), spent(), spent(4)
+    first.spent(NOW + 4.0, NOW)
+    busy.spent(NOW + 1.0, NOW)
+    paused = spent()
+    paused.spent(NOW + 1.0, NOW)
+    paused.cool(NOW + 2.0, NOW)
+    assert selection().choose([second, paused, first, busy], NOW)[0] is first
+
+
+def test_nobody_is_turned_away_before_who_has_nothing_left_was_asked() -> None:
+    resting = spent()
+    deployments = [graded(FULL), resting]
+    assert selection().choose(deployments, NOW) == (None, QUEUE)
+    assert selection().choose(deployments, NOW, patient=False)[0] is resting
+    assert selection().choose(deployments, NOW, patient=False, desperate=False) == (None, QUEUE)
 
 
 PANIC = [

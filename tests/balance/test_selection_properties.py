@@ -21,7 +21,7 @@ from router.balance.deployment_state import (
 )
 from router.balance.policies import NOTHING, QUEUE, Selection, make_policy
 from router.settings.schema import PolicyName
-from tests.support.deployments import NOW, busy, graded, unreachable
+from tests.support.deployments import NOW, busy, graded, spent, unreachable
 
 LANES = st.lists(
     st.one_of(
@@ -33,6 +33,7 @@ LANES = st.lists(
         ),
         st.builds(unreachable, st.integers(0, 4)),
         st.builds(busy),
+        st.builds(spent, st.integers(0, 4)),
     ),
     max_size=8,
 )
@@ -75,7 +76,12 @@ def test_whatever_there_is_the_choice_is_sound(
         return
     assert chosen in deployments
     assert chosen.free
-    assert chosen.grade not in (FULL, COOLING, DRAINED)
+    assert chosen.grade not in (FULL, DRAINED)
+    if chosen.grade == COOLING:
+        assert desperate
+        assert chosen.cool_until <= NOW < chosen.spent_until
+        assert not grades & {READY, WARMING}
+        assert FULL not in grades or not patient
     assert chosen.grade != OPEN or desperate
     assert chosen.grade != PROBE or probes or desperate
     if policy == "least-loaded" and not probes and panic == 1.0 and READY in grades:

@@ -199,7 +199,7 @@ async def test_every_state(command: Command, upstream: Upstream) -> None:
         rows = {row[0]: row[1:] for row in said.rows}
         assert rows["away"][:2] == ["down", "open"]
         assert rows["away"][3:6] == ["s", "m", "open"]
-        assert rows["cools"][:7] == ["up", "closed", "m", "cooling", "40", "s", "(429)"]
+        assert " ".join(rows["cools"][3:8]) == "cooling 40 s (rate limit)"
         assert rows["drained"] == ["drained", "closed", "(1", "not", "asked", "for)", *"------"]
         assert rows["fails"][:6] == ["up", "closed", "m", "open", "0/32", "open"]
         assert rows["idle"][2:6] == ["(1", "not", "asked", "for)"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from datetime import UTC, datetime, timedelta
 from itertools import cycle
 from typing import Any
 
@@ -26,12 +27,14 @@ from tests.support.upstream import (
     silent,
     streamed,
     whole,
+    whole_or_streamed,
 )
 from tests.support.waiting import until
 
 GOOD = whole(SPEECH["chat"].whole)
 STREAM = streamed(*SPEECH["chat"].pieces, kind=SPEECH["chat"].kind)
 BAD = whole(b"{}", 500)
+HOUR = timedelta(hours=1)
 
 
 def grade(router: Router, name: str = "one") -> str:
@@ -83,6 +86,37 @@ async def test_a_rate_limit_is_for_one_model_at_one_endpoint() -> None:
         assert [len(one.requests), len(two.requests)] == [1, 3]
         assert by(await router.ask(model="other")) == "one"
         assert (grade(router), failures(router)) == ("cooling", 0.0)
+
+
+@pytest.mark.parametrize(("left", "others"), [("0", "two"), ("3", "one")])
+async def test_an_endpoint_with_nothing_left_rests_until_it_has_something(
+    left: str, others: str, stream: bool
+) -> None:
+    headers = {"x-ratelimit-remaining-requests": left, "x-ratelimit-reset-requests": "40s"}
+    answer = whole(SPEECH["chat"].whole, headers=headers)
+    pieces = streamed(*SPEECH["chat"].pieces, kind=SPEECH["chat"].kind, headers=headers)
+    two = whole_or_streamed(whole(SPEECH["chat"].whole), STREAM)
+    async with pair(whole_or_streamed(answer, pieces)) as (router, upstream, other):
+        upstream.default = other.default = two
+        assert [by(await router.ask(stream=stream)) for _ in range(4)] == ["one", *[others] * 3]
+        assert grade(router) == ("cooling" if left == "0" else "ready")
+        assert failures(router) == 0.0
+
+
+async def test_without_another_it_is_asked_and_tells_what_it_has_by_now() -> None:
+    spent = {
+        "anthropic-ratelimit-input-tokens-remaining": "0",
+        "anthropic-ratelimit-input-tokens-reset": (datetime.now(UTC) + HOUR).isoformat(),
+    }
+    some = {"anthropic-ratelimit-input-tokens-remaining": "9000"}
+    scripts = [whole(SPEECH["messages"].whole, headers=headers) for headers in (spent, some)]
+    async with single(*scripts, dialect="messages", max_tokens=50) as (router, upstream):
+        grades = []
+        for _ in range(2):
+            assert by(await router.ask()) == "one"
+            grades.append(grade(router))
+        assert grades == ["cooling", "ready"]
+        assert len(upstream.requests) == 2
 
 
 async def test_three_failures_open_a_breaker() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from router.app import DISPATCHER
+from router.errors import ShuttingDown
+from router.upstream.answer import HttpAnswer
 from tests.support.client import Client
 from tests.support.router import endpoint, routing
 from tests.support.speech import SPEECH
-from tests.support.sse import parse_events
+from tests.support.sse import check_responses_stream, parse_events
 from tests.support.upstream import Upstream, Wire, silent, streamed, whole
 from tests.support.waiting import until
 
@@ -95,3 +100,38 @@ async def test_not_while_the_connection_is_tidied_up() -> None:
         ends.set()
         assert [event.type for event in reply.events][-1] == "response.completed"
         assert await router.metric("pointsman_requests_total", outcome="ok") == [1.0]
+
+
+@pytest.mark.parametrize("chat", [False, True])
+async def test_nor_in_the_moment_in_which_the_end_arrives(
+    chat: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has been read, and who is to pass it on has not had its turn yet."""
+    wake = HttpAnswer.wake
+    caught: list[asyncio.Task[Any]] = []
+
+    def wake_and_drain(answer: HttpAnswer) -> None:
+        reading = answer._each is not None
+        wake(answer)
+        if reading and answer._each is None:
+            for task, exchange in router.app[DISPATCHER]._running.items():
+                exchange.abort = ShuttingDown("The router is shutting down.")
+                task.cancel()
+                caught.append(task)
+
+    async with (
+        Upstream(streamed(*CHAT.pieces, kind=CHAT.kind, pause=0.05)) as upstream,
+        routing(endpoint(upstream, "chat")) as router,
+    ):
+        monkeypatch.setattr(HttpAnswer, "wake", wake_and_drain)
+        reply = await router.ask(stream=True, chat=chat)
+        assert caught
+        if chat:
+            assert reply.events[-1].raw == b"[DONE]"
+        else:
+            ident = check_responses_stream(reply.events)["id"]
+            assert reply.events[-1].type == "response.completed"
+            async with router.http.get(f"{router.url}/v1/responses/{ident}") as stored:
+                assert (await stored.json())["status"] == "completed"
+        await router.idle()
+        assert [row.outcome for row in router.rows] == ["ok"]

@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
+from openai.types.responses import ResponseSteerFailedEvent
 
 from tests.support.reloading import keys, reload
 from tests.support.router import endpoint, routing
@@ -248,7 +249,7 @@ async def test_the_output_of_a_call() -> None:
         ({"stream_id": "a b"}, "invalid_stream_id", "stream_id"),
         ({"stream_id": "a" * 257}, "invalid_stream_id", "stream_id"),
         ({"stream_id": 7}, "invalid_stream_id", "stream_id"),
-        ({"type": "response.steer"}, "invalid_value", "type"),
+        ({"type": "response.cancel"}, "invalid_value", "type"),
         ({"type": None}, "invalid_value", "type"),
         ({"temperature": "hot"}, "invalid_type", "temperature"),
         ({"model": None}, "missing_required_parameter", "model"),
@@ -307,6 +308,35 @@ async def test_what_is_tolerated() -> None:
         done = {"type": "response.processed", "response_id": first["id"]}
         await socket.ws.send_str(orjson.dumps(done).decode())
         assert (await socket.ask(previous_response_id=None))["status"] == "completed"
+
+
+async def test_what_is_to_steer_a_response_is_given_back() -> None:
+    """And the response goes on."""
+    go_on = asyncio.Event()
+
+    async def held(wire: Any) -> None:
+        await go_on.wait()
+        await HELLO(wire)
+
+    async with (
+        Upstream(held) as upstream,
+        routing(endpoint(upstream, "chat")) as router,
+        connected(router.url) as socket,
+    ):
+        await socket.send()
+        ident = (await socket.until("response.created"))["response"]["id"]
+        steer = {"previous_response_id": ident, "input": "Be brief."}
+        await socket.ws.send_str(orjson.dumps({"type": "response.steer", **steer}).decode())
+        event = await socket.until("response.steer.failed")
+        assert event["steer"] == steer
+        assert event["error"]["code"] == "steering_not_supported"
+        ResponseSteerFailedEvent.model_validate(event, strict=True)
+        for name in steer:
+            odd = {"type": "response.steer", **steer, name: 7}
+            await socket.ws.send_str(orjson.dumps(odd).decode())
+            assert (await socket.until("error"))["error"]["param"] == name
+        go_on.set()
+        assert (await socket.events())[-1]["type"] == "response.completed"
 
 
 async def test_one_stream_in_order_and_several_at_once() -> None:

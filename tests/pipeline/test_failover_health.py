@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from router.balance.deployment_state import COOLING, OPEN, READY
-from router.balance.inference import asked_pause
 from router.core.exchange import Operation
 from router.errors import (
     InvalidRequest,
@@ -19,7 +15,7 @@ from router.errors import (
     UpstreamFailure,
     UpstreamRateLimited,
 )
-from tests.support.depot import asking
+from tests.support.depot import asking, backend
 from tests.support.failing import (
     NO_TOOLS,
     TOOLS,
@@ -134,39 +130,6 @@ async def test_an_endpoints_key_is_not_repeated() -> None:
     assert str(getattr(scene.error, "message", "")) == "HTTP 401: the key [api_key] is wrong"
 
 
-NOW = datetime(2025, 3, 1, 12, 0, 0, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("after", "seconds"),
-    [
-        ("7", 7.0),
-        ("0", 0.0),
-        ("1.5", 1.5),
-        ("1e3", 1000.0),
-        ("99999999", 3600.0),
-        ("inf", 3600.0),
-        ("-5", 0.0),
-        ("Sat, 01 Mar 2025 12:00:30 GMT", 30.0),
-        ("Saturday, 01-Mar-25 12:00:30 GMT", 30.0),
-        ("Sat, 01 Mar 2025 13:01:00 +0100", 60.0),
-        ("Sat, 01 Mar 2025 11:00:00 GMT", 0.0),
-        ("Sat, 01 Mar 2036 12:00:00 GMT", 3600.0),
-        (None, 5.0),
-        ("", 5.0),
-        ("nan", 5.0),
-        ("soon", 5.0),
-        ("Sat, 01 Mar 2025 12:00:30 -0000", 5.0),
-        ("Sat, 99 Mar 2025 12:00:30 GMT", 5.0),
-        ("Sat, 01 Mar 2025 12:00:30 +9999999999999", 5.0),
-    ],
-    ids=str,
-)
-def test_how_long_a_rate_limit_is_respected(after: str | None, seconds: float) -> None:
-    headers = {} if after is None else {"Retry-After": after}
-    assert asked_pause(headers, NOW) == seconds
-
-
 @pytest.mark.parametrize(("after", "told"), [(None, "5"), ("soon", "5"), ("1.5", "2"), ("0", "0")])
 async def test_the_client_is_told_how_long_it_is_respected(after: str | None, told: str) -> None:
     headers = {} if after is None else {"Retry-After": after}
@@ -177,6 +140,26 @@ async def test_the_client_is_told_how_long_it_is_respected(after: str | None, to
     assert error.headers["Retry-After"] == told
 
 
-@given(st.text(max_size=50) | st.from_regex(r"[0-9A-Za-z ,:.+]{1,40}", fullmatch=True))
-def test_no_header_makes_a_pause_that_is_none(after: str) -> None:
-    assert 0.0 <= asked_pause({"Retry-After": after}, NOW) <= 3600.0
+async def test_who_has_nothing_left_is_passed_over_while_there_is_another() -> None:
+    scene = Scene("ab")
+    now = time.monotonic()
+    scene.depot.deployment("a").spent(now + 30, now)
+    assert [(await scene.run()).asked[0] for _ in range(4)] == ["b m"] * 4
+    assert (await scene.run(failed)).asked == ["b m", "a m"]
+
+
+async def test_who_has_nothing_left_is_asked_where_nobody_else_is() -> None:
+    """And no fallback: only its 429 is a refusal."""
+    scene = Scene([backend("a", "m"), backend("b", "n")], {"m": ["n"]})
+    now = time.monotonic()
+    deployment = scene.depot.deployment("a")
+    deployment.spent(now + 30, now)
+    assert (await scene.run()).asked == ["b n"]
+    scene.depot["b"].host.drained = True
+    scene.depot["b"].host.refresh(now)
+    alone = Scene("a")
+    alone.depot.deployment("a").spent(now + 30, now)
+    assert (await alone.run()).asked == ["a m"]
+    await alone.run(UpstreamRateLimited("slow down", headers={"Retry-After": "30"}))
+    assert (await alone.run()).asked == []
+    assert isinstance(alone.error, UpstreamRateLimited)

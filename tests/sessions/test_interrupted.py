@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import aiohttp
 import pytest
 
 from router.app import DISPATCHER
-from router.errors import StateUnavailable
+from router.errors import ShuttingDown, StateUnavailable
 from router.sessions import tail
+from router.sessions.turns import TurnRecord
 from router.state import history
 from router.state.runs import RunStore
 from router.state.sqlite import SqliteDatabase
@@ -86,6 +88,38 @@ async def test_a_drain_lets_the_commit_of_an_answer_end(
         assert reply.status == 200
         answer = check_responses_stream(reply.events) if stream else reply.json
         assert answer["status"] == "completed"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_drain_lets_a_large_answer_be_made_ready_for_its_commit(
+    monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """Which another thread does."""
+    loop, goes_on = asyncio.get_running_loop(), threading.Event()
+    steps, calls = TurnRecord._steps, []
+
+    def slowly(record: TurnRecord, *given: Any) -> Any:
+        calls.append(threading.current_thread())
+        if len(calls) == 1:
+            loop.call_soon_threadsafe(drain)
+            goes_on.wait(5.0)
+        return steps(record, *given)
+
+    def drain() -> None:
+        for task, exchange in router.app[DISPATCHER]._running.items():
+            exchange.abort = ShuttingDown("The router is shutting down.")
+            task.cancel()
+        loop.call_soon(goes_on.set)
+
+    async with answering("chat") as upstream, routing(endpoint(upstream, "chat")) as router:
+        monkeypatch.setattr(TurnRecord, "_steps", slowly)
+        words = [{"role": "user", "content": f"{number:070}"} for number in range(3000)]
+        reply = await router.ask(stream=stream, input=words)
+        assert threading.main_thread() not in calls
+        assert reply.status == 200, reply.body
+        answer = check_responses_stream(reply.events) if stream else reply.json
+        assert answer["status"] == "completed"
+        assert (await finished(router, answer["id"]))["status"] == "completed"
 
 
 async def test_who_leaves_has_cancelled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,9 @@ __all__ = [
     "lose",
     "probe_fails",
     "probe_succeeds",
+    "refill",
+    "spend",
+    "spent",
     "take",
     "take_all",
     "trip",
@@ -115,6 +118,14 @@ def cool(deployment: DeploymentState, now: float) -> None:
     deployment.cool(now + 3.0, now)
 
 
+def spend(deployment: DeploymentState, now: float) -> None:
+    deployment.spent(now + 5.0, now)
+
+
+def refill(deployment: DeploymentState, now: float) -> None:
+    deployment.spent(now, now)
+
+
 def lose(deployment: DeploymentState, now: float) -> None:
     deployment.host.unreachable(now)
 
@@ -161,6 +172,15 @@ def graded(grade: int, in_flight: int = 0, *, limit: int = 4, tier: int = 1) -> 
         deployment.warm(NOW - SLOW_START / 2)
     deployment.refresh(NOW)
     assert GRADES[deployment.grade] == GRADES[grade]
+    return deployment
+
+
+def spent(in_flight: int = 0, *, limit: int = 4) -> DeploymentState:
+    """A deployment that has nothing left of its rate limit."""
+    deployment = deployment_of(limit)
+    for _ in range(in_flight):
+        deployment.take()
+    spend(deployment, NOW)
     return deployment
 
 

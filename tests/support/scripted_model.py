@@ -28,6 +28,10 @@ from router.simulate.fields import BadRequest
 __all__ = ["Call", "ScriptedModel"]
 
 _PLACE: Final = re.compile(r"(?P<script>TASK-[a-z]+)|STEPS-DONE-(?P<done>\d+)")
+_SUMMARY: Final = "So far"
+_TRANSCRIPT: Final = re.compile(r"<conversation>.*</conversation>", re.DOTALL)
+"""How opencode has a conversation summarised: as a text, in one message."""
+_CALLED: Final = "[Assistant tool call]: "
 _WANTS_SUMMARY: Final = re.compile(
     r"(create|write|provide)\b[^.<]{0,80}\bsummary|compaction", re.IGNORECASE
 )
@@ -68,7 +72,8 @@ class ScriptedModel:
         name, done, results = self._place(question.messages)
         if _asks_for_a_summary(question.messages):
             self.summaries += 1
-            return _answer(question, _summary(question, f"So far {name}: STEPS-DONE-{done}."))
+            text = f"{_SUMMARY} {name}: STEPS-DONE-{done}."
+            return _answer(question, _summary(question, text))
         if name not in self.scripts or not question.tools:
             return _answer(question, "A title")  # agents ask for one beside their work
         self.results[name] = results
@@ -89,9 +94,9 @@ class ScriptedModel:
             for found in _PLACE.finditer(message.text if message.role != "system" else ""):
                 if found["script"] is None:
                     done = int(found["done"])
-                elif message.role == "user":
+                elif message.role == "user" or message.text.startswith(_SUMMARY):
                     name, done, results = found["script"], 0, []
-            done += len(message.calls)
+            done += len(message.calls) + message.text.count(_CALLED)
         return name, done, results
 
     def _step(
@@ -108,11 +113,11 @@ class ScriptedModel:
 
 def _asks_for_a_summary(messages: Sequence[Message]) -> bool:
     last = messages[-1]
-    return (
-        last.role == "user"
-        and _WANTS_SUMMARY.search(last.text) is not None
-        and _PLACE.search(last.text) is None
-    )
+    if last.role != "user":
+        return False
+    if _TRANSCRIPT.search(last.text) is not None:
+        return True
+    return _WANTS_SUMMARY.search(last.text) is not None and _PLACE.search(last.text) is None
 
 
 def _summary(question: SimulatedRequest, text: str) -> str:

@@ -1,14 +1,14 @@
-"""What is learned of models is bounded."""
+"""What is learned of models is bounded, and is forgotten."""
 
 from __future__ import annotations
 
 import pytest
 
-from router.upstream.translated import ModelSet
+from router.upstream.learned import ModelSet
 
 
 def test_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.upstream.translated._MAX_MODELS", 2)
+    monkeypatch.setattr("router.upstream.learned._MAX_MODELS", 2)
     models = ModelSet()
     for name in ("a", "b", "b", "c"):
         models.add(name)

@@ -103,6 +103,18 @@ def test_retry_after(after: str, passed: bool) -> None:
     assert error.headers == ({"Retry-After": after.strip()} if passed else {})
 
 
+@pytest.mark.parametrize(
+    ("left", "after", "told"),
+    [("0", "", "17"), ("0", "<odd>", "17"), ("0", "3", "3"), ("5", "", None)],
+)
+def test_without_retry_after_a_rate_limit_is_told_by_what_is_left(
+    left: str, after: str, told: str | None
+) -> None:
+    headers = {"x-ratelimit-remaining-requests": left, "x-ratelimit-reset-requests": "16.2s"}
+    error = refusal("box", 429, {**headers, "Retry-After": after}, b"")
+    assert error.headers.get("Retry-After") == told
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.just("error"), inner),

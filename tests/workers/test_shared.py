@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import orjson
 import pytest
 
 from tests.support.upstream import Wire, json_answer, whole
@@ -212,6 +213,21 @@ async def test_a_pause_that_an_endpoint_asks_for_is_kept_by_all(workers: Workers
     for _ in range(6):
         assert (await workers.ask())[0] == 429
     assert len(workers.upstream.requests) == asked + 1
+
+
+async def test_what_is_left_of_a_rate_limit_is_known_to_all(workers: Workers) -> None:
+    for _ in range(4):  # so that both know the model
+        assert (await workers.ask())[0] == 200
+    spent = {"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "600s"}
+    workers.upstream.scripts.append(whole(orjson.dumps(ANSWER), headers=spent))
+    assert (await workers.ask())[0] == 200
+
+    async def resting() -> bool:
+        reports = [await workers.admin("GET", "/endpoints") for _ in range(4)]
+        models = [one for report in reports for one in report["endpoints"][0]["models"]]
+        return all(one["grade"] == "cooling" and one["rate_limited"] for one in models)
+
+    await until(resting)
 
 
 async def test_a_breaker_that_opens_at_one_opens_at_all(tmp_path: Path) -> None:
