@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Final
@@ -106,6 +106,7 @@ RELOADER: Final = web.AppKey("reloader", Reloader)
 """Where an application keeps what gives it another configuration while it runs."""
 
 
+@cache
 def package_version() -> str:
     """The installed version."""
     try:

@@ -13,8 +13,9 @@ Nothing else has to be changed for a new one. ``endpoint_dialects`` and ``client
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
@@ -205,10 +206,14 @@ def client_apis() -> list[ClientApi]:
     return [module.API for _, module in _declared() if hasattr(module, "API")]
 
 
-def _declared() -> Iterator[tuple[str, ModuleType]]:
+@cache
+def _declared() -> list[tuple[str, ModuleType]]:
+    """The folders that declare a dialect or an API; there are no others later."""
+    found = []
     for _, name, is_package in iter_modules(dialects.__path__):
         if not is_package:
             continue
         package = import_module(f"{dialects.__name__}.{name}")
         if any(module.name == "dialect" for module in iter_modules(package.__path__)):
-            yield name, import_module(f"{package.__name__}.dialect")
+            found.append((name, import_module(f"{package.__name__}.dialect")))
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+import trustme
 from openai import AsyncOpenAI
 
 from tests.support.fleet import DIALECTS, MODELS, routed, simulated
@@ -16,6 +17,25 @@ KEY = "sk-test-team-a"
 OTHER_KEY = "sk-test-team-b"
 PACE = 0.003
 """Seconds between the pieces of a stream, where clients leave in the midst of one."""
+
+
+@pytest.fixture(autouse=True)
+def one_certificate(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, authority: str
+) -> None:
+    """Every client reads all certificates there are, though no test here connects by TLS: one is
+    read in no time. Other programs may need those of the machine.
+    """
+    if request.node.get_closest_marker("integration") is None:
+        monkeypatch.setenv("SSL_CERT_FILE", authority)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file with one certificate."""
+    path = tmp_path_factory.mktemp("authority") / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(str(path))
+    return str(path)
 
 
 @pytest.fixture

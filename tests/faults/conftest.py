@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 import uvloop
@@ -30,12 +29,3 @@ def stream(request: pytest.FixtureRequest) -> bool:
     """Whether the client asks for a stream."""
     value: bool = request.param
     return value
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _quick_collection() -> Iterator[None]:
-    """Each test collects garbage, to find what was destroyed unfinished: spare it the modules."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()

@@ -4,9 +4,9 @@ checker of the wire contract say of them.
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from pathlib import Path
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 import orjson
@@ -71,7 +71,18 @@ def answered(final: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def check(made: dict[str, Any], directory: Path) -> dict[str, Any]:
+@cache
+def contract() -> tuple[Any, Any]:
+    """The checker's module, and the schemas, which take it seconds to read."""
+    spec = spec_from_file_location("contract_checker", CHECKER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module, module.Schemas()
+
+
+def check(made: dict[str, Any]) -> dict[str, Any]:
     """Tell it as a stream; what it ends with, once everybody has looked at it."""
     played = replay(make_builder(), made)
     events = decoded(played.frames)
@@ -81,22 +92,21 @@ def check(made: dict[str, Any], directory: Path) -> dict[str, Any]:
         assert faults_of_event(event) == []
     assert faults("Response", played.final) == []
     Response.model_validate(played.final)
-    stream = directory / "stream.sse"
-    stream.write_bytes(b"".join(frame.encode() for frame in played.frames))
-    stored = directory / "stored.json"
-    stored.write_bytes(orjson.dumps(played.final))
-    command = [sys.executable, str(CHECKER), "stream", str(stream), "--stored", str(stored)]
     if not CHECKER.exists():
         pytest.skip(f"{CHECKER} is not there")
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert found.returncode == 0, found.stdout + found.stderr
+    checker, schemas = contract()
+    stream = b"".join(frame.encode() for frame in played.frames)
+    stored = orjson.loads(orjson.dumps(played.final))
+    found, told = checker.check_stream(stream, schemas, stored=stored)
+    assert told
+    assert checker.errors(found.findings) == []
     return played.final
 
 
 @pytest.mark.parametrize("name", [*STREAMS, *WHOLE])
-def test_a_recorded_answer_is_told_again(name: str, tmp_path: Path) -> None:
+def test_a_recorded_answer_is_told_again(name: str) -> None:
     before = recorded(name)
-    final = check(answered(before), tmp_path)
+    final = check(answered(before))
     assert without_ids(final["output"]) == without_ids(before["output"])
     assert final["usage"] == tokens.from_response(before["usage"])
     kept = ("model", "tools", "instructions", "temperature", "text", "service_tier")
@@ -105,6 +115,6 @@ def test_a_recorded_answer_is_told_again(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", MADE)
-def test_every_kind_of_item_is_told_as_the_contract_says(kind: str, tmp_path: Path) -> None:
+def test_every_kind_of_item_is_told_as_the_contract_says(kind: str) -> None:
     items = [{**item, "id": f"{item['id']}{n}"} for n, item in enumerate(MADE[kind])]
-    check(answer(*items), tmp_path)
+    check(answer(*items))
