@@ -28,6 +28,7 @@ from router.http.description.document import document
 from router.http.direct import DirectServer
 from router.http.dispatcher import RequestDispatcher
 from router.http.embeddings import EmbeddingsApi
+from router.http.files import FilesApi
 from router.http.keys_admin import KeysAdmin
 from router.http.models import ModelsApi
 from router.http.ollama import OllamaApi
@@ -138,7 +139,7 @@ def create_app(config: Settings, worker_process: WorkerProcess | None = None) ->
     browsers = BrowserRules(config.server, keyless=not config.auth.keys)
     worker = Worker()
     dispatcher = RequestDispatcher(plugin_sets, config.server, browsers, worker)
-    stateful = Stateful(config.state, database, plugin_sets, metrics, accounting, worker)
+    stateful = Stateful(config, database, plugin_sets, metrics, accounting, worker)
     dispatcher.drain_beside(stateful.runs.drain)
 
     def configure(settings: Settings) -> None:
@@ -261,6 +262,7 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         StoredApi(dispatcher, stateful.responses, stateful.runs, stateful.turns),
         ConversationsApi(dispatcher, stateful.conversations, stateful.responses.find_items),
         PromptsApi(dispatcher, stateful.prompts),
+        FilesApi(stateful.files.store),
         ChatApi(dispatcher),
         EmbeddingsApi(dispatcher),
         [TranslatedApi(dispatcher, api, registry) for api in client_apis()],

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +36,8 @@ _MIB: Final = 1024 * 1024
 _PIECE: Final = 256 * 1024
 _THREADS: Final = 4
 _AT_ONCE: Final = 64
-"""Uploads of one process at once."""
+_AT_ONCE_OF_ONE: Final = 16
+"""Uploads of one process at once, and of one key."""
 _LAST: Final = "file-~"
 """Sorts after every id."""
 
@@ -117,7 +118,8 @@ class FileStore:
         """Begin to keep a file that arrives in pieces. Raises FileTooLarge, Overloaded,
         StorageFull.
         """
-        if len(self._uploads) >= _AT_ONCE:
+        own = sum(upload.owner == owner for upload in self._uploads)
+        if len(self._uploads) >= _AT_ONCE or own >= _AT_ONCE_OF_ONE:
             raise Overloaded(
                 "Too many files are uploaded at once; try again.", headers={"Retry-After": "1"}
             )
@@ -198,7 +200,7 @@ class FileStore:
         with reporting():
             await self.work(_unlink, directory, idents)
 
-    async def content(self, file: StoredFile) -> AsyncIterator[bytes]:
+    async def content(self, file: StoredFile) -> AsyncGenerator[bytes, None]:
         """Its content, in pieces of 256 KiB."""
         with reporting():
             opened = await self.work(_opened, self.path(file))

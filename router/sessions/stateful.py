@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from router.core.plugin_sets import PluginSets
 from router.errors import StateUnavailable
+from router.files.service import FileService
 from router.sessions.execute import Executor
 from router.sessions.resolve import HistoryResolver
 from router.sessions.run_credentials import RunCredentials
 from router.sessions.runs import Runs
 from router.sessions.turns import Turns
-from router.settings.schema import StateSettings
+from router.settings.schema import Settings
 from router.state.conversations import ConversationStore
 from router.state.database import Database
 from router.state.heartbeat import Heartbeat
@@ -32,14 +33,16 @@ class Stateful:
 
     def __init__(
         self,
-        config: StateSettings,
+        settings: Settings,
         database: Database,
         plugin_sets: PluginSets,
         metrics: Metrics,
         accounting: Accounting,
         worker: Worker,
     ) -> None:
+        config = settings.state
         self.database = database
+        self.files = FileService(settings.files, database)
         self.responses = ResponseStore(database)
         self.conversations = ConversationStore(database)
         self.prompts = PromptStore(database)
@@ -69,9 +72,11 @@ class Stateful:
         await self._heartbeat.start()
         self.runs.start()
         self._retention.start()
+        self.files.start()
 
     async def stop(self) -> None:
         """Leave; the database is closed afterwards."""
+        await self.files.stop()
         await self._retention.stop()
         await self.runs.stop()
         try:
