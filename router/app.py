@@ -139,7 +139,7 @@ def create_app(config: Settings, worker_process: WorkerProcess | None = None) ->
     browsers = BrowserRules(config.server, keyless=not config.auth.keys)
     worker = Worker()
     dispatcher = RequestDispatcher(plugin_sets, config.server, browsers, worker)
-    stateful = Stateful(config, database, plugin_sets, metrics, accounting, worker)
+    stateful = Stateful(config, database, plugin_sets, metrics, accounting, worker, fleet)
     dispatcher.drain_beside(stateful.runs.drain)
 
     def configure(settings: Settings) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from router.fetch.guard import FetchGuard
 from router.files.cleanup import FileCleanup
 from router.files.extraction import TextExtractor
+from router.files.requests import RequestFiles
 from router.files.store import FileStore
 from router.settings.files import FilesSettings
 from router.state.database import Database
@@ -12,11 +14,14 @@ __all__ = ["FileService"]
 
 
 class FileService:
-    """The store of uploaded files, what cleans it up, and what extracts text."""
+    """The store of uploaded files, what cleans it up, what extracts text, and what gets the files
+    of requests, through ``guard`` where they are somewhere else.
+    """
 
-    def __init__(self, settings: FilesSettings, database: Database) -> None:
+    def __init__(self, settings: FilesSettings, database: Database, guard: FetchGuard) -> None:
         self.store = FileStore(settings, database)
         self.extractor = TextExtractor(settings.extraction)
+        self.requests = RequestFiles(settings, self.store, self.extractor, guard)
         self._cleanup = FileCleanup(self.store)
 
     def start(self) -> None:

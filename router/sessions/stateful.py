@@ -5,6 +5,7 @@ from __future__ import annotations
 from router.core.plugin_sets import PluginSets
 from router.errors import StateUnavailable
 from router.files.service import FileService
+from router.pipeline.hedging import Fleet
 from router.sessions.execute import Executor
 from router.sessions.resolve import HistoryResolver
 from router.sessions.run_credentials import RunCredentials
@@ -39,10 +40,12 @@ class Stateful:
         metrics: Metrics,
         accounting: Accounting,
         worker: Worker,
+        fleet: Fleet,
     ) -> None:
         config = settings.state
         self.database = database
-        self.files = FileService(settings.files, database)
+        self.files = FileService(settings.files, database, fleet.guard)
+        fleet.failover.files = self.files.requests
         self.responses = ResponseStore(database)
         self.conversations = ConversationStore(database)
         self.prompts = PromptStore(database)

@@ -46,5 +46,7 @@ class FilesSettings(Section):
     """The most that all files of one key may take, in MiB."""
     max_files: Count = 10_000
     """The most files of one key."""
+    max_request_mb: Positive = 50.0
+    """The most that all files of one request may have together, in MiB."""
     extraction: ExtractionSettings = ExtractionSettings()
     """How text is extracted from files."""

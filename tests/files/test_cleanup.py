@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from router.fetch.guard import FetchGuard
 from router.files.cleanup import FileCleanup
 from router.files.directory import FileWriter, sweeping
 from router.files.service import FileService
 from router.files.store import FileStore, StoredFile
+from router.settings.fetch import FetchSettings
 from router.settings.files import FilesSettings
 from router.state.database import Database
 from tests.support.waiting import until
@@ -113,7 +115,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def test_it_is_done_at_the_start(database: Database, tmp_path: Path) -> None:
-    service = FileService(FilesSettings(path=str(tmp_path)), database)
+    guard = FetchGuard(FetchSettings())
+    service = FileService(FilesSettings(path=str(tmp_path)), database, guard)
     file = await keep(service.store, -1)
     service.start()
     await until(lambda: not service.store.path(file).exists())
