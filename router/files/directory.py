@@ -20,7 +20,7 @@ from typing import Final
 from router.errors import InternalError, RouterError
 from router.telemetry.log import get_logger
 
-__all__ = ["FileWriter", "StorageFull", "abandoned", "blamed", "listed", "sweeping"]
+__all__ = ["FileWriter", "StorageFull", "abandoned", "blamed", "listed", "sweeping", "unusable"]
 
 _log = get_logger("router.files")
 
@@ -104,6 +104,20 @@ def listed(directory: Path, prefix: str) -> list[str]:
     """The names in it that begin so, in order."""
     with os.scandir(directory) as entries:
         return sorted(entry.name for entry in entries if entry.name.startswith(prefix))
+
+
+def unusable(path: str) -> str | None:
+    """Why files cannot be kept in the directory of this path, which need not be there yet; None
+    where they can.
+    """
+    place = Path(path).absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        return "it is no directory"
+    if not os.access(place, os.W_OK | os.X_OK):
+        return "it may not be written to"
+    return None
 
 
 @contextlib.contextmanager
