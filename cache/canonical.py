@@ -98,6 +98,7 @@ class Bypass:
     compaction          its conversation was compacted for one client, or may be on the way
     several_choices     ``n`` is not 1
     audio               its answer is not, or not only, text
+    files               it names files by their ids, which belong to one key
     legacy_functions    ``functions`` and ``function_call``, in the request or its history
     unsupported         not what the surface takes, or not what JSON can say
     ==================  ======================================================================

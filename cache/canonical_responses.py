@@ -70,8 +70,8 @@ _CUSTOM_CALL: Final = frozenset({"type", "id", "status", "call_id", "name", "inp
 _RESULT: Final = frozenset({"type", "id", "status", "call_id", "output"})
 _REASONING: Final = frozenset({"id", "status"})
 _TEXT_PART: Final = frozenset({"type", "text"})
-_IMAGE: Final = frozenset({"type", "image_url", "file_id", "detail"})
-_FILE: Final = ("file_data", "file_id", "file_url", "filename", "detail")
+_IMAGE: Final = frozenset({"type", "image_url", "detail"})
+_FILE: Final = ("file_data", "file_url", "filename", "detail")
 
 
 def canonical_responses(
@@ -345,6 +345,8 @@ def _content(content: Any) -> Any:
 
 def _part(part: JSON) -> JSON:
     kind = part["type"]
+    if part.get("file_id") is not None:
+        raise NotCacheable("files")  # which key may read it is not for the cache to know
     if kind in _TEXTS:
         text: JSON = {"type": "text", "text": part["text"]}
         if type(text["text"]) is not str:
@@ -370,9 +372,8 @@ def _part(part: JSON) -> JSON:
 
 def _image(part: JSON) -> JSON:
     image: JSON = {"type": "image"}
-    for name, inner in (("image_url", "url"), ("file_id", "file_id")):
-        if part.get(name) is not None:
-            image[inner] = part[name]
+    if part.get("image_url") is not None:
+        image["url"] = part["image_url"]
     if part.get("detail") not in (None, "auto"):
         image["detail"] = part["detail"]
     if more := extras(part, _IMAGE):

@@ -19,7 +19,6 @@ from router.core.plugin_chain import PluginChain
 from router.core.plugin_sets import PluginSets
 from router.dialects.dialect import client_apis
 from router.endpoints.described import Described
-from router.errors import StateUnavailable
 from router.http.admin import AdminApi
 from router.http.browsers import BrowserRules
 from router.http.chat import ChatApi
@@ -29,6 +28,7 @@ from router.http.description.document import document
 from router.http.direct import DirectServer
 from router.http.dispatcher import RequestDispatcher
 from router.http.embeddings import EmbeddingsApi
+from router.http.files import FilesApi
 from router.http.keys_admin import KeysAdmin
 from router.http.models import ModelsApi
 from router.http.ollama import OllamaApi
@@ -48,23 +48,11 @@ from router.pipeline.run import Pipeline
 from router.plugin import PluginServices
 from router.plugin_loading import PluginLoader
 from router.reload import Reloader
-from router.sessions.execute import Executor
-from router.sessions.resolve import HistoryResolver
-from router.sessions.run_credentials import RunCredentials
-from router.sessions.runs import Runs
-from router.sessions.turns import Turns
+from router.sessions.stateful import Stateful
 from router.settings.cache import CacheSettings
 from router.settings.schema import Settings, StateSettings
 from router.state.compaction_keys import CompactionKeys
 from router.state.connect import open_database
-from router.state.conversations import ConversationStore
-from router.state.database import Database
-from router.state.heartbeat import Heartbeat
-from router.state.prompts import PromptStore
-from router.state.responses import ResponseStore
-from router.state.retention import Retention
-from router.state.turn_lock import TurnLock
-from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
 from router.telemetry.tasks import Worker
 from router.tools.compaction import Compactor
@@ -84,8 +72,6 @@ __all__ = [
     "idle_services",
     "package_version",
 ]
-
-_log = get_logger("router.app")
 
 DISPATCHER: Final = web.AppKey("dispatcher", RequestDispatcher)
 """Where an application keeps its front, for whoever runs it to drain."""
@@ -154,7 +140,7 @@ def create_app(config: Settings, worker_process: WorkerProcess | None = None) ->
     browsers = BrowserRules(config.server, keyless=not config.auth.keys)
     worker = Worker()
     dispatcher = RequestDispatcher(plugin_sets, config.server, browsers, worker)
-    stateful = Stateful(config.state, database, plugin_sets, metrics, accounting, worker)
+    stateful = Stateful(config, database, plugin_sets, metrics, accounting, worker, fleet)
     dispatcher.drain_beside(stateful.runs.drain)
 
     def configure(settings: Settings) -> None:
@@ -277,6 +263,7 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         StoredApi(dispatcher, stateful.responses, stateful.runs, stateful.turns),
         ConversationsApi(dispatcher, stateful.conversations, stateful.responses.find_items),
         PromptsApi(dispatcher, stateful.prompts),
+        FilesApi(stateful.files.store),
         ChatApi(dispatcher),
         EmbeddingsApi(dispatcher),
         [TranslatedApi(dispatcher, api, registry) for api in client_apis()],
@@ -344,56 +331,3 @@ def _life(parts: _Parts) -> Callable[[web.Application], AsyncIterator[None]]:
             yield
 
     return life
-
-
-class Stateful:
-    """What keeps state, put together."""
-
-    def __init__(
-        self,
-        config: StateSettings,
-        database: Database,
-        plugin_sets: PluginSets,
-        metrics: Metrics,
-        accounting: Accounting,
-        worker: Worker,
-    ) -> None:
-        self.database = database
-        self.responses = ResponseStore(database)
-        self.conversations = ConversationStore(database)
-        self.prompts = PromptStore(database)
-        self._heartbeat = Heartbeat(database, config.lease)
-        lock = TurnLock(self.conversations, self._heartbeat.id)
-        resolver = HistoryResolver(self.responses, self.conversations, lock)
-        credentials = RunCredentials()
-        executor = Executor(
-            plugin_sets, self.responses, resolver, accounting.named, worker, credentials
-        )
-        self.runs = Runs(
-            database,
-            self._heartbeat,
-            config,
-            executor.execute,
-            metrics.state.run_ended,
-            at_once=accounting.at_once,
-        )
-        metrics.state.watch(
-            lambda: database.up, lambda: self.runs.running, lambda: self.runs.queued
-        )
-        self.turns = Turns(database, self.responses, resolver, self.runs, config, credentials)
-        self._retention = Retention(self.responses, self.conversations, config.retention_days)
-
-    async def start(self) -> None:
-        """Take part: the database has been started."""
-        await self._heartbeat.start()
-        self.runs.start()
-        self._retention.start()
-
-    async def stop(self) -> None:
-        """Leave; the database is closed afterwards."""
-        await self._retention.stop()
-        await self.runs.stop()
-        try:
-            await self._heartbeat.stop()
-        except StateUnavailable:
-            _log.warning("left without a word: the database does not answer")

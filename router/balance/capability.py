@@ -25,6 +25,7 @@ __all__ = [
     "missing_features",
     "needs",
     "openai_tools",
+    "reads_files",
     "stream_usage",
     "too_long",
 ]
@@ -103,6 +104,12 @@ def stream_usage(capabilities: Mapping[str, CapabilitySettings], model: str) -> 
 def openai_tools(capabilities: Mapping[str, CapabilitySettings], model: str) -> bool | None:
     """Whether OpenAI's kinds of tools are configured to be known; None where nothing is said."""
     said: bool | None = _stated(capabilities, model, "openai_tools") if capabilities else None
+    return said
+
+
+def reads_files(capabilities: Mapping[str, CapabilitySettings], model: str) -> bool | None:
+    """Whether files are configured to be read; None where nothing is said of it."""
+    said: bool | None = _stated(capabilities, model, "files") if capabilities else None
     return said
 
 

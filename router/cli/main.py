@@ -27,6 +27,7 @@ from router.cli import accounts as cli_accounts
 from router.cli import cache as cli_cache
 from router.cli import embedder as cli_embedder
 from router.cli import endpoints as cli_endpoints
+from router.cli import files as cli_files
 from router.cli import keys as cli_keys
 from router.cli import launch as cli_launch
 from router.cli import prices as cli_prices
@@ -221,7 +222,8 @@ def _check(args: argparse.Namespace) -> int:
     for endpoint, result in zip(settings.endpoints, results, strict=True):
         costs = cli_prices.costs(settings, endpoint, result.models)
         print("\n" + "\n".join([*_described(endpoint, result), *costs]))
-    stores = [one.glance(settings) for one in (cli_state, cli_cache, cli_accounts, cli_tools)]
+    kinds = (cli_state, cli_files, cli_cache, cli_accounts, cli_tools)
+    stores = [one.glance(settings) for one in kinds]
     sound, remarks = cli_accounts.remarks(settings, results)
     print("\n" + "\n".join([*(line for _, line in stores if line), *remarks]))
     answered = sum(map(_can_serve, settings.endpoints, results))

@@ -20,6 +20,7 @@ from router.core.native_request import NativeRequest
 from router.core.usage_record import Spent
 from router.dialects.api_format import OPENAI, ApiFormat
 from router.dialects.chat.decode_request import DecodedChat, decode_chat
+from router.dialects.input_files import InputFile
 from router.dialects.operation import AnswerKind, Operation
 from router.errors import InternalError, RouterError
 from router.response.builder import ResponseBuilder
@@ -271,7 +272,8 @@ class Exchange:
     ``body`` is a request of the API that ``request.operation`` says, ``model`` the model that it
     names, ``stream`` whether the client wants events. ``dropped`` are the fields of a foreign API's
     request that a Responses request cannot carry. ``images`` are those that were fetched for
-    endpoints that take no URLs: base64 by URL. ``large``: what is done with all of its body takes
+    endpoints that take no URLs: base64 by URL. ``files`` are those that were got for endpoints that
+    read others, or none, by ``file_key``. ``large``: what is done with all of its body takes
     long. ``builder`` is the response under construction where it was begun before the exchange (a
     background run), ``record`` what becomes of it in the end. ``prompts`` is what is known of the
     prompts of the deployment that is asked. ``running`` says that a task of its own works on it and
@@ -289,6 +291,7 @@ class Exchange:
     stream: bool = False
     dropped: tuple[str, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, InputFile] = field(default_factory=dict)
     large: bool = False
     builder: ResponseBuilder | None = None
     record: ExchangeRecord | None = None
@@ -387,7 +390,7 @@ class Exchange:
         derived = Exchange(self.request, context)
         derived.body = body
         derived.model, derived.stream = self.model, self.stream
-        derived.images, derived.large = self.images, self.large
+        derived.images, derived.files, derived.large = self.images, self.files, self.large
         derived._decoded = self._decoded
         return derived
 

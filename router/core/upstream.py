@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from router.core.exchange import AnswerKind, Exchange
+from router.dialects.input_files import FileForm
 from router.errors import NotSupported, UpstreamError
 from router.response.builder import ResponseBuilder
 from router.response.decoder import StreamDecoder
@@ -294,6 +295,12 @@ class Adapter(Protocol):
     def takes_urls(self, exchange: Exchange) -> bool:
         """Whether it is sent the URLs of this request's images, not their data
         (``Exchange.images``).
+        """
+        ...
+
+    def file_form(self, exchange: Exchange, model: str) -> FileForm | None:
+        """In what form it is sent this request's files (``Exchange.files``); None where it is sent
+        them as they came.
         """
         ...
 

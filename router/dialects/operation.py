@@ -61,6 +61,7 @@ class Operation:
     STORED_RESPONSES: ClassVar[Operation]
     CONVERSATIONS: ClassVar[Operation]
     PROMPTS: ClassVar[Operation]
+    FILES: ClassVar[Operation]
     CHAT: ClassVar[Operation]
     COMPLETIONS: ClassVar[Operation]
     EMBEDDINGS: ClassVar[Operation]
@@ -85,6 +86,7 @@ Operation.SUMMARY = Operation("compaction", AnswerKind.RESPONSE)
 Operation.STORED_RESPONSES = Operation("stored_responses")
 Operation.CONVERSATIONS = Operation("conversations")
 Operation.PROMPTS = Operation("prompts")
+Operation.FILES = Operation("files")
 Operation.CHAT = Operation("chat_completions", AnswerKind.CHAT)
 Operation.COMPLETIONS = Operation("completions", AnswerKind.COMPLETIONS)
 Operation.EMBEDDINGS = Operation("embeddings", AnswerKind.EMBEDDINGS)

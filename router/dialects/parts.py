@@ -14,7 +14,15 @@ from urllib.parse import unquote_to_bytes
 
 from router.errors import InvalidRequest
 
-__all__ = ["PartConverter", "Where", "chat_part", "ollama_part", "path_of", "refused"]
+__all__ = [
+    "PartConverter",
+    "Where",
+    "chat_part",
+    "is_textual",
+    "ollama_part",
+    "path_of",
+    "refused",
+]
 
 Where = tuple[str | int, ...]
 """The way to a value: ``("input", 2, "content", 0)``; written out only when it is complained of."""
@@ -30,6 +38,9 @@ _TEXTUAL: Final = frozenset(
     }
 )
 """Media types beside ``text/*`` whose content is plain text."""
+
+_LONGEST_HEADER: Final = 1024
+"""Characters before the comma of a ``data:`` URL."""
 
 
 def path_of(where: Where) -> str:
@@ -54,6 +65,8 @@ def chat_part(part: Mapping[str, Any], where: Where) -> dict[str, Any]:
     if kind == "input_audio":
         return {"type": "input_audio", "input_audio": part["input_audio"]}
     if kind == "input_file":
+        if part.get("file_data") is not None and is_textual(part["file_data"]):
+            return {"type": "text", "text": _file_text(part, where)}
         return {"type": "file", "file": _chat_file(part, where)}
     image: dict[str, Any] = {"url": _image_url(part, where)}
     if part.get("detail") is not None:
@@ -122,17 +135,23 @@ def _file_text(part: Mapping[str, Any], where: Where) -> str:
             "'data:text/plain;base64,…' URL.",
             (*where, name),
         )
-    header, comma, payload = data.partition(",")
-    media_type, *parameters = header.removeprefix("data:").lower().split(";")
-    textual = media_type.startswith("text/") or media_type in _TEXTUAL
-    if not comma or not header.startswith("data:") or not textual:
+    if not is_textual(data):
         raise refused(
             "This model's endpoint reads text files only. Send 'file_data' as a "
             "'data:text/plain;base64,…' URL, or the file's text as an 'input_text' part.",
             (*where, "file_data"),
         )
-    text = _decoded(payload, "base64" in parameters, where)
+    header, _, payload = data.partition(",")
+    text = _decoded(payload, "base64" in header.lower().split(";"), where)
     return f"File {part.get('filename') or 'without a name'}:\n{text}"
+
+
+def is_textual(data: str) -> bool:
+    """Whether ``file_data`` is a ``data:`` URL whose media type is that of a text."""
+    header, comma, _ = data[:_LONGEST_HEADER].partition(",")
+    media_type = header.removeprefix("data:").lower().partition(";")[0]
+    textual = media_type.startswith("text/") or media_type in _TEXTUAL
+    return bool(comma) and header.startswith("data:") and textual
 
 
 def _decoded(payload: str, is_base64: bool, where: Where) -> str:

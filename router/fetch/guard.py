@@ -86,15 +86,15 @@ class FetchGuard:
         self,
         url: str,
         *,
-        types: Collection[str],
+        types: Collection[str] | None,
         count: Callable[[int], None] = lambda size: None,
         headers: Mapping[str, str] | None = None,
         check: Callable[[str], None] = lambda url: None,
     ) -> Fetched:
         """GET ``url``; raises NotFetched.
 
-        ``types`` are the media types that are accepted. ``count`` is told the bytes of every piece
-        that arrives, and may raise NotFetched. ``headers`` go to the origin of ``url``, not to
+        ``types`` are the media types that are accepted, None for all. ``count`` is told the bytes
+        of every piece that arrives, and may raise. ``headers`` go to the origin of ``url``, not to
         another one that it redirects to. ``check`` is told each URL before it is asked for, those
         of redirects included, and may raise.
         """
@@ -112,7 +112,7 @@ class FetchGuard:
     async def _follow(
         self,
         url: str,
-        types: Collection[str],
+        types: Collection[str] | None,
         count: Callable[[int], None],
         check: Callable[[str], None],
         headers: Mapping[str, str],
@@ -196,14 +196,14 @@ async def _connected(
 
 async def _file(
     answer: aiohttp.ClientResponse,
-    types: Collection[str],
+    types: Collection[str] | None,
     count: Callable[[int], None],
     limit: int,
 ) -> Fetched:
     if answer.status != 200:
         raise NotFetched(f"Its server answered with status {answer.status}.")
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if kind not in types:
+    if types is not None and kind not in types:
         raise NotFetched(
             "Its server says that it is no file of an accepted type: "
             f"{', '.join(sorted(t for t in types if t))}.",

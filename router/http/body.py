@@ -22,10 +22,12 @@ from router.http.connection import DirectRequest, HttpRequest
 from router.telemetry.tasks import ValueCount, most_values, takes_long
 
 __all__ = [
+    "IDLE_SECONDS",
     "RequestBody",
     "counted",
     "expect_later",
     "is_true",
+    "let_it_come",
     "misspelt",
     "only",
     "read_body",
@@ -40,7 +42,7 @@ _COUNTED_BYTES: Final = 64 * 1024
 _PIECE_BYTES: Final = 1024 * 1024
 """What is looked at in one go of a body that came in one piece."""
 
-_IDLE_SECONDS: Final = 30.0
+IDLE_SECONDS: Final = 30.0
 """A client that sends nothing for so long in the midst of its body is given up."""
 
 
@@ -78,7 +80,7 @@ async def read_counted(request: HttpRequest, limit: int, values: int) -> Request
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
     if hdrs.EXPECT in request.headers:
-        await _let_it_come(request)
+        await let_it_come(request)
     content = request.content
     pieces: list[bytes] = []
     size = 0
@@ -88,7 +90,7 @@ async def read_counted(request: HttpRequest, limit: int, values: int) -> Request
             if content.is_eof():
                 piece = await content.readany()  # all there: no timer is needed
             else:
-                async with asyncio.timeout(_IDLE_SECONDS):
+                async with asyncio.timeout(IDLE_SECONDS):
                     piece = await content.readany()
             if not piece:
                 break
@@ -101,7 +103,7 @@ async def read_counted(request: HttpRequest, limit: int, values: int) -> Request
                 await tally.go_on(pieces)
     except TimeoutError:
         raise InvalidRequest(
-            f"Invalid body: nothing of it arrived for {_IDLE_SECONDS:g} seconds, after "
+            f"Invalid body: nothing of it arrived for {IDLE_SECONDS:g} seconds, after "
             f"{size} bytes.",
             code="incomplete_body",
         ) from None
@@ -161,7 +163,8 @@ async def counted(raw: bytes, values: int) -> RequestBody:
     return RequestBody(raw, takes_long(len(raw), tally.most))
 
 
-async def _let_it_come(request: web.Request) -> None:
+async def let_it_come(request: web.Request) -> None:
+    """Have a client send its body that waits to be told so."""
     expected = request.headers.get(hdrs.EXPECT)
     if expected is None or request.version < HttpVersion11 or request.content.is_eof():
         return

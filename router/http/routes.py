@@ -18,6 +18,7 @@ from router.http.conversations import ConversationsApi
 from router.http.description.api import DescriptionApi
 from router.http.dispatcher import UNKNOWN, DirectHandler, Handler, RequestDispatcher
 from router.http.embeddings import EmbeddingsApi
+from router.http.files import FilesApi
 from router.http.models import ModelsApi
 from router.http.ollama import OllamaApi
 from router.http.ollama import Route as OllamaRoute
@@ -49,6 +50,7 @@ class Apis:
     stored: StoredApi
     conversations: ConversationsApi
     prompts: PromptsApi
+    files: FilesApi
     chat: ChatApi
     plain: EmbeddingsApi
     translated: Sequence[TranslatedApi]
@@ -142,8 +144,8 @@ def _asking(api: Apis) -> list[_DirectRoute]:
 
 def _table(api: Apis) -> list[_Route]:
     stored, conversations, prompts = api.stored, api.conversations, api.prompts
-    kept, held, templates = (
-        Operation.STORED_RESPONSES, Operation.CONVERSATIONS, Operation.PROMPTS
+    kept, held, templates, uploaded = (
+        Operation.STORED_RESPONSES, Operation.CONVERSATIONS, Operation.PROMPTS, Operation.FILES
     )  # fmt: skip
     return [
         ("GET", "/responses/{id}", kept, stored.retrieve),
@@ -152,6 +154,7 @@ def _table(api: Apis) -> list[_Route]:
         ("GET", "/responses/{id}/input_items", kept, stored.input_items),
         *((method, path, held, handler) for method, path, handler in conversations.routes()),
         *((method, path, templates, handler) for method, path, handler in prompts.routes()),
+        *((method, path, uploaded, handler) for method, path, handler in api.files.routes()),
         ("GET", "/usage", Operation.USAGE, api.usage.own),
         ("GET", "/models", Operation.MODELS, api.models.index),
         ("GET", "/models/{id:.+}", Operation.MODELS, api.models.get),

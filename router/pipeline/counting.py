@@ -6,12 +6,15 @@ import orjson
 
 from router.core.exchange import Exchange, Sink
 from router.core.upstream import UpstreamRequest
+from router.dialects.input_files import with_files
 from router.endpoints.deployment import Deployment, best_reported
 from router.endpoints.plan import Plan, reached
 from router.endpoints.registry import Registry
 from router.endpoints.selector import Selector
 from router.errors import UpstreamError, UpstreamRejected
+from router.files.requests import RequestFiles
 from router.pipeline.attempt import answer_headers
+from router.pipeline.request_files import forms, has_files
 from router.response.tokens import estimated_prompt
 from router.telemetry.log import get_logger
 
@@ -21,11 +24,20 @@ _log = get_logger("router.pipeline.counting")
 
 
 async def count_tokens(
-    registry: Registry, selector: Selector, exchange: Exchange, sink: Sink
+    registry: Registry,
+    selector: Selector,
+    exchange: Exchange,
+    sink: Sink,
+    files: RequestFiles | None = None,
 ) -> None:
-    """Ask an endpoint that can count; estimate, and say so, where none can."""
+    """Ask an endpoint that can count; estimate, and say so, where none can. ``files`` gets the
+    request's.
+    """
     group = await registry.group(exchange.model or "", exchange.context.key)
     deployments = reached(group, exchange.context.key)
+    if files is not None and has_files(exchange):
+        for form in forms(deployments, exchange):
+            await files.prepare(exchange, form)
     requests = {
         deployment: request
         for deployment in deployments
@@ -38,10 +50,13 @@ async def count_tokens(
         count = await _counted(selector, plan, exchange, requests)
     response_headers: dict[str, str] = {}
     if count is None:
-        count = estimated_prompt(exchange.body, best_reported(deployments))
+        body = (
+            with_files(exchange.body, exchange.files, "text") if exchange.files else exchange.body
+        )
+        count = estimated_prompt(body, best_reported(deployments))
         response_headers["X-Pointsman-Estimated"] = "true"
-    body = {"object": "response.input_tokens", "input_tokens": count}
-    sink.finish(200, orjson.dumps(body), answer_headers(exchange, response_headers))
+    told = {"object": "response.input_tokens", "input_tokens": count}
+    sink.finish(200, orjson.dumps(told), answer_headers(exchange, response_headers))
 
 
 async def _counted(

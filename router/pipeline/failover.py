@@ -20,7 +20,7 @@ from router.balance.capability import Abilities, length_param, needs
 from router.balance.inference import inferred_abilities
 from router.balance.pauses import asked_pause
 from router.core.exchange import AnswerKind, Exchange
-from router.endpoints.deployment import Deployment
+from router.dialects.input_files import any_files
 from router.endpoints.loads import Loads
 from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Fallbacks, Plan
 from router.endpoints.registry import Registry
@@ -43,6 +43,8 @@ from router.errors import (
     UpstreamUnavailable,
 )
 from router.fetch.images import Images
+from router.files.requests import RequestFiles
+from router.pipeline.request_files import OF_ITEMS, ContentNeeds, get_content
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
@@ -96,6 +98,8 @@ class Failover:
         self._budget = RetryBudget(0.0, 0.0)
         self._max_attempts = 1
         self._fallbacks: Fallbacks | None = None
+        self.files: RequestFiles | None = None
+        """What gets the files of requests."""
 
     def configure(self, settings: Settings) -> None:
         """Go on with these rules."""
@@ -162,8 +166,8 @@ class Failover:
         plan.desperate = desperate
         # No slot is held meanwhile.
         failure: RouterError | None = None
-        if needing := _take_no_urls(plan, exchange):
-            failure = await self._fetch_images(plan, exchange, needing)
+        if (needs := _needed_content(plan, exchange)) is not None:
+            failure = await get_content(plan, exchange, needs, self._images, self.files)
         attempts = 0
         while True:
             reservation = self._selector.at_once(plan) or await self._reserve(plan, failure)
@@ -196,22 +200,6 @@ class Failover:
             finally:
                 self._selector.release(reservation)
             work.rewind(model)
-
-    async def _fetch_images(
-        self, plan: Plan, exchange: Exchange, needing: Sequence[Deployment]
-    ) -> InvalidRequest | None:
-        """Fetch the request's images for the candidates that need their data. Where they cannot be
-        had, only the others are left, and the error is returned; it is raised where there are none.
-        """
-        try:
-            await self._images.fetch(exchange)
-        except InvalidRequest as error:
-            for deployment in needing:
-                plan.drop(deployment)
-            if not plan.deployments:
-                raise
-            return error
-        return None
 
     def _waits(self, reservation: SlotReservation) -> bool:
         """Whether a request waits for the model that its endpoint is loading already: at most for
@@ -334,12 +322,14 @@ class Failover:
         return True
 
 
-def _take_no_urls(plan: Plan, exchange: Exchange) -> Sequence[Deployment]:
-    """The candidates that need the data of the request's images, if it may have any."""
+def _needed_content(plan: Plan, exchange: Exchange) -> ContentNeeds | None:
+    """What has to be got before the request can be sent; None for nothing."""
     body = exchange.body
     if type(body.get("input")) is str and type(body.get("instructions")) is not list:
-        return ()
-    return [one for one in plan.deployments if not one.endpoint.adapter.takes_urls(exchange)]
+        return None
+    images = [one for one in plan.deployments if not one.endpoint.adapter.takes_urls(exchange)]
+    files = exchange.request.operation.kind in OF_ITEMS and any_files(body)
+    return ContentNeeds(images, files) if images or files else None
 
 
 def _is_well(reservation: SlotReservation, error: UpstreamTooLong, now: float) -> bool:

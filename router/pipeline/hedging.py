@@ -241,7 +241,8 @@ class Fleet:
         self.selector = Selector(self.registry, settings.balance, time.monotonic)
         metrics.fleet.in_flight = self.selector.in_flight
         self.loads = Loads()
-        self._images = Images(FetchGuard(settings.fetch))
+        self.guard = FetchGuard(settings.fetch)
+        self._images = Images(self.guard)
         self.failover = Failover(self.registry, self.selector, self.loads, self._images, metrics)
         self.hedging = Hedging(self.selector, self.failover.judge, metrics)
         self._configure(settings)

@@ -99,7 +99,8 @@ class Pipeline:
         """Have an endpoint answer the exchange."""
         kind = exchange.request.operation.kind
         if kind is AnswerKind.COUNT:
-            await count_tokens(self._registry, self._selector, exchange, sink)
+            files = self._failover.files
+            await count_tokens(self._registry, self._selector, exchange, sink, files)
             return
         builder = None
         if kind not in DIRECT:

@@ -14,6 +14,7 @@ __all__ = ["FIXED", "changes", "needing_restart"]
 FIXED: Final = (
     "server.",
     "state.",
+    "files.",
     "metrics.",
     "cache.store.",
     "cache.max_bytes.",

@@ -74,9 +74,10 @@ class CapabilitySettings(Section):
 
     ``context_length`` is in tokens, input and output. ``tools`` are function tools,
     ``tool_choice`` is ``required`` or a named tool, ``json_schema`` a schema for the answer,
-    ``vision`` images in the input, ``reasoning`` an effort that is asked for, ``stream_usage``
-    token counts in a stream of Chat Completions, ``openai_tools`` what OpenAI's Responses API has
-    beside functions: groups of tools, tools that are loaded on demand, and custom tools.
+    ``vision`` images in the input, ``files`` files in the input, ``reasoning`` an effort that is
+    asked for, ``stream_usage`` token counts in a stream of Chat Completions, ``openai_tools`` what
+    OpenAI's Responses API has beside functions: groups of tools, tools that are loaded on demand,
+    and custom tools.
     """
 
     context_length: Count | None = None
@@ -89,6 +90,10 @@ class CapabilitySettings(Section):
     """Whether it can answer by a JSON schema."""
     vision: bool | None = None
     """Whether it can see images."""
+    files: bool | None = None
+    """Whether it reads files, such as PDF; without it `responses` and `messages` do, and of `chat`
+    OpenAI's own API. Others are sent the text.
+    """
     reasoning: bool | None = None
     """Whether it can be told how much to reason."""
     stream_usage: bool | None = None

@@ -27,7 +27,8 @@ FetchHost = Annotated[Text, AfterValidator(_host)]
 
 
 class FetchSettings(Section):
-    """What the router fetches on a client's word: images by URL, for endpoints that take none.
+    """What the router fetches on a client's word: images and files by URL, for endpoints that take
+    none.
 
     Without ``hosts`` from any host whose addresses are public. With them from these only, wherever
     they are: a name, a pattern for all names below one (``*.example.com``), or an address, each
@@ -35,11 +36,13 @@ class FetchSettings(Section):
     MiB, ``timeout`` what it takes to fetch it, redirects included.
     """
 
+    files: bool = True
+    """Whether files by URL are fetched for endpoints that read none themselves."""
     images: bool = True
     """Whether images by URL are fetched for endpoints that take them as data only."""
     hosts: Annotated[tuple[FetchHost, ...], AfterValidator(not_empty)] | None = None
     """The only hosts to fetch from; without it, all that are public."""
     max_mb: Positive = 20.0
-    """The largest image, in MiB."""
+    """The largest image or file, in MiB."""
     timeout: Seconds = 15.0
-    """The longest that an image may take, redirects included."""
+    """The longest that an image or a file may take, redirects included."""

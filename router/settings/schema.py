@@ -10,6 +10,7 @@
     ├── cache       answers given again instead of asked for again
     ├── tools       hosted tools that the router runs itself
     ├── fetch       what is fetched because a client says so
+    ├── files       uploaded files, and the text of files
     ├── accounts    prices, the usage ledger, where limits are counted
     ├── logging     level and form of the log
     ├── metrics     who may read /metrics
@@ -48,6 +49,7 @@ from router.settings.endpoints import (
 )
 from router.settings.fallbacks import Fallback
 from router.settings.fetch import FetchSettings
+from router.settings.files import FilesSettings
 from router.settings.metrics import MetricsSettings
 from router.settings.plugins import PluginSettings
 from router.settings.section import Section
@@ -274,6 +276,7 @@ class Settings(Section):
     cache: CacheSettings = CacheSettings()
     fetch: FetchSettings = FetchSettings()
     tools: ToolsSettings = ToolsSettings()
+    files: FilesSettings = FilesSettings()
     compaction: CompactionSettings = CompactionSettings()
     accounts: AccountsSettings = AccountsSettings()
     logging: LoggingSettings = LoggingSettings()

@@ -16,6 +16,9 @@ Times are in seconds since 1970. JSON is kept as bytes: PostgreSQL's JSONB refus
     usage_rollups        who rolls up next
     virtual_keys         the keys that are made while the router runs
     compaction_keys      what the summaries of compacted conversations are encrypted with
+    files                what clients have uploaded: one row per file that is all there
+    file_owners          whose row is held while one of their files is added
+    file_directories     the name of the directory that this database's files are in
 """
 
 from __future__ import annotations
@@ -252,12 +255,33 @@ _SESSIONS: Final = (
     """,
 )
 
+_FILES: Final = (
+    # The content is in a directory, under the id; ids sort by age. media_type: as the client said.
+    """
+    CREATE TABLE files (
+        id TEXT NOT NULL PRIMARY KEY,
+        owner TEXT NOT NULL,
+        filename TEXT NOT NULL,
+        purpose TEXT NOT NULL,
+        bytes {int} NOT NULL,
+        created_at {int} NOT NULL,
+        expires_at {int},
+        media_type TEXT
+    )
+    """,
+    "CREATE INDEX files_by_owner ON files (owner, id)",
+    "CREATE INDEX files_by_expiry ON files (expires_at) WHERE expires_at IS NOT NULL",
+    "CREATE TABLE file_owners (owner TEXT NOT NULL PRIMARY KEY, added {int} NOT NULL)",
+    "CREATE TABLE file_directories (id INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL)",
+)
+
 VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
     (*_RESPONSES, *_RUNS, *_CONVERSATIONS, *_PROMPTS),
     _ACCOUNTS,
     _ROLLUPS,
     _COMPACTION,
     _SESSIONS,
+    _FILES,
 )
 """The statements that lead from each version of the schema to the next, in order."""
 

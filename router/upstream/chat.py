@@ -6,16 +6,17 @@ import re
 from functools import partial
 from typing import Final
 
-from router.balance.capability import stream_usage
-from router.core.exchange import Exchange
+from router.balance.capability import reads_files, stream_usage
+from router.core.exchange import AnswerKind, Exchange
 from router.core.upstream import UpstreamCall
 from router.dialects.chat.dialect import ENDPOINT
+from router.dialects.input_files import FileForm
 from router.errors import UpstreamError, UpstreamRejected
 from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
 from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations, either
 from router.upstream.learned import ModelSet
-from router.upstream.openai import OpenAIModels, chat_passthrough
+from router.upstream.openai import OpenAIModels, chat_passthrough, is_openai
 from router.upstream.translated import TranslatingAdapter, assembles
 
 __all__ = ["ChatAdapter"]
@@ -44,6 +45,7 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank, TranslatingAdapter):
         self._unsupported = UnsupportedOperations()
         self._capabilities = endpoint.capabilities
         self._later_system = endpoint.system_messages
+        self._is_openai = is_openai(endpoint.url)
         self._without_usage = ModelSet()  # models that refuse it, oldest first
 
     def respond(
@@ -73,6 +75,13 @@ class ChatAdapter(OpenAIModels, EmbeddingsAndRerank, TranslatingAdapter):
         if asks and not options.keys() - {"include_usage"}:  # else the client's may be at fault
             call.retry = partial(self._learn, model)
         return call
+
+    def file_form(self, exchange: Exchange, model: str) -> FileForm | None:
+        """See ``Adapter.file_form``: Chat Completions are passed on as they came."""
+        if exchange.request.operation.kind is AnswerKind.CHAT:
+            return None
+        stated = reads_files(self._capabilities, model)
+        return "data" if (self._is_openai if stated is None else stated) else "text"
 
     def completions(self, exchange: Exchange, model: str) -> UpstreamCall:
         """See ``Adapter.completions``."""

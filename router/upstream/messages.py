@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.balance.capability import reads_files
 from router.core.exchange import Exchange
 from router.core.native_request import NativeRequest
 from router.core.upstream import (
@@ -19,6 +20,7 @@ from router.core.upstream import (
     account_of,
 )
 from router.dialects.dialect import EncodedRequest
+from router.dialects.input_files import FileForm, with_files
 from router.dialects.messages.decode_stream import MessagesDecoder
 from router.dialects.messages.dialect import ENDPOINT
 from router.dialects.messages.encode_request import encode_count_for_messages, encode_for_messages
@@ -68,12 +70,21 @@ class MessagesAdapter(OpenAIModels, TranslatingAdapter):
         request = _passed(native, _MESSAGES, model, stream=exchange.stream)
         return UpstreamCall(request, decoder, passes=passed_headers)
 
+    def file_form(self, exchange: Exchange, model: str) -> FileForm | None:
+        """See ``Adapter.file_form``: the API knows PDF, and text."""
+        native = exchange.passes
+        if native is not None and native.dialect == "messages":
+            return None
+        return "text" if reads_files(self._endpoint.capabilities, model) is False else "pdf"
+
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """See ``Adapter.count_tokens``. What cannot be encoded is estimated."""
         native = exchange.passes
         if native is not None and native.dialect == "messages":
             return _passed(native, _COUNT, model, stream=True)
         asked = flatten(exchange.body).body if has_groups(exchange.body) else exchange.body
+        if exchange.files:
+            asked = with_files(asked, exchange.files, self.file_form(exchange, model) or "pdf")
         try:
             body = encode_count_for_messages(
                 asked, model=model, settings=self._endpoint, account=self._account

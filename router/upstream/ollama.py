@@ -15,6 +15,7 @@ from router.core.upstream import (
     leaves_memory,
 )
 from router.dialects.embeddings.decode_response import OllamaEmbedDecoder, ollama_embed_body
+from router.dialects.input_files import FileForm
 from router.dialects.ollama.dialect import ENDPOINT
 from router.dialects.ollama.schema import listed_models
 from router.settings.schema import EndpointSettings
@@ -59,6 +60,10 @@ class OllamaAdapter(EmbeddingsAndRerank, TranslatingAdapter):
         is the client's to put right.
         """
         return exchange.request.operation.kind is AnswerKind.CHAT and self._passes_chat
+
+    def file_form(self, exchange: Exchange, model: str) -> FileForm | None:
+        """See ``Adapter.file_form``."""
+        return None if self.takes_urls(exchange) else super().file_form(exchange, model)
 
     def embed(self, exchange: Exchange, model: str) -> UpstreamCall:
         """See ``Adapter.embed``."""

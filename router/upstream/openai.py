@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,7 +17,14 @@ from router.errors import UpstreamFailure
 from router.settings.values import KeepAlive
 from router.upstream.translated import within_context
 
-__all__ = ["OpenAIModels", "chat_passthrough"]
+__all__ = ["OpenAIModels", "chat_passthrough", "is_openai"]
+
+_OPENAI: Final = re.compile(
+    r"^https?://(?:[\w-]+\.)*(?:openai\.com|chatgpt\.com|openai\.azure\.com|cognitiveservices\.azure"
+    r"\.com|services\.ai\.azure\.com)(?:[:/]|$)",
+    re.IGNORECASE,
+)
+"""Where OpenAI's own API is served."""
 
 _LLAMACPP: Final = frozenset(
     {"loaded", "loading", "unloaded", "sleeping", "downloading", "downloaded"}
@@ -36,6 +44,11 @@ _CONTEXT: Final = (
 """Where servers tell the context of a model as they run it: vLLM and SGLang; LM Studio; OpenRouter;
 Groq; Anthropic. What a model was trained with, or could have, is something else. llama.cpp tells it
 in the model's ``meta`` as ``n_ctx``: the context of a slot, which is what a request gets."""
+
+
+def is_openai(url: str) -> bool:
+    """Whether OpenAI's own API is served there."""
+    return _OPENAI.search(url) is not None
 
 
 def chat_passthrough(

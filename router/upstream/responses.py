@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import orjson
 
-from router.balance.capability import openai_tools
+from router.balance.capability import openai_tools, reads_files
 from router.balance.refused_types import late_types, refused_types
-from router.core.exchange import Exchange
+from router.core.exchange import AnswerKind, Exchange
 from router.core.upstream import (
     REASONING_DROPPED,
     UpstreamCall,
@@ -20,6 +20,7 @@ from router.core.upstream import (
     account_of,
     redacted,
 )
+from router.dialects.input_files import FileForm, with_files
 from router.dialects.responses.compaction import CompactionDecoder
 from router.dialects.responses.decode_stream import ResponsesDecoder
 from router.dialects.responses.encode_request import (
@@ -47,7 +48,7 @@ from router.response.builder import ResponseBuilder
 from router.settings.schema import EndpointSettings
 from router.upstream.embeddings import EmbeddingsAndRerank, UnsupportedOperations
 from router.upstream.learned import ALL_MODELS, ModelSet
-from router.upstream.openai import OpenAIModels, chat_passthrough
+from router.upstream.openai import OpenAIModels, chat_passthrough, is_openai
 from router.upstream.translated import as_chat, assembles
 
 __all__ = ["ResponsesAdapter"]
@@ -57,13 +58,6 @@ _ENCRYPTED: Final = re.compile(r"encrypted[ _]content", re.IGNORECASE)
 _INCLUDE: Final = re.compile(r"\binclude\b")
 _UNSUPPORTED: Final = re.compile(r"not supported|unsupported|not available", re.IGNORECASE)
 _SUPPORTED: Final = re.compile(r"supported values", re.IGNORECASE)
-
-_OPENAI: Final = re.compile(
-    r"^https?://(?:[\w-]+\.)*(?:openai\.com|chatgpt\.com|openai\.azure\.com|cognitiveservices\.azure"
-    r"\.com|services\.ai\.azure\.com)(?:[:/]|$)",
-    re.IGNORECASE,
-)
-"""Where OpenAI's own API is served."""
 
 _NONE: Final[frozenset[str]] = frozenset()
 _OPENAI_TOOLS: Final = groups_of_types({"namespace", "custom"})
@@ -85,7 +79,7 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         self._without_chat = ModelSet()  # models that have Responses only
         self._capabilities = endpoint.capabilities
         self._without_types: dict[str, ModelSet] = {}  # models that refuse a type
-        self._is_openai = _OPENAI.search(endpoint.url) is not None
+        self._is_openai = is_openai(endpoint.url)
         self.compacts: bool | None = True if self._is_openai else None
         self._refused_to_compact = inf  # when it did
 
@@ -161,6 +155,8 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         """
         assembled = assembles(exchange, self._endpoint)
         stream = exchange.stream or assembled
+        if exchange.files:
+            given = self._with_files(given, exchange, model)
         if not self._is_openai and "client_metadata" in given:  # it is OpenAI's
             given = {name: value for name, value in given.items() if name != "client_metadata"}
         plain = self._suitable(given, model) if self._without_types or self._capabilities else None
@@ -181,6 +177,15 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
             dropped=() if plain is None else plain.dropped,
             assembles=assembled,
         )
+
+    def file_form(self, exchange: Exchange, model: str) -> FileForm | None:
+        """See ``Adapter.file_form``: ids of files that were uploaded here mean nothing there."""
+        if exchange.request.operation.kind is AnswerKind.CHAT and not self._translates(model):
+            return None
+        return "text" if reads_files(self._capabilities, model) is False else "data"
+
+    def _with_files(self, given: dict[str, Any], exchange: Exchange, model: str) -> dict[str, Any]:
+        return with_files(given, exchange.files, self.file_form(exchange, model) or "data")
 
     def _redact(self, text: str) -> str:
         return redacted(self._endpoint, text)
@@ -241,6 +246,8 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         """See ``Adapter.count_tokens``. Counting is quick: it is awaited like a first byte."""
         plain = self._suitable(exchange.body, model)
         given = exchange.body if plain is None else plain.body
+        if exchange.files:
+            given = self._with_files(given, exchange, model)
         body = encode_token_count_request(given, model=model, account=self._account)
         return UpstreamRequest("/responses/input_tokens", orjson.dumps(body), stream=True)
 
@@ -248,6 +255,8 @@ class ResponsesAdapter(OpenAIModels, EmbeddingsAndRerank):
         """See ``Adapter.compact``."""
         plain = self._suitable(exchange.body, model)
         given = exchange.body if plain is None else plain.body
+        if exchange.files:
+            given = self._with_files(given, exchange, model)
         body, dropped_reasoning = encode_compact_request(given, model=model, account=self._account)
         request = UpstreamRequest("/responses/compact", orjson.dumps(body), False)
         decoder = CompactionDecoder(builder, self._account, self._redact, self._has_compacted)

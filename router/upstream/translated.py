@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import orjson
 
+from router.balance.capability import reads_files
 from router.core.exchange import AnswerKind, Exchange
 from router.core.response_lifecycle import new_builder
 from router.core.upstream import (
@@ -29,6 +30,7 @@ from router.dialects.chat.encode_request import custom_tool_names, wants_logprob
 from router.dialects.chat.encode_stream import ChatEncoder
 from router.dialects.dialect import EndpointDialect
 from router.dialects.history import match
+from router.dialects.input_files import FileForm, with_files
 from router.dialects.responses.namespaces import GROUPED_ITEMS, GROUPED_TOOLS, flatten
 from router.dialects.truncation import fit
 from router.errors import InvalidRequest, NotSupported, UpstreamFailure
@@ -106,6 +108,8 @@ class TranslatingAdapter:
         ``usage`` as for ``EncodeRequest``.
         """
         response_headers: dict[str, str] = {}
+        if exchange.files:
+            body = with_files(body, exchange.files, self.file_form(exchange, model) or "text")
         given, names = body, _NO_NAMES
         if has_groups(body):
             flat = flatten(body)
@@ -156,6 +160,10 @@ class TranslatingAdapter:
     def takes_urls(self, exchange: Exchange) -> bool:
         """See ``Adapter.takes_urls``."""
         return True
+
+    def file_form(self, exchange: Exchange, model: str) -> FileForm | None:
+        """See ``Adapter.file_form``: most models read text only."""
+        return "data" if reads_files(self._endpoint.capabilities, model) else "text"
 
     def count_tokens(self, exchange: Exchange, model: str) -> UpstreamRequest | None:
         """See ``Adapter.count_tokens``: the dialect has no counter."""

@@ -141,6 +141,13 @@ BYPASSED: list[tuple[str, JSON]] = [
     ("server_tools", chat(web_search_options={})),
     ("server_tools", chat(tools=[{"type": "web_search"}])),
     ("several_choices", chat(n=2)),
+    (
+        "files",
+        {
+            "model": "m",
+            "input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}],
+        },
+    ),
     ("several_choices", chat(n=True)),
     ("audio", chat(modalities=["text", "audio"], audio={"voice": "v", "format": "mp3"})),
     ("audio", chat(USER, {"role": "assistant", "audio": {"id": "audio_1"}}, USER)),

@@ -49,7 +49,6 @@ RESPONSES: JSON = {
             "content": [
                 said("Look", prompt_cache_breakpoint={"mode": "explicit"}),
                 {"type": "input_image", "image_url": "u", "detail": "low", "more": "x"},
-                {"type": "input_image", "file_id": "file_1"},
                 {"type": "input_file", "file_data": "d", "filename": "n"},
                 {"type": "input_audio", "input_audio": {"data": "d", "format": "wav"}},
                 {"type": "summary_text", "text": "s"},

@@ -142,10 +142,6 @@ SAME: dict[str, tuple[JSON, JSON]] = {
             }
         ),
     ),
-    "file by id": (
-        responses([item("user", {"type": "input_file", "file_id": "file_1"})]),
-        chat({"role": "user", "content": [{"type": "file", "file": {"file_id": "file_1"}}]}),
-    ),
     "audio": (
         responses([item("user", {"type": "input_audio", "input_audio": {"data": "d"}})]),
         chat({"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "d"}}]}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from http import HTTPMethod
+from itertools import pairwise
 from typing import Any, Final
 
 import orjson
@@ -200,10 +201,15 @@ def test_examples_for_the_command_line_are_the_request() -> None:
         assert words[1].startswith(BASE + path.split("{")[0])
         assert "{" not in words[1]
         sent = words[words.index("-d") + 1] if "-d" in words else None
-        if "requestBody" in operation:
-            example = operation["requestBody"]["content"]["application/json"]["example"]
+        content = operation.get("requestBody", {}).get("content", {})
+        if "multipart/form-data" in content:
+            example = content["multipart/form-data"]["example"]
+            fields = [after for before, after in pairwise(words) if before == "-F"]
+            assert dict(field.split("=", 1) for field in fields) == example
+            sent = ""
+        elif content:
             assert sent is not None
-            assert orjson.loads(sent) == example
+            assert orjson.loads(sent) == content["application/json"]["example"]
         said = words[words.index("-X") + 1] if "-X" in words else "GET" if sent is None else "POST"
         assert ("HEAD" if "--head" in words else said) == method, (method, path)
         assert method in HTTPMethod.__members__

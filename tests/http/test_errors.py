@@ -76,7 +76,7 @@ async def status_of(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1", "/v1/", "/v2/responses", "/v1/responses/", "/v1/files", "/v1/nope?a=b",
+    ["/v1", "/v1/", "/v2/responses", "/v1/responses/", "/v1/uploads", "/v1/nope?a=b",
      "/api/v1", "/api/v1/nope", "/health/", "/%00", "/v1/responses/a/b"],
 )  # fmt: skip
 async def test_unknown_routes(router: Router, path: str) -> None:
@@ -279,7 +279,7 @@ async def test_other_expectations_are_disregarded(router: Router) -> None:
 
 
 async def test_a_body_that_stops_coming(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.http.body._IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("router.http.body.IDLE_SECONDS", 0.05)
     head = f"{POST}\nContent-Length: 1000"
     async with connected(router, head) as (reader, writer):
         writer.write(b'{"model":')

@@ -15,6 +15,7 @@ from router.http.description.families import (
     admin_keys,
     chat,
     conversations,
+    files,
     messages,
     models,
     ollama,
@@ -26,7 +27,7 @@ from router.http.description.families import (
     usage,
 )
 from router.http.description.headers import HEADERS, REQUEST_ID
-from router.http.description.parts import JSON, Family, Key, Op, SuccessResponse
+from router.http.description.parts import FORM, JSON, Family, Key, Op, SuccessResponse
 
 __all__ = ["BASE", "document"]
 
@@ -101,6 +102,7 @@ def _families(*, metrics_opened_by: Key) -> list[Family]:
         responses.FAMILY,
         conversations.FAMILY,
         prompts.FAMILY,
+        files.FAMILY,
         chat.FAMILY,
         messages.FAMILY,
         plain.FAMILY,
@@ -171,7 +173,10 @@ def _operation(family: Family, op: Op, prefix: str) -> dict[str, Any]:
         operation["description"] = op.description
     if op.body is not None:
         content = {"schema": op.body.schema, "example": op.body.example}
-        operation["requestBody"] = {"required": op.body.required, "content": {JSON: content}}
+        operation["requestBody"] = {
+            "required": op.body.required,
+            "content": {op.body.kind: content},
+        }
     return operation
 
 
@@ -234,7 +239,10 @@ def _curl(op: Op, prefix: str) -> str:
     if op.key != "none":
         variable = _VARIABLES.get(op.key, "API_KEY")
         words.append(f'-H "Authorization: Bearer ${variable}"')
-    if op.body is not None:
+    if op.body is not None and op.body.kind == FORM:
+        for name, value in op.body.example.items():
+            words.append(f"-F {shlex.quote(f'{name}={value}')}")
+    elif op.body is not None:
         words.append("-H 'Content-Type: application/json'")
         words.append(f"-d {shlex.quote(orjson.dumps(op.body.example).decode())}")
     return " \\\n  ".join(words)

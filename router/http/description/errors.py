@@ -27,13 +27,16 @@ MEANINGS: Final[Mapping[int, str]] = {
     403: "Closed, as it is configured.",
     404: "There is no such object; or no endpoint serves the model, or none that the key may use.",
     409: "What others do stands against it.",
-    413: "The body exceeds `server.max_body_mb` or `server.max_body_values`.",
+    413: "The body exceeds `server.max_body_mb` or `server.max_body_values`; or a file those of "
+    "`files`.",
+    415: "The body is not declared as what it has to be.",
     429: "More than the key's limits or budgets allow, or than the endpoint's.",
     500: "A fault of the router's own; its log has more under the request id.",
     501: "Nobody here can do it.",
     502: "The endpoint failed.",
     503: "Nobody can answer now: no slot, no endpoint, no database, or the router is stopping.",
     504: "The endpoint took too long, or `only-if-cached` found no answer.",
+    507: "The router's disk is full.",
 }
 
 HEADERS_OF: Final[Mapping[int, tuple[str, ...]]] = {

@@ -19,6 +19,8 @@ from router.dialects.json_schema import (
 )
 
 __all__ = [
+    "BINARY",
+    "FORM",
     "INCLUDE",
     "JSON",
     "NDJSON",
@@ -42,6 +44,8 @@ JSON: Final = "application/json"
 SSE: Final = "text/event-stream"
 NDJSON: Final = "application/x-ndjson"
 TEXT: Final = "text/plain"
+FORM: Final = "multipart/form-data"
+BINARY: Final = "application/octet-stream"
 
 Parameter = dict[str, Any]
 
@@ -83,11 +87,12 @@ class SuccessResponse:
 
 @dataclass(frozen=True, slots=True)
 class DescribedBody:
-    """The JSON that a request brings."""
+    """What a request brings, mostly JSON; in a ``FORM`` files are named in the example."""
 
     schema: Schema
     example: Any
     required: bool = True
+    kind: str = JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
