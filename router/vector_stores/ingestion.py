@@ -119,15 +119,18 @@ class Ingestion:
                         await self._wake.wait()
 
     async def _claim_some(self) -> bool:
-        """Claim files and begin with them, as long as there is room; whether there were any."""
+        """Claim files and begin with them, as long as there is room; whether there were any. Some
+        may be this router's already: the database was away when their ingestion ended.
+        """
         begun = False
-        for file in await self._records.candidates(_LIMIT):
+        limit = _LIMIT + self._settings.ingest_parallel
+        for file in await self._records.candidates(self._holder, limit):
+            if (file.store, file.file) in self._busy:
+                continue
             await self._room.acquire()
             held = False
             try:
-                held = (file.store, file.file) not in self._busy and await self._records.claim(
-                    file, self._holder
-                )
+                held = await self._records.claim(file, self._holder)
             finally:
                 if not held:
                     self._room.release()
@@ -147,6 +150,13 @@ class Ingestion:
 
     async def _ingest(self, file: VectorStoreFile) -> None:
         """Ingest a claimed file, and write down how that ended."""
+        try:
+            await self._ingest_once(file)
+        except RouterError as error:
+            _log.warning("file is ingested again", file=file.file, error=error.message)
+
+    async def _ingest_once(self, file: VectorStoreFile) -> None:
+        """Raises StateUnavailable: the file stays this router's, which begins it again."""
         try:
             end = await self._ended(file)
         except _TryLater as error:
@@ -249,7 +259,7 @@ class Ingestion:
         for store in await self._records.deleted(_LIMIT):
             await self._index.remove(store)
             await self._records.drop_store(store)
-        while files := await self._records.removing(_LIMIT):
+        while files := await self._records.removing(self._holder, _LIMIT):
             if not [await self._remove(file) for file in files].count(True):
                 return
 

@@ -223,7 +223,8 @@ CANDIDATES: Final = Statement(
     SELECT {_FILE.replace("f.", "ready.")} FROM (
         SELECT f.*, row_number() OVER (PARTITION BY f.owner ORDER BY f.place) AS turn
         FROM vector_store_files f
-        WHERE f.status = 'in_progress' AND f.not_before <= {{now}} AND {FREE}
+        WHERE f.status = 'in_progress' AND f.not_before <= {{now}}
+        AND ({FREE} OR f.holder = :holder)
     ) AS ready
     ORDER BY ready.turn, ready.place LIMIT :limit
     """
@@ -231,7 +232,8 @@ CANDIDATES: Final = Statement(
 REMOVING: Final = Statement(
     f"""
     SELECT {_FILE} FROM vector_store_files f
-    WHERE f.status = 'removing' AND f.status IN ('in_progress', 'removing') AND {FREE}
+    WHERE f.status = 'removing' AND f.status IN ('in_progress', 'removing')
+    AND ({FREE} OR f.holder = :holder)
     ORDER BY f.place LIMIT :limit
     """
 )
@@ -240,7 +242,7 @@ CLAIM: Final = Statement(
     UPDATE vector_store_files AS f SET holder = :holder, fence = CAST(:fence AS {{int}}) + 1,
         attempts = CAST(:attempts AS {{int}}) + 1
     WHERE f.store = :store AND f.file = :file AND f.status = :status AND (
-        (f.fence = :fence AND {FREE})
+        (f.fence = :fence AND ({FREE} OR f.holder = :holder))
         OR (f.fence = CAST(:fence AS {{int}}) + 1 AND f.holder = :holder)
     )
     """

@@ -232,13 +232,15 @@ class StoreRecords:
 
     # What is to be done
 
-    async def candidates(self, limit: int) -> list[VectorStoreFile]:
-        """Files that may be claimed for ingestion; owners take turns."""
-        return [_file(row) for row in await self._database.read(sql.CANDIDATES, limit=limit)]
+    async def candidates(self, holder: str, limit: int) -> list[VectorStoreFile]:
+        """Files that ``holder`` may claim for ingestion, or has claimed; owners take turns."""
+        rows = await self._database.read(sql.CANDIDATES, holder=holder, limit=limit)
+        return [_file(row) for row in rows]
 
-    async def removing(self, limit: int) -> list[VectorStoreFile]:
-        """Files that may be claimed for removal from the index."""
-        return [_file(row) for row in await self._database.read(sql.REMOVING, limit=limit)]
+    async def removing(self, holder: str, limit: int) -> list[VectorStoreFile]:
+        """Files that ``holder`` may claim for removal from the index, or has claimed."""
+        rows = await self._database.read(sql.REMOVING, holder=holder, limit=limit)
+        return [_file(row) for row in rows]
 
     async def claim(self, file: VectorStoreFile, holder: str) -> bool:
         """Have ``holder`` work on it, with fence + 1; False where somebody else does, or it has
