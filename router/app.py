@@ -19,6 +19,7 @@ from router.core.plugin_chain import PluginChain
 from router.core.plugin_sets import PluginSets
 from router.dialects.dialect import client_apis
 from router.endpoints.described import Described
+from router.endpoints.registry import Registry
 from router.http.admin import AdminApi
 from router.http.browsers import BrowserRules
 from router.http.chat import ChatApi
@@ -42,6 +43,7 @@ from router.http.service import Service
 from router.http.stored import StoredApi
 from router.http.translated import TranslatedApi
 from router.http.usage import UsageApi
+from router.http.vector_stores import VectorStoresApi
 from router.http.websocket import WebSocketApi
 from router.pipeline.hedging import Fleet
 from router.pipeline.run import Pipeline
@@ -59,6 +61,7 @@ from router.tools.compaction import Compactor
 from router.tools.loop import ToolLoop
 from router.upstream.adapters import connect
 from router.usage.accounting import Accounting
+from router.vector_stores.service import VectorStores
 from router.workers.process import WorkerProcess
 
 __all__ = [
@@ -163,6 +166,7 @@ def create_app(config: Settings, worker_process: WorkerProcess | None = None) ->
         worker,
         tools,
         compactor,
+        _vector_stores(config, stateful, tools, registry),
     )
     app = _application(parts, shares=browsers.shares)
     apis = _apis(parts, config, version)
@@ -207,6 +211,15 @@ def idle_services(config: Settings) -> PluginServices:
     return PluginServices(accounting, cache, registry, metrics)
 
 
+def _vector_stores(
+    config: Settings, stateful: Stateful, tools: ToolLoop, registry: Registry
+) -> VectorStores:
+    """The vector stores, which the tool ``file_search`` searches, too."""
+    made = VectorStores(config, stateful.database, stateful.files, registry.named)
+    tools.offers.vector_stores = made
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """What an application is made of."""
@@ -221,6 +234,7 @@ class _Parts:
     worker: Worker
     tools: ToolLoop
     compactor: Compactor
+    vector_stores: VectorStores
 
 
 def _application(parts: _Parts, *, shares: bool) -> web.Application:
@@ -264,6 +278,7 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         ConversationsApi(dispatcher, stateful.conversations, stateful.responses.find_items),
         PromptsApi(dispatcher, stateful.prompts),
         FilesApi(stateful.files.store),
+        VectorStoresApi(dispatcher, parts.vector_stores),
         ChatApi(dispatcher),
         EmbeddingsApi(dispatcher),
         [TranslatedApi(dispatcher, api, registry) for api in client_apis()],
@@ -326,6 +341,8 @@ def _life(parts: _Parts) -> Callable[[web.Application], AsyncIterator[None]]:
             fleet.start()
             stack.push_async_callback(stateful.stop)
             await stateful.start()
+            stack.push_async_callback(parts.vector_stores.stop)
+            await parts.vector_stores.start(stateful.heartbeat.id)
             stack.push_async_callback(dispatcher.stop)
             dispatcher.start()
             yield

@@ -1,6 +1,4 @@
-"""The response cache of an application, made of its settings; and an endpoint of the fleet
-as its embedder.
-"""
+"""The response cache of an application, made of its settings."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from cache.selfcheck import Rate
 from cache.store import Store
 from cache.stores.memory import MemoryStore
 from cache.stores.opening import open_store
+from router.endpoints.embedder import EndpointEmbedder
 from router.endpoints.endpoint import Endpoint
 from router.settings.cache import CacheSettings, SemanticSettings
 from router.settings.document import Mistake, SettingsError
@@ -25,91 +24,13 @@ from router.telemetry.log import get_logger
 if TYPE_CHECKING:
     from cache.embedder import Embedder
     from cache.semantic import SemanticTier
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import orjson
-
-from cache.embedder import EmbedderError
-from router.core.upstream import LoadRequest
-from router.errors import RouterError
-from router.settings.cache import EmbedderSettings
-
-if TYPE_CHECKING:
-    from cache.embedder import Vectors
 
 __all__ = [
-    "EndpointEmbedder",
     "make_cache",
     "make_store",
     "of_one_process",
     "semantic_problem",
 ]
-
-_SECONDS: Final = 2.0
-_LONGEST: Final = 1000
-"""Characters of a text: what every model of embeddings reads whole."""
-
-
-class EndpointEmbedder:
-    """Implements ``cache.embedder.Embedder``. ``find`` gives the endpoint as it is configured now.
-
-    Its requests take no slot: a model of embeddings is another one than those that answer.
-    """
-
-    def __init__(self, settings: EmbedderSettings, find: Callable[[str], Endpoint | None]) -> None:
-        self.name = f"{settings.endpoint}/{settings.model}"
-        self.dimensions = 0
-        self._settings = settings
-        self._find = find
-
-    async def start(self) -> None:
-        """See ``Embedder.start``: whether the endpoint has the model is seen when it is asked."""
-        try:
-            import numpy  # noqa: F401
-        except ImportError:
-            raise EmbedderError(f"numpy is not installed; {install_extra('semantic')}") from None
-
-    async def close(self) -> None:
-        """See ``Embedder.close``: the connections are the endpoint's."""
-
-    def refuses(self, text: str) -> str | None:
-        """See ``Embedder.refuses``. Tokens that the model does not know are not told of."""
-        return "too_long" if len(text) > _LONGEST else None
-
-    async def embed(self, texts: Sequence[str]) -> Vectors:
-        """See ``Embedder.embed``."""
-        import numpy as np
-
-        endpoint = self._find(self._settings.endpoint)
-        if endpoint is None:
-            raise EmbedderError(f"there is no endpoint '{self._settings.endpoint}'")
-        of_ollama = endpoint.settings.dialect == "ollama"
-        body = orjson.dumps({"model": self._settings.model, "input": list(texts)})
-        request = LoadRequest("/api/embed" if of_ollama else "/embeddings", body)
-        try:
-            status, answer = await endpoint.transport.post(request, _SECONDS)
-        except RouterError as error:
-            raise EmbedderError(error.message) from None
-        if status != 200:
-            raise EmbedderError(f"endpoint '{endpoint.name}' answered {status} to an embedding")
-        try:
-            vectors = np.array(_vectors(orjson.loads(answer), of_ollama), dtype=np.float32)
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        except (ValueError, TypeError, KeyError, IndexError):
-            lengths = vectors = np.zeros((0, 0), dtype=np.float32)
-        if len(vectors) != len(texts) or not (np.isfinite(lengths).all() and lengths.all()):
-            raise EmbedderError(f"endpoint '{endpoint.name}' sent no embeddings")
-        self.dimensions = vectors.shape[1]
-        unit: Vectors = vectors / lengths
-        return unit
-
-
-def _vectors(answer: Any, of_ollama: bool) -> Any:
-    if of_ollama:
-        return answer["embeddings"]
-    return [one["embedding"] for one in sorted(answer["data"], key=lambda one: one["index"])]
-
 
 _log = get_logger("router.cache")
 

@@ -43,6 +43,7 @@ class MiniLm:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
         # Whether a text is refused is asked first, and takes the same pieces.
         self._pieces: Callable[[str], list[int]] | None = None
+        self._words: WordPieces | None = None
         self._session: Any = None
         self._waiting = 0
         self._closed = False
@@ -68,6 +69,12 @@ class MiniLm:
         except TextRefused as exc:
             return exc.reason
         return None
+
+    def parts(self, text: str) -> list[str]:
+        """See ``WordPieces.parts``; takes a few milliseconds for a page."""
+        if self._words is None:
+            raise EmbedderError("the embedder is not started")
+        return self._words.parts(text)
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Raises EmbedderError also for a text that is refused, and while too many calls wait."""
@@ -101,7 +108,8 @@ class MiniLm:
             )
         except Exception as exc:  # onnxruntime's errors have no common class of their own
             raise EmbedderError(f"the model cannot be loaded: {type(exc).__name__}") from None
-        self._pieces = lru_cache(_TEXTS_AT_ONCE)(WordPieces(vocabulary, WINDOW).ids)
+        self._words = WordPieces(vocabulary, WINDOW)
+        self._pieces = lru_cache(_TEXTS_AT_ONCE)(self._words.ids)
 
     def _run(self, texts: Sequence[str]) -> Vectors:
         if self._closed:

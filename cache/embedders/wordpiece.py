@@ -62,6 +62,28 @@ class WordPieces:
                 raise TextRefused(TOO_LONG)
         return [*ids, self._ids["[SEP]"]]
 
+    def parts(self, text: str) -> list[str]:
+        """The text in parts that ``ids`` takes, as few as there can be, without the words that it
+        refuses: of accented letters the accents are left out, so that few are.
+        """
+        room = self._window - 2
+        parts: list[str] = []
+        words: list[str] = []
+        used = length = 0
+        plain = unicodedata.normalize("NFD", text)
+        for word in "".join(c for c in plain if not unicodedata.combining(c)).split():
+            try:
+                size = len(self.ids(word)) - 2
+            except TextRefused:
+                continue
+            if words and (used + size > room or length + len(word) >= _LONGEST_TEXT):
+                parts.append(" ".join(words))
+                words, used, length = [], 0, 0
+            words.append(word)
+            used += size
+            length += len(word) + 1
+        return [*parts, " ".join(words)] if words else parts
+
     def _cut(self, word: str, ids: list[int]) -> None:
         """Append the longest piece that ``word`` begins with, the longest that follows, ..."""
         if len(word) > _LONGEST_WORD:

@@ -13,7 +13,8 @@ __all__ = ["glance"]
 
 def glance(settings: Settings) -> tuple[bool, str]:
     """Whether the tools can be used as they are configured, and a line that says so: every MCP
-    server is asked for its tools. An empty line where none are configured.
+    server is asked for its tools, and the index of vector stores is looked for. An empty line where
+    none are configured.
     """
     import asyncio
 
@@ -21,6 +22,8 @@ def glance(settings: Settings) -> tuple[bool, str]:
     told = asyncio.run(_servers(settings)) if tools.mcp.servers else []
     if (search := _search(tools)) is not None:
         told.append(search)
+    if settings.vector_stores is not None:
+        told.append(asyncio.run(_vector_stores(settings)))
     line = "; ".join(text for _, text in told)
     return all(well for well, _ in told), f"tools  {line}" if line else ""
 
@@ -47,6 +50,31 @@ async def _servers(settings: Settings) -> list[tuple[bool, str]]:
     finally:
         await clients.close()
         guard.close()
+
+
+async def _vector_stores(settings: Settings) -> tuple[bool, str]:
+    """Whether the index can be opened, and what makes vectors can be loaded."""
+    from cache.embedder import EmbedderError
+    from router.state.connect import SQLITE
+    from router.vector_stores.embedding import embedder_for, missing_packages
+    from router.vector_stores.index import IndexUnavailable
+    from router.vector_stores.service import make_index
+
+    stores, url = settings.vector_stores, settings.state.url.get_secret_value()
+    assert stores is not None
+    if (missing := missing_packages(stores, sqlite=url.startswith(SQLITE))) is not None:
+        return False, f"vector stores: FAILED: {missing}"
+    index = make_index(settings.state, stores)
+    embedder = embedder_for(stores, lambda _: None)
+    try:
+        await index.check()
+        await embedder.start()
+    except (IndexUnavailable, EmbedderError) as error:
+        return False, f"vector stores: FAILED: {error}"
+    finally:
+        await index.close()
+        await embedder.close()
+    return True, "vector stores: ok"
 
 
 def _search(tools: ToolsSettings) -> tuple[bool, str] | None:

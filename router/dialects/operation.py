@@ -62,6 +62,7 @@ class Operation:
     CONVERSATIONS: ClassVar[Operation]
     PROMPTS: ClassVar[Operation]
     FILES: ClassVar[Operation]
+    VECTOR_STORES: ClassVar[Operation]
     CHAT: ClassVar[Operation]
     COMPLETIONS: ClassVar[Operation]
     EMBEDDINGS: ClassVar[Operation]
@@ -87,6 +88,7 @@ Operation.STORED_RESPONSES = Operation("stored_responses")
 Operation.CONVERSATIONS = Operation("conversations")
 Operation.PROMPTS = Operation("prompts")
 Operation.FILES = Operation("files")
+Operation.VECTOR_STORES = Operation("vector_stores")
 Operation.CHAT = Operation("chat_completions", AnswerKind.CHAT)
 Operation.COMPLETIONS = Operation("completions", AnswerKind.COMPLETIONS)
 Operation.EMBEDDINGS = Operation("embeddings", AnswerKind.EMBEDDINGS)

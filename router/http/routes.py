@@ -30,6 +30,7 @@ from router.http.service import Service
 from router.http.stored import StoredApi
 from router.http.translated import TranslatedApi
 from router.http.usage import UsageApi
+from router.http.vector_stores import VectorStoresApi
 from router.http.websocket import WebSocketApi
 
 __all__ = ["PREFIXES", "Apis", "add_routes"]
@@ -51,6 +52,7 @@ class Apis:
     conversations: ConversationsApi
     prompts: PromptsApi
     files: FilesApi
+    vector_stores: VectorStoresApi
     chat: ChatApi
     plain: EmbeddingsApi
     translated: Sequence[TranslatedApi]
@@ -155,6 +157,10 @@ def _table(api: Apis) -> list[_Route]:
         *((method, path, held, handler) for method, path, handler in conversations.routes()),
         *((method, path, templates, handler) for method, path, handler in prompts.routes()),
         *((method, path, uploaded, handler) for method, path, handler in api.files.routes()),
+        *(
+            (method, path, Operation.VECTOR_STORES, handler)
+            for method, path, handler in api.vector_stores.routes()
+        ),
         ("GET", "/usage", Operation.USAGE, api.usage.own),
         ("GET", "/models", Operation.MODELS, api.models.index),
         ("GET", "/models/{id:.+}", Operation.MODELS, api.models.get),

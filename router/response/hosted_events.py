@@ -39,6 +39,12 @@ HOSTED_EVENTS: Final[Mapping[Any, _ItemEvents]] = {
         "response.mcp_list_tools.failed",
     ),
     # There is no event for a search that failed: its item says so.
+    "file_search_call": _ItemEvents(
+        ("response.file_search_call.in_progress", "response.file_search_call.searching"),
+        None,
+        "response.file_search_call.completed",
+        "response.file_search_call.completed",
+    ),
     "web_search_call": _ItemEvents(
         ("response.web_search_call.in_progress", "response.web_search_call.searching"),
         None,

@@ -49,8 +49,8 @@ class Stateful:
         self.responses = ResponseStore(database)
         self.conversations = ConversationStore(database)
         self.prompts = PromptStore(database)
-        self._heartbeat = Heartbeat(database, config.lease)
-        lock = TurnLock(self.conversations, self._heartbeat.id)
+        self.heartbeat = Heartbeat(database, config.lease)
+        lock = TurnLock(self.conversations, self.heartbeat.id)
         resolver = HistoryResolver(self.responses, self.conversations, lock)
         credentials = RunCredentials()
         executor = Executor(
@@ -58,7 +58,7 @@ class Stateful:
         )
         self.runs = Runs(
             database,
-            self._heartbeat,
+            self.heartbeat,
             config,
             executor.execute,
             metrics.state.run_ended,
@@ -72,7 +72,7 @@ class Stateful:
 
     async def start(self) -> None:
         """Take part: the database has been started."""
-        await self._heartbeat.start()
+        await self.heartbeat.start()
         self.runs.start()
         self._retention.start()
         self.files.start()
@@ -83,6 +83,6 @@ class Stateful:
         await self._retention.stop()
         await self.runs.stop()
         try:
-            await self._heartbeat.stop()
+            await self.heartbeat.stop()
         except StateUnavailable:
             _log.warning("left without a word: the database does not answer")

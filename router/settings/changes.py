@@ -20,6 +20,7 @@ FIXED: Final = (
     "cache.max_bytes.",
     "cache.semantic.enabled.",
     "cache.semantic.embedder.",
+    "vector_stores.",
     "accounts.journal.",
     "accounts.limits.store.",
     "accounts.retention_days.",

@@ -11,6 +11,7 @@
     ├── tools       hosted tools that the router runs itself
     ├── fetch       what is fetched because a client says so
     ├── files       uploaded files, and the text of files
+    ├── vector_stores  searches in uploaded files
     ├── accounts    prices, the usage ledger, where limits are counted
     ├── logging     level and form of the log
     ├── metrics     who may read /metrics
@@ -75,6 +76,7 @@ from router.settings.values import (
     not_empty,
     repetitions,
 )
+from router.settings.vector_stores import VectorStoresSettings
 
 __all__ = [
     "AdminSettings",
@@ -277,6 +279,7 @@ class Settings(Section):
     fetch: FetchSettings = FetchSettings()
     tools: ToolsSettings = ToolsSettings()
     files: FilesSettings = FilesSettings()
+    vector_stores: VectorStoresSettings | None = None
     compaction: CompactionSettings = CompactionSettings()
     accounts: AccountsSettings = AccountsSettings()
     logging: LoggingSettings = LoggingSettings()
@@ -370,4 +373,19 @@ class Settings(Section):
         if embedder.endpoint not in [endpoint.name for endpoint in endpoints]:
             place = ("semantic", "embedder", "endpoint")
             fail_at("Settings", [(place, "is not the name of an endpoint")])
+        return value
+
+    @field_validator("vector_stores", mode="after")
+    @classmethod
+    def _has_files_and_an_embedder(
+        cls, value: VectorStoresSettings | None, info: ValidationInfo
+    ) -> VectorStoresSettings | None:
+        files, endpoints = info.data.get("files"), info.data.get("endpoints")
+        if value is None or files is None or endpoints is None:
+            return value
+        if files.path is None:
+            fail_at("Settings", [((), "needs files.path, where the files are kept")])
+        names = [endpoint.name for endpoint in endpoints]
+        if value.embedder != "local" and value.embedder.endpoint not in names:
+            fail_at("Settings", [(("embedder", "endpoint"), "is not the name of an endpoint")])
         return value

@@ -23,6 +23,10 @@ class ToolRunSettings(Section):
     """
     web_search: RunWhere = "auto"
     """The same for web search, where `tools.web_search` says which service is asked."""
+    file_search: RunWhere = "auto"
+    """The same for file search, with `vector_stores`; `auto` also has a request that names one of
+    the router's vector stores run by the router.
+    """
 
 
 class ToolsSettings(Section):

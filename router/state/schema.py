@@ -19,6 +19,8 @@ Times are in seconds since 1970. JSON is kept as bytes: PostgreSQL's JSONB refus
     files                what clients have uploaded: one row per file that is all there
     file_owners          whose row is held while one of their files is added
     file_directories     the name of the directory that this database's files are in
+    vector_stores        with vector_store_batches, and vector_store_files: what is to be, or has
+                         been, extracted, embedded and indexed
 """
 
 from __future__ import annotations
@@ -275,6 +277,77 @@ _FILES: Final = (
     "CREATE TABLE file_directories (id INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL)",
 )
 
+_VECTOR_STORES: Final = (
+    # The pieces and their vectors are in an index of their own, see router.vector_stores. deleted:
+    # 1 until they are gone from there. expires_days: after last_active_at; expired: 1 once that
+    # has passed.
+    """
+    CREATE TABLE vector_stores (
+        id TEXT NOT NULL PRIMARY KEY,
+        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        description TEXT,
+        created_at {int} NOT NULL,
+        last_active_at {int} NOT NULL,
+        expires_days {int},
+        expired INTEGER NOT NULL,
+        deleted INTEGER NOT NULL,
+        metadata {blob} NOT NULL
+    )
+    """,
+    "CREATE INDEX vector_stores_by_owner ON vector_stores (owner, id)",
+    "CREATE INDEX vector_stores_deleted ON vector_stores (deleted) WHERE deleted = 1",
+    """
+    CREATE INDEX vector_stores_expiring ON vector_stores (expired, last_active_at)
+    WHERE expires_days IS NOT NULL
+    """,
+    """
+    CREATE TABLE vector_store_batches (
+        id TEXT NOT NULL PRIMARY KEY,
+        store TEXT NOT NULL REFERENCES vector_stores (id) ON DELETE CASCADE,
+        created_at {int} NOT NULL,
+        cancelled INTEGER NOT NULL
+    )
+    """,
+    "CREATE INDEX vector_store_batches_by_store ON vector_store_batches (store)",
+    # place: in the list of files, sorts by age. status: as in the API, or 'removing' until the
+    # file is gone from the index. holder: the router that ingests it; fence: goes up whenever
+    # somebody begins to, or makes what was begun void. not_before: after a failure that passes.
+    """
+    CREATE TABLE vector_store_files (
+        store TEXT NOT NULL REFERENCES vector_stores (id) ON DELETE CASCADE,
+        file TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        place TEXT NOT NULL,
+        filename TEXT NOT NULL,
+        batch TEXT,
+        created_at {int} NOT NULL,
+        status TEXT NOT NULL,
+        error_code TEXT,
+        error_message TEXT,
+        usage_bytes {int} NOT NULL,
+        attributes {blob} NOT NULL,
+        chunk_size {int} NOT NULL,
+        chunk_overlap {int} NOT NULL,
+        embedder TEXT,
+        holder TEXT,
+        fence {int} NOT NULL,
+        attempts {int} NOT NULL,
+        not_before {real} NOT NULL,
+        PRIMARY KEY (store, file)
+    )
+    """,
+    "CREATE INDEX vector_store_files_by_place ON vector_store_files (store, place)",
+    """
+    CREATE INDEX vector_store_files_by_batch ON vector_store_files (batch, place)
+    WHERE batch IS NOT NULL
+    """,
+    """
+    CREATE INDEX vector_store_files_unfinished ON vector_store_files (status, owner, place)
+    WHERE status IN ('in_progress', 'removing')
+    """,
+)
+
 VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
     (*_RESPONSES, *_RUNS, *_CONVERSATIONS, *_PROMPTS),
     _ACCOUNTS,
@@ -282,6 +355,7 @@ VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
     _COMPACTION,
     _SESSIONS,
     _FILES,
+    _VECTOR_STORES,
 )
 """The statements that lead from each version of the schema to the next, in order."""
 

@@ -21,6 +21,7 @@ from router.response.frame import OPENING, TERMINAL, Frame
 from router.response.hosted_events import Event, begin_events, end_events
 from router.response.tokens import response_usage
 from router.tools.citing import Citing
+from router.tools.file_search.citations import FileSource
 from router.tools.web_search.outcome import WebSource
 
 __all__ = ["LoopAnswer", "added_usage"]
@@ -35,8 +36,8 @@ class LoopAnswer:
     tool that is run here; ``first_output`` is called when the first output is about to leave.
 
     ``output`` are the items that are done, ``encrypted`` their encrypted reasoning, which is kept
-    and not shown, by item id. ``usage`` is that of all turns. ``sources`` are the pages that the
-    model has been shown, which it may cite.
+    and not shown, by item id. ``usage`` is that of all turns. ``sources`` are the pages, and
+    ``files`` the results of files, that the model has been shown: it may cite them.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class LoopAnswer:
         self._held: list[Event] = []
         self._citing: Citing | None = None
         self.sources: list[WebSource] = []
+        self.files: list[FileSource] = []
         self.output: list[Item] = []
         self.encrypted: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
@@ -95,7 +97,9 @@ class LoopAnswer:
     def begin_turn(self) -> None:
         """What is relayed from here on are the events of another turn."""
         self._places = {}
-        self._citing = Citing(tuple(self.sources)) if self.sources else None
+        self._citing = None
+        if self.sources or self.files:
+            self._citing = Citing(tuple(self.sources), tuple(self.files))
 
     def relay(self, batch: Sequence[Frame]) -> None:
         """Pass a turn's events on, but for what the client is not to see of them."""

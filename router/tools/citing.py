@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from router.response.hosted_events import Event
-from router.tools.web_search.citations import CitationFinder, url_citations
+from router.tools.file_search.citations import FileCitationFinder, FileSource
+from router.tools.web_search.citations import CitationFinder
 from router.tools.web_search.outcome import WebSource
 
 __all__ = ["Citing"]
@@ -16,51 +17,63 @@ Item = dict[str, Any]
 _ADDED: Final = "response.output_text.annotation.added"
 
 
-def _cited(item: Item, sources: Sequence[WebSource]) -> Item:
-    """The item, with an annotation for each of the ``sources`` that its text cites."""
-    if not sources or item.get("type") != "message":
-        return item
-    return {**item, "content": [_cited_part(part, sources) for part in item["content"]]}
+class _TextCitations:
+    """What is cited in one text. ``text`` is what was given back of it."""
 
+    def __init__(self, sources: Sequence[WebSource], files: Sequence[FileSource]) -> None:
+        self._files = FileCitationFinder(files)
+        self._pages = CitationFinder(sources)
 
-def _cited_part(part: Any, sources: Sequence[WebSource]) -> Any:
-    if not isinstance(part, dict) or part.get("type") != "output_text":
-        return part
-    found = url_citations(part["text"], sources)
-    return {**part, "annotations": [*(part.get("annotations") or ()), *found]} if found else part
+    @property
+    def text(self) -> str:
+        return self._files.text
+
+    def feed(self, delta: str) -> tuple[str, list[Any]]:
+        """The text that is certain now, without the marks of files, and what it cites."""
+        text, files = self._files.feed(delta)
+        return text, [*files, *self._pages.feed(text)]
+
+    def finish(self) -> tuple[str, list[Any]]:
+        """The rest, at the end of the text."""
+        text, files = self._files.finish()
+        return text, [*files, *self._pages.feed(text), *self._pages.finish()]
 
 
 class Citing:
-    """Adds the citations of ``sources`` to the events of one turn's items, between those that the
-    endpoint has made itself.
+    """Adds the citations of ``sources`` and ``files`` to the events of one turn's items, between
+    those that the endpoint has made itself. The marks by which files are cited are taken out.
     """
 
-    def __init__(self, sources: Sequence[WebSource]) -> None:
+    def __init__(self, sources: Sequence[WebSource], files: Sequence[FileSource] = ()) -> None:
         self._sources = sources
-        self._finder = CitationFinder(())
+        self._files = files
+        self._cites = _TextCitations((), ())
         self._told: list[list[Any]] = []  # of the item's parts, in the order of the events
+        self._texts: list[str | None] = []  # of the same parts; None for those of no text
         self._content: dict[Any, list[Any]] = {}  # of the messages that are done, by id
 
     def event(self, kind: str, fields: dict[str, Any]) -> Iterable[Event]:
         """What becomes of an event: itself, and those that tell of citations in it."""
         if kind == "response.output_item.added":
-            self._told = []
+            self._told, self._texts = [], []
         elif kind == "response.content_part.added":
-            self._finder = CitationFinder(self._sources)
+            self._cites = _TextCitations(self._sources, self._files)
             self._told.append([])
+            self._texts.append(None)
         elif kind == _ADDED and self._told:
             fields["annotation_index"] = len(self._told[-1])
             self._told[-1].append(fields["annotation"])
         elif kind == "response.output_text.delta":
-            return [(kind, fields), *self._annotated(fields, self._finder.feed(fields["delta"]))]
+            return self._delta(fields)
         elif kind == "response.output_text.done":
-            return [*self._annotated(fields, self._finder.finish()), (kind, fields)]
+            return self._text_done(fields)
         elif kind == "response.content_part.done" and self._told:
-            fields["part"] = _with_told(fields["part"], self._told[-1])
+            fields["part"] = self._with_told(fields["part"], len(self._told) - 1)
         elif kind == "response.output_item.done" and fields["item"].get("type") == "message":
             content = fields["item"]["content"]
-            parts = [_with_told(*pair) for pair in zip(content, self._told, strict=False)]
-            cites = self._content[fields["item"].get("id")] = [*parts, *content[len(parts) :]]
+            told = min(len(content), len(self._told))
+            parts = [self._with_told(part, index) for index, part in enumerate(content[:told])]
+            cites = self._content[fields["item"].get("id")] = [*parts, *content[told:]]
             fields["item"] = {**fields["item"], "content": cites}
         return [(kind, fields)]
 
@@ -68,7 +81,27 @@ class Citing:
         """The item as its events told it; else with what its text cites."""
         if (content := self._content.get(item.get("id"))) is not None:
             return {**item, "content": content}
-        return _cited(item, self._sources)
+        if item.get("type") != "message":
+            return item
+        return {**item, "content": [self._cited_part(part) for part in item["content"]]}
+
+    def _delta(self, fields: dict[str, Any]) -> Iterable[Event]:
+        text, found = self._cites.feed(fields["delta"])
+        # What is held back, or was a mark, is no text: an event without any says nothing.
+        if text or not fields["delta"]:
+            yield "response.output_text.delta", {**fields, "delta": text}
+        yield from self._annotated(fields, found)
+
+    def _text_done(self, fields: dict[str, Any]) -> Iterable[Event]:
+        text, found = self._cites.finish()
+        if text:
+            about = {name: fields[name] for name in ("item_id", "output_index", "content_index")}
+            yield "response.output_text.delta", {**about, "delta": text, "logprobs": []}
+        yield from self._annotated(fields, found)
+        if self._texts:
+            self._texts[-1] = self._cites.text
+            fields = {**fields, "text": self._cites.text}
+        yield "response.output_text.done", fields
 
     def _annotated(self, fields: Mapping[str, Any], found: Sequence[Any]) -> Iterable[Event]:
         about = {name: fields[name] for name in ("item_id", "output_index", "content_index")}
@@ -77,10 +110,25 @@ class Citing:
             self._told[-1].append(annotation)
             yield _ADDED, {**about, "annotation_index": index, "annotation": annotation}
 
+    def _with_told(self, part: Any, index: int) -> Any:
+        """The part with what its events have told, and what else it says that it cites."""
+        told, text = self._told[index], self._texts[index]
+        if not isinstance(part, dict):
+            return part
+        if text is not None and part.get("type") == "output_text" and part.get("text") != text:
+            part = {**part, "text": text}
+        if not told:
+            return part
+        more = [one for one in part.get("annotations") or () if one not in told]
+        return {**part, "annotations": [*told, *more]}
 
-def _with_told(part: Any, told: list[Any]) -> Any:
-    """The part with what its events have told, and what else it says that it cites."""
-    if not told:
-        return part
-    more = [one for one in part.get("annotations") or () if one not in told]
-    return {**part, "annotations": [*told, *more]}
+    def _cited_part(self, part: Any) -> Any:
+        if not isinstance(part, dict) or part.get("type") != "output_text":
+            return part
+        cites = _TextCitations(self._sources, self._files)
+        _, found = cites.feed(part["text"])
+        _, more = cites.finish()
+        if not found and not more and cites.text == part["text"]:
+            return part
+        annotations = [*(part.get("annotations") or ()), *found, *more]
+        return {**part, "text": cites.text, "annotations": annotations}

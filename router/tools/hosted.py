@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from router.tools.file_search.citations import FileSource
 from router.tools.web_search.outcome import WebSource
 
 __all__ = [
@@ -62,6 +63,8 @@ class ToolResult:
     error: str | None = None
     sources: Sequence[WebSource] = ()
     """Pages that the text quotes: the answer may cite them."""
+    files: Sequence[FileSource] = ()
+    """Results that the text quotes, of files: the answer may cite them."""
     cost: float = 0.0
     """What the call cost, in US dollars."""
     tools: Sequence[Item] | None = None
@@ -72,7 +75,8 @@ class HostedTool(Protocol):
     """One hosted tool of one request."""
 
     kind: str
-    """What it is, in metrics and in the ledger: ``mcp``, ``web_search``, ``tool_search``."""
+    """What it is, in metrics and in the ledger: ``mcp``, ``web_search``, ``file_search``,
+    ``tool_search``."""
     server: str
     """Whose it is: the label of a configured server, the provider's name, ``client``, or
     ``router``."""

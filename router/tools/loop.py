@@ -283,6 +283,7 @@ class _LoopRun:
     def _show(self, result: ToolResult) -> None:
         self._answer.end(result.fields, failed=result.error is not None)
         self._answer.sources += result.sources
+        self._answer.files += result.files
         if result.tools is not None:
             self._answer.show(
                 {

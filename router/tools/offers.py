@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from router.core.exchange import AnswerKind, Exchange
+from router.dialects.hosted_items import FILE_SEARCH
 from router.dialects.messages.tool_search import is_tool_search
 from router.dialects.operation import Operation
 from router.dialects.parameters import missing, object_, string
@@ -23,6 +24,8 @@ from router.settings.mcp import CLIENT
 from router.settings.tools import ToolsSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
+from router.tools.file_search.options import read_file_search
+from router.tools.file_search.tool import FileSearchTool
 from router.tools.hosted import TOOL_SEARCH, HostedTool
 from router.tools.mcp import McpClients, McpInvalid, McpServer
 from router.tools.mcp_tool import McpToolset
@@ -31,6 +34,7 @@ from router.tools.tool_search.deferred import DeferredTools, is_server_search
 from router.tools.tool_search.tool import ToolSearch
 from router.tools.web_search.options import read_options
 from router.tools.web_search.tool import WebSearch
+from router.vector_stores.service import VectorStores
 
 __all__ = ["Runner", "ToolOffers"]
 
@@ -38,15 +42,21 @@ _log = get_logger("router.tools.offers")
 
 Runner = Literal["router", "endpoint", "nobody"]
 
+_MOST_NAMED: Final = 20
+"""Vector stores of a request that are looked up."""
+
 _SEARCHES: Final = 4
 """So many processes search tools by a regular expression at a time."""
 
 
 class ToolOffers:
-    """Makes the hosted tools of requests. ``search`` is None where none is configured."""
+    """Makes the hosted tools of requests. ``search`` is None where none is configured, and
+    ``vector_stores`` until whoever puts the parts together sets them.
+    """
 
     def __init__(self, settings: ToolsSettings, registry: Registry, guard: FetchGuard) -> None:
         self.settings = settings
+        self.vector_stores: VectorStores | None = None
         self.mcp = McpClients(settings, guard)
         self.search = _search(settings, guard)
         self._guard = guard
@@ -109,6 +119,8 @@ class ToolOffers:
         for index, tool in found:
             if is_tool_search(tool):  # only endpoints that the request passes to as it is have it
                 yield index, tool, "endpoint" if passed else "router"
+            elif tool["type"] == FILE_SEARCH:
+                yield index, tool, await self._searches_files(exchange, tool, native=native)
             else:
                 yield index, tool, self._runner(tool, native=native)
 
@@ -121,6 +133,20 @@ class ToolOffers:
         except RouterError:
             return True  # whoever chooses an endpoint says so
         return all(one.endpoint.settings.dialect == dialect for one in group.deployments)
+
+    async def _searches_files(
+        self, exchange: Exchange, tool: Mapping[str, Any], *, native: bool
+    ) -> Runner:
+        """With ``auto`` one that names a store of the caller's is run where the store is: here."""
+        stores, where = self.vector_stores, self.settings.run.file_search
+        if stores is not None and stores.on and where != "endpoint":
+            if where == "router" or not native:
+                return "router"
+            named = tool.get("vector_store_ids")
+            for ident in named[:_MOST_NAMED] if isinstance(named, list) else ():
+                if isinstance(ident, str) and await stores.find(exchange.context.caller, ident):
+                    return "router"
+        return "endpoint" if native else "nobody"
 
     def _runner(self, tool: Mapping[str, Any], *, native: bool) -> Runner:
         settings = self.settings
@@ -145,6 +171,15 @@ class ToolOffers:
             return DeferredTools(index, exchange.body["tools"], exchange.compute)
         if is_tool_search(tool):
             return ToolSearch(index, tool, exchange.compute, self._processes)
+        if tool["type"] == FILE_SEARCH:
+            assert self.vector_stores is not None
+            return FileSearchTool(
+                index,
+                read_file_search(tool, where),
+                self.vector_stores,
+                exchange.context.caller,
+                exchange.body.get("include") or (),
+            )
         if tool["type"] != "mcp":
             assert self.search is not None
             include = exchange.body.get("include") or ()
@@ -210,7 +245,7 @@ async def _closed_after(seconds: float, search: WebSearch) -> None:
 
 def _is_known(tool: Mapping[str, Any]) -> bool:
     kind = tool.get("type")
-    return kind == "mcp" or is_web_search(kind) or _is_search(tool)
+    return kind in ("mcp", FILE_SEARCH) or is_web_search(kind) or _is_search(tool)
 
 
 def _is_search(tool: Mapping[str, Any]) -> bool:

@@ -82,7 +82,7 @@ class SearchTool:
         if self._shows_results:
             shown["results"] = [asdict(source) for source in found.sources]
             shown["error"] = found.error
-        return ToolResult(found.text, shown, found.error, found.sources, found.cost)
+        return ToolResult(found.text, shown, found.error, found.sources, cost=found.cost)
 
     def _shown(self, action: WebSearchAction) -> Mapping[str, Any]:
         if self._shows_sources:

@@ -25,6 +25,7 @@ from router.http.description.families import (
     responses,
     service,
     usage,
+    vector_stores,
 )
 from router.http.description.headers import HEADERS, REQUEST_ID
 from router.http.description.parts import FORM, JSON, Family, Key, Op, SuccessResponse
@@ -103,6 +104,7 @@ def _families(*, metrics_opened_by: Key) -> list[Family]:
         conversations.FAMILY,
         prompts.FAMILY,
         files.FAMILY,
+        vector_stores.FAMILY,
         chat.FAMILY,
         messages.FAMILY,
         plain.FAMILY,

@@ -58,6 +58,8 @@ _ORPHANS: Final = (
         "conversations",
     ),
     ("versions of missing prompts", "prompt_versions", "prompt", "prompts"),
+    ("files of missing vector stores", "vector_store_files", "store", "vector_stores"),
+    ("batches of missing vector stores", "vector_store_batches", "store", "vector_stores"),
 )
 """What it is called; the table, its column, and the table where the id should be."""
 
