@@ -111,8 +111,9 @@ class KeySpec(Section):
     endpoints: Annotated[tuple[Text, ...], AfterValidator(not_empty)] | None = None
     """Endpoints, or patterns of them, that may serve the key; all without it."""
     tools: tuple[Text, ...] | None = None
-    """Tools, or patterns of them, that the router may run for the key: `web_search`, `mcp`,
-    `mcp:LABEL`, and `mcp:client` for servers that the client names; all without it, none if empty.
+    """Tools, or patterns of them, that the router may run for the key: `web_search`,
+    `code_interpreter`, `mcp`, `mcp:LABEL`, and `mcp:client` for servers that the client names; all
+    without it, none if empty.
     """
     expires: Moment | None = None
     """When the key expires; never without it."""
