@@ -14,6 +14,7 @@ from router.errors import MethodNotAllowed, NotFound
 from router.http.admin import AdminApi
 from router.http.body import expect_later
 from router.http.chat import ChatApi
+from router.http.containers import ContainersApi
 from router.http.conversations import ConversationsApi
 from router.http.description.api import DescriptionApi
 from router.http.dispatcher import UNKNOWN, DirectHandler, Handler, RequestDispatcher
@@ -50,6 +51,7 @@ class Apis:
     stored: StoredApi
     conversations: ConversationsApi
     prompts: PromptsApi
+    containers: ContainersApi
     files: FilesApi
     chat: ChatApi
     plain: EmbeddingsApi
@@ -144,8 +146,9 @@ def _asking(api: Apis) -> list[_DirectRoute]:
 
 def _table(api: Apis) -> list[_Route]:
     stored, conversations, prompts = api.stored, api.conversations, api.prompts
-    kept, held, templates, uploaded = (
-        Operation.STORED_RESPONSES, Operation.CONVERSATIONS, Operation.PROMPTS, Operation.FILES
+    kept, held, templates, uploaded, sandboxes = (
+        Operation.STORED_RESPONSES, Operation.CONVERSATIONS, Operation.PROMPTS, Operation.FILES,
+        Operation.CONTAINERS,
     )  # fmt: skip
     return [
         ("GET", "/responses/{id}", kept, stored.retrieve),
@@ -154,6 +157,7 @@ def _table(api: Apis) -> list[_Route]:
         ("GET", "/responses/{id}/input_items", kept, stored.input_items),
         *((method, path, held, handler) for method, path, handler in conversations.routes()),
         *((method, path, templates, handler) for method, path, handler in prompts.routes()),
+        *((method, path, sandboxes, handler) for method, path, handler in api.containers.routes()),
         *((method, path, uploaded, handler) for method, path, handler in api.files.routes()),
         ("GET", "/usage", Operation.USAGE, api.usage.own),
         ("GET", "/models", Operation.MODELS, api.models.index),

@@ -21,6 +21,7 @@ from router.response.frame import OPENING, TERMINAL, Frame
 from router.response.hosted_events import Event, begin_events, end_events
 from router.response.tokens import response_usage
 from router.tools.citing import Citing
+from router.tools.code_interpreter.citations import NamedFile
 from router.tools.web_search.outcome import WebSource
 
 __all__ = ["LoopAnswer", "added_usage"]
@@ -36,7 +37,8 @@ class LoopAnswer:
 
     ``output`` are the items that are done, ``encrypted`` their encrypted reasoning, which is kept
     and not shown, by item id. ``usage`` is that of all turns. ``sources`` are the pages that the
-    model has been shown, which it may cite.
+    model has been shown, and ``files`` those by path that its code has made: it may cite both.
+    ``tool_tokens`` are those of the tools' results, about: the model has read them as input.
     """
 
     def __init__(
@@ -59,9 +61,11 @@ class LoopAnswer:
         self._held: list[Event] = []
         self._citing: Citing | None = None
         self.sources: list[WebSource] = []
+        self.files: dict[str, NamedFile] = {}
         self.output: list[Item] = []
         self.encrypted: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
+        self.tool_tokens = 0
 
     @property
     def stream(self) -> bool:
@@ -95,7 +99,9 @@ class LoopAnswer:
     def begin_turn(self) -> None:
         """What is relayed from here on are the events of another turn."""
         self._places = {}
-        self._citing = Citing(tuple(self.sources)) if self.sources else None
+        files = tuple(self.files.values())
+        cites = self.sources or files
+        self._citing = Citing(tuple(self.sources), files) if cites else None
 
     def relay(self, batch: Sequence[Frame]) -> None:
         """Pass a turn's events on, but for what the client is not to see of them."""
@@ -195,6 +201,9 @@ class LoopAnswer:
         opening = self._opening()
         if status == "completed":
             changes = {**changes, "completed_at": int(builder.now())}
+        if self.usage is not None and self.tool_tokens:
+            told = self.usage["output_tokens_details"]
+            self.usage["output_tokens_details"] = {**told, "tool_output_tokens": self.tool_tokens}
         final = builder.snapshot(status, self.output, self.usage, **changes)
         last = builder.end(final)
         self._exchange.result.usage = self.usage

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from router.response.hosted_events import Event
-from router.tools.web_search.citations import CitationFinder, url_citations
+from router.tools.code_interpreter.citations import FileCitationFinder, NamedFile
+from router.tools.web_search.citations import CitationFinder
 from router.tools.web_search.outcome import WebSource
 
 __all__ = ["Citing"]
@@ -16,28 +17,28 @@ Item = dict[str, Any]
 _ADDED: Final = "response.output_text.annotation.added"
 
 
-def _cited(item: Item, sources: Sequence[WebSource]) -> Item:
-    """The item, with an annotation for each of the ``sources`` that its text cites."""
-    if not sources or item.get("type") != "message":
-        return item
-    return {**item, "content": [_cited_part(part, sources) for part in item["content"]]}
+class _Finder:
+    """Finds citations of pages and of files in a text that arrives in pieces."""
 
+    def __init__(self, sources: Sequence[WebSource], files: Sequence[NamedFile]) -> None:
+        self._finders = (CitationFinder(sources), FileCitationFinder(files))
 
-def _cited_part(part: Any, sources: Sequence[WebSource]) -> Any:
-    if not isinstance(part, dict) or part.get("type") != "output_text":
-        return part
-    found = url_citations(part["text"], sources)
-    return {**part, "annotations": [*(part.get("annotations") or ()), *found]} if found else part
+    def feed(self, delta: str) -> list[Any]:
+        return [found for finder in self._finders for found in finder.feed(delta)]
+
+    def finish(self) -> list[Any]:
+        return [found for finder in self._finders for found in finder.finish()]
 
 
 class Citing:
-    """Adds the citations of ``sources`` to the events of one turn's items, between those that the
-    endpoint has made itself.
+    """Adds the citations of ``sources`` and ``files`` to the events of one turn's items, between
+    those that the endpoint has made itself.
     """
 
-    def __init__(self, sources: Sequence[WebSource]) -> None:
+    def __init__(self, sources: Sequence[WebSource], files: Sequence[NamedFile] = ()) -> None:
         self._sources = sources
-        self._finder = CitationFinder(())
+        self._files = files
+        self._finder = _Finder((), ())
         self._told: list[list[Any]] = []  # of the item's parts, in the order of the events
         self._content: dict[Any, list[Any]] = {}  # of the messages that are done, by id
 
@@ -46,7 +47,7 @@ class Citing:
         if kind == "response.output_item.added":
             self._told = []
         elif kind == "response.content_part.added":
-            self._finder = CitationFinder(self._sources)
+            self._finder = _Finder(self._sources, self._files)
             self._told.append([])
         elif kind == _ADDED and self._told:
             fields["annotation_index"] = len(self._told[-1])
@@ -68,7 +69,17 @@ class Citing:
         """The item as its events told it; else with what its text cites."""
         if (content := self._content.get(item.get("id"))) is not None:
             return {**item, "content": content}
-        return _cited(item, self._sources)
+        if item.get("type") != "message":
+            return item
+        return {**item, "content": [self._cited_part(part) for part in item["content"]]}
+
+    def _cited_part(self, part: Any) -> Any:
+        if not isinstance(part, dict) or part.get("type") != "output_text":
+            return part
+        finder = _Finder(self._sources, self._files)
+        found = [*finder.feed(part["text"]), *finder.finish()]
+        told = part.get("annotations") or ()
+        return {**part, "annotations": [*told, *found]} if found else part
 
     def _annotated(self, fields: Mapping[str, Any], found: Sequence[Any]) -> Iterable[Event]:
         about = {name: fields[name] for name in ("item_id", "output_index", "content_index")}

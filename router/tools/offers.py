@@ -11,7 +11,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from router.containers.service import Containers
 from router.core.exchange import AnswerKind, Exchange
+from router.dialects.hosted_items import CODE_INTERPRETER
 from router.dialects.messages.tool_search import is_tool_search
 from router.dialects.operation import Operation
 from router.dialects.parameters import missing, object_, string
@@ -23,6 +25,7 @@ from router.settings.mcp import CLIENT
 from router.settings.tools import ToolsSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
+from router.tools.code_interpreter.tool import CodeTool
 from router.tools.hosted import TOOL_SEARCH, HostedTool
 from router.tools.mcp import McpClients, McpInvalid, McpServer
 from router.tools.mcp_tool import McpToolset
@@ -43,9 +46,12 @@ _SEARCHES: Final = 4
 
 
 class ToolOffers:
-    """Makes the hosted tools of requests. ``search`` is None where none is configured."""
+    """Makes the hosted tools of requests. ``search`` is None where none is configured;
+    ``containers`` are given to it once there are any.
+    """
 
     def __init__(self, settings: ToolsSettings, registry: Registry, guard: FetchGuard) -> None:
+        self.containers: Containers | None = None
         self.settings = settings
         self.mcp = McpClients(settings, guard)
         self.search = _search(settings, guard)
@@ -133,11 +139,16 @@ class ToolOffers:
                 return "router"
             # A connector, say, is something that only its vendor has.
             where, able = settings.run.mcp, named
+        elif tool["type"] == CODE_INTERPRETER:
+            where, able = settings.run.code_interpreter, self._runs_code()
         else:
             where, able = settings.run.web_search, self.search is not None
         if able and (where == "router" or (where == "auto" and not native)):
             return "router"
         return "endpoint" if native else "nobody"
+
+    def _runs_code(self) -> bool:
+        return self.containers is not None and self.containers.runner is not None
 
     def _made(self, exchange: Exchange, index: int, tool: Mapping[str, Any]) -> HostedTool:
         where = f"tools[{index}]"
@@ -145,6 +156,16 @@ class ToolOffers:
             return DeferredTools(index, exchange.body["tools"], exchange.compute)
         if is_tool_search(tool):
             return ToolSearch(index, tool, exchange.compute, self._processes)
+        if tool["type"] == CODE_INTERPRETER:
+            assert self.containers is not None
+            return CodeTool(
+                index,
+                tool,
+                self.containers,
+                exchange.context.caller,
+                exchange.body.get("input"),
+                exchange.body.get("include") or (),
+            )
         if tool["type"] != "mcp":
             assert self.search is not None
             include = exchange.body.get("include") or ()
@@ -210,7 +231,7 @@ async def _closed_after(seconds: float, search: WebSearch) -> None:
 
 def _is_known(tool: Mapping[str, Any]) -> bool:
     kind = tool.get("type")
-    return kind == "mcp" or is_web_search(kind) or _is_search(tool)
+    return kind in ("mcp", CODE_INTERPRETER) or is_web_search(kind) or _is_search(tool)
 
 
 def _is_search(tool: Mapping[str, Any]) -> bool:
