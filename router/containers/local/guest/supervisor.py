@@ -42,7 +42,7 @@ _CLEAR_SECONDS = 5.0
 _CLEAR_PAUSE = 0.002
 
 
-class Supervisor:
+class SandboxSupervisor:
     """``memory`` is in bytes, for all processes together; ``files`` is how many there may be."""
 
     def __init__(self, router: Channel, memory: int, files: int) -> None:
@@ -183,6 +183,6 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
     router.send({"ready": sys.version.split()[0], "pid": os.getpid()})
     try:
-        Supervisor(router, memory, files).serve()
+        SandboxSupervisor(router, memory, files).serve()
     except Gone:
         pass
