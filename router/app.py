@@ -15,6 +15,8 @@ from pydantic import SecretStr
 
 from cache.core import ResponseCache
 from router.caching import make_cache
+from router.containers.runners import make_runner
+from router.containers.service import Containers
 from router.core.plugin_chain import PluginChain
 from router.core.plugin_sets import PluginSets
 from router.dialects.dialect import client_apis
@@ -23,6 +25,7 @@ from router.endpoints.registry import Registry
 from router.http.admin import AdminApi
 from router.http.browsers import BrowserRules
 from router.http.chat import ChatApi
+from router.http.containers import ContainersApi
 from router.http.conversations import ConversationsApi
 from router.http.description.api import DescriptionApi
 from router.http.description.document import document
@@ -167,6 +170,7 @@ def create_app(config: Settings, worker_process: WorkerProcess | None = None) ->
         tools,
         compactor,
         _vector_stores(config, stateful, tools, registry),
+        _containers(config, stateful, tools, worker_process),
     )
     app = _application(parts, shares=browsers.shares)
     apis = _apis(parts, config, version)
@@ -235,6 +239,24 @@ class _Parts:
     tools: ToolLoop
     compactor: Compactor
     vector_stores: VectorStores
+    containers: Containers
+
+
+def _containers(
+    config: Settings, stateful: Stateful, tools: ToolLoop, worker: WorkerProcess | None
+) -> Containers:
+    """What has containers, for the API and for ``tools``; those of workers are the supervisor's."""
+    settings, database, files = (
+        config.tools.code_interpreter, stateful.database, stateful.files.store
+    )  # fmt: skip
+    lease = config.state.lease
+    if settings is not None and settings.local is not None and worker is not None:
+        runner, name = worker.code_runner("local")
+        made = Containers(settings, database, files, runner, lease, name)
+    else:
+        made = Containers(settings, database, files, make_runner(settings), lease)
+    tools.offers.containers = made
+    return made
 
 
 def _application(parts: _Parts, *, shares: bool) -> web.Application:
@@ -277,6 +299,7 @@ def _apis(parts: _Parts, config: Settings, version: str) -> Apis:
         StoredApi(dispatcher, stateful.responses, stateful.runs, stateful.turns),
         ConversationsApi(dispatcher, stateful.conversations, stateful.responses.find_items),
         PromptsApi(dispatcher, stateful.prompts),
+        ContainersApi(dispatcher, parts.containers),
         FilesApi(stateful.files.store),
         VectorStoresApi(dispatcher, parts.vector_stores),
         ChatApi(dispatcher),
@@ -331,6 +354,8 @@ def _life(parts: _Parts) -> Callable[[web.Application], AsyncIterator[None]]:
             stack.callback(parts.worker.close)
             stack.push_async_callback(stateful.database.close)
             await stateful.database.start()
+            stack.push_async_callback(parts.containers.close)
+            await parts.containers.start()
             stack.push_async_callback(accounting.stop)
             await accounting.start()
             stack.push_async_callback(cache.close)  # which the first plugin that uses it opens

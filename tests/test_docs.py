@@ -158,7 +158,10 @@ def test_the_state_commands_shown(tmp_path: Path) -> None:
 
 def test_the_configuration_shown_is_valid() -> None:
     """A page may show a whole file, or only the section that it is about."""
-    variables = ("TEAM_A_KEY", "TEAM_B_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "TICKETS_TOKEN")
+    variables = (
+        *("TEAM_A_KEY", "TEAM_B_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "TICKETS_TOKEN"),
+        *("ANN_TOKEN", "BOB_TOKEN"),
+    )
     environ = {name: f"the-value-of-{name}" for name in variables}
     blocks = [textwrap.dedent(block) for block in _blocks("yaml")]
     for text in blocks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from router.settings.code_interpreter import CodeInterpreterSettings
     from router.settings.schema import Settings
     from router.settings.tools import ToolsSettings
 
@@ -13,8 +14,8 @@ __all__ = ["glance"]
 
 def glance(settings: Settings) -> tuple[bool, str]:
     """Whether the tools can be used as they are configured, and a line that says so: every MCP
-    server is asked for its tools, and the index of vector stores is looked for. An empty line where
-    none are configured.
+    server is asked for its tools, a sandbox is tried out, and the index of vector stores is looked
+    for. An empty line where none are configured.
     """
     import asyncio
 
@@ -24,6 +25,8 @@ def glance(settings: Settings) -> tuple[bool, str]:
         told.append(search)
     if settings.vector_stores is not None:
         told.append(asyncio.run(_vector_stores(settings)))
+    if tools.code_interpreter is not None:
+        told.append(asyncio.run(_code(tools.code_interpreter)))
     line = "; ".join(text for _, text in told)
     return all(well for well, _ in told), f"tools  {line}" if line else ""
 
@@ -85,3 +88,21 @@ def _search(tools: ToolsSettings) -> tuple[bool, str] | None:
         return None
     problem = missing_extractor() if search.open_pages else None
     return True, f"search {search.provider}: {problem or 'ok'}"
+
+
+async def _code(settings: CodeInterpreterSettings) -> tuple[bool, str]:
+    from router.containers.runners import make_runner
+
+    runner = make_runner(settings)
+    assert runner is not None
+    try:
+        problem = await runner.problem()
+    finally:
+        await runner.close()
+    about = f"code interpreter ({runner.kind})"
+    if problem is not None:
+        return False, f"{about}: FAILED: {problem}"
+    local = settings.local
+    if local is None or local.cgroup is not None:
+        return True, f"{about}: ok"
+    return True, f"{about}: ok; memory is limited by process, since cgroup is not set"

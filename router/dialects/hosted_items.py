@@ -6,6 +6,7 @@ its model the tools are functions, and so is what has become of them:
     mcp_call               function_call, function_call_output: its output, or its error
     web_search_call        function_call, function_call_output: its sources
     file_search_call       function_call, function_call_output: its results, where they are in it
+    code_interpreter_call  function_call, function_call_output: what the code printed
     mcp_approval_request   where it was denied the same, with an output that says so
     mcp_list_tools         nothing: the functions are on offer
 """
@@ -24,6 +25,7 @@ from router.dialects.history import is_models_own
 from router.dialects.responses.input_items import item_type
 
 __all__ = [
+    "CODE_INTERPRETER",
     "FILE_SEARCH",
     "HOSTED_ITEMS",
     "MCP_ITEMS",
@@ -46,8 +48,11 @@ MCP_ITEMS: Final = frozenset(
     {"mcp_approval_request", "mcp_approval_response", "mcp_call", "mcp_list_tools"}
 )
 
-HOSTED_ITEMS: Final = MCP_ITEMS | {"file_search_call", "web_search_call"}
+HOSTED_ITEMS: Final = MCP_ITEMS | {"code_interpreter_call", "file_search_call", "web_search_call"}
 """The types of items that become functions."""
+
+CODE_INTERPRETER: Final = "code_interpreter"
+"""The function that stands for the code interpreter."""
 
 WEB_SEARCH: Final = "web_search"
 """The function that stands for web search."""
@@ -72,7 +77,9 @@ _DENIED: Final = "The user did not approve this call."
 _NO_OUTPUT: Final = "(no output)"
 _NOT_FINISHED: Final = "(not finished)"
 _NOT_KEPT: Final = "(results not kept)"
-_UNFINISHED: Final = frozenset({"in_progress", "calling", "searching", "incomplete"})
+_UNFINISHED: Final = frozenset(
+    {"in_progress", "calling", "interpreting", "searching", "incomplete"}
+)
 
 
 def hosted_function_name(server_label: str, tool_name: str) -> str:
@@ -199,6 +206,9 @@ def _pair(item: Item, kind: str, approvals: _Approvals) -> tuple[Item, Item] | N
     if kind == "file_search_call":
         arguments = orjson.dumps({"queries": searched_queries(item)}).decode()
         return _called(item, FILE_SEARCH, arguments, _found_in_files(item))
+    if kind == "code_interpreter_call":
+        arguments = orjson.dumps({"code": _text(item, "code")}).decode()
+        return _called(item, CODE_INTERPRETER, arguments, _printed(item))
     if kind == "mcp_call":
         arguments, output = call_and_output(item)
     elif kind == "mcp_approval_request" and (denial := approvals.denial(item)) is not None:
@@ -287,6 +297,17 @@ def _found_in_files(item: Item) -> str:
         for result in _dicts(results)
     ]
     return "\n\n".join([QUOTED_FILES, *shown]) if shown else "(nothing found)"
+
+
+def _printed(item: Item) -> str:
+    """What the model was told came of its code, as far as the item tells."""
+    if item.get("status") in _UNFINISHED:
+        return _NOT_FINISHED
+    outputs = item.get("outputs")
+    if not isinstance(outputs, list):
+        return _NOT_KEPT
+    logs = [_text(one, "logs") for one in _dicts(outputs) if one.get("type") == "logs"]
+    return "\n".join(filter(None, logs)) or _NO_OUTPUT
 
 
 def _is_text(value: Any) -> bool:

@@ -61,6 +61,7 @@ class Operation:
     STORED_RESPONSES: ClassVar[Operation]
     CONVERSATIONS: ClassVar[Operation]
     PROMPTS: ClassVar[Operation]
+    CONTAINERS: ClassVar[Operation]
     FILES: ClassVar[Operation]
     VECTOR_STORES: ClassVar[Operation]
     CHAT: ClassVar[Operation]
@@ -87,6 +88,7 @@ Operation.SUMMARY = Operation("compaction", AnswerKind.RESPONSE)
 Operation.STORED_RESPONSES = Operation("stored_responses")
 Operation.CONVERSATIONS = Operation("conversations")
 Operation.PROMPTS = Operation("prompts")
+Operation.CONTAINERS = Operation("containers")
 Operation.FILES = Operation("files")
 Operation.VECTOR_STORES = Operation("vector_stores")
 Operation.CHAT = Operation("chat_completions", AnswerKind.CHAT)

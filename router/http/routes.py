@@ -14,6 +14,7 @@ from router.errors import MethodNotAllowed, NotFound
 from router.http.admin import AdminApi
 from router.http.body import expect_later
 from router.http.chat import ChatApi
+from router.http.containers import ContainersApi
 from router.http.conversations import ConversationsApi
 from router.http.description.api import DescriptionApi
 from router.http.dispatcher import UNKNOWN, DirectHandler, Handler, RequestDispatcher
@@ -51,6 +52,7 @@ class Apis:
     stored: StoredApi
     conversations: ConversationsApi
     prompts: PromptsApi
+    containers: ContainersApi
     files: FilesApi
     vector_stores: VectorStoresApi
     chat: ChatApi
@@ -146,8 +148,9 @@ def _asking(api: Apis) -> list[_DirectRoute]:
 
 def _table(api: Apis) -> list[_Route]:
     stored, conversations, prompts = api.stored, api.conversations, api.prompts
-    kept, held, templates, uploaded = (
-        Operation.STORED_RESPONSES, Operation.CONVERSATIONS, Operation.PROMPTS, Operation.FILES
+    kept, held, templates, uploaded, sandboxes = (
+        Operation.STORED_RESPONSES, Operation.CONVERSATIONS, Operation.PROMPTS, Operation.FILES,
+        Operation.CONTAINERS,
     )  # fmt: skip
     return [
         ("GET", "/responses/{id}", kept, stored.retrieve),
@@ -156,6 +159,7 @@ def _table(api: Apis) -> list[_Route]:
         ("GET", "/responses/{id}/input_items", kept, stored.input_items),
         *((method, path, held, handler) for method, path, handler in conversations.routes()),
         *((method, path, templates, handler) for method, path, handler in prompts.routes()),
+        *((method, path, sandboxes, handler) for method, path, handler in api.containers.routes()),
         *((method, path, uploaded, handler) for method, path, handler in api.files.routes()),
         *(
             (method, path, Operation.VECTOR_STORES, handler)

@@ -17,12 +17,15 @@ Event = tuple[str, Mapping[str, Any]]
 class _ItemEvents:
     """The events between the two that announce and end an item: those that it begins with, the
     prefix of those that bring its arguments (None: it has none), and the one that it ends with.
+    ``field`` is what its arguments are called, ``working`` the event after them, if there is one.
     """
 
     begin: tuple[str, ...]
     arguments: str | None
     completed: str
     failed: str
+    field: str = "arguments"
+    working: str | None = None
 
 
 HOSTED_EVENTS: Final[Mapping[Any, _ItemEvents]] = {
@@ -31,6 +34,15 @@ HOSTED_EVENTS: Final[Mapping[Any, _ItemEvents]] = {
         "response.mcp_call_arguments",
         "response.mcp_call.completed",
         "response.mcp_call.failed",
+    ),
+    # Nor is there one for code that failed.
+    "code_interpreter_call": _ItemEvents(
+        ("response.code_interpreter_call.in_progress",),
+        "response.code_interpreter_call_code",
+        "response.code_interpreter_call.completed",
+        "response.code_interpreter_call.completed",
+        field="code",
+        working="response.code_interpreter_call.interpreting",
     ),
     "mcp_list_tools": _ItemEvents(
         ("response.mcp_list_tools.in_progress",),
@@ -58,10 +70,11 @@ HOSTED_EVENTS: Final[Mapping[Any, _ItemEvents]] = {
 def begin_events(item: Item, place: int) -> list[Event]:
     """What announces an item that is worked on, with what it is called with."""
     names = HOSTED_EVENTS.get(item["type"])
-    announced, text = dict(item), item.get("arguments")
+    field = names.field if names is not None else ""
+    announced, text = dict(item), item.get(field)
     arguments = names.arguments if names is not None and isinstance(text, str) else None
     if arguments is not None:
-        announced["arguments"] = ""
+        announced[field] = ""
     about = {"item_id": item["id"], "output_index": place}
     events: list[Event] = [
         ("response.output_item.added", {"output_index": place, "item": announced}),
@@ -69,7 +82,9 @@ def begin_events(item: Item, place: int) -> list[Event]:
     ]
     if arguments is not None:
         events.append((f"{arguments}.delta", {**about, "delta": text}))
-        events.append((f"{arguments}.done", {**about, "arguments": text}))
+        events.append((f"{arguments}.done", {**about, field: text}))
+    if names is not None and names.working is not None:
+        events.append((names.working, about))
     return events
 
 

@@ -112,8 +112,8 @@ class KeySpec(Section):
     """Endpoints, or patterns of them, that may serve the key; all without it."""
     tools: tuple[Text, ...] | None = None
     """Tools, or patterns of them, that the router may run for the key: `web_search`, `file_search`,
-    `mcp`, `mcp:LABEL`, and `mcp:client` for servers that the client names; all without it, none if
-    empty.
+    `code_interpreter`, `mcp`, `mcp:LABEL`, and `mcp:client` for servers that the client names; all
+    without it, none if empty.
     """
     expires: Moment | None = None
     """When the key expires; never without it."""

@@ -24,6 +24,7 @@ FIXED: Final = (
     "accounts.journal.",
     "accounts.limits.store.",
     "accounts.retention_days.",
+    "tools.code_interpreter.",
 )
 """What an application is built on: it cannot take over other values while it runs."""
 

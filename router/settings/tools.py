@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from router.settings.code_interpreter import CodeInterpreterSettings
 from router.settings.mcp import McpSettings
 from router.settings.section import Section
 from router.settings.values import Count, Seconds
@@ -27,6 +28,8 @@ class ToolRunSettings(Section):
     """The same for file search, with `vector_stores`; `auto` also has a request that names one of
     the router's vector stores run by the router.
     """
+    code_interpreter: RunWhere = "auto"
+    """The same for the code interpreter, where `tools.code_interpreter` says what runs code."""
 
 
 class ToolsSettings(Section):
@@ -49,3 +52,5 @@ class ToolsSettings(Section):
     mcp: McpSettings = McpSettings()
     web_search: WebSearchSettings | None = None
     """The service that is asked for web searches; without it, only endpoints can search."""
+    code_interpreter: CodeInterpreterSettings | None = None
+    """Containers that run code; without it, only endpoints can run code."""

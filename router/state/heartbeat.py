@@ -43,8 +43,9 @@ class Heartbeat:
     keeps it from beginning what it could not keep, the fences of the runs protect them.
     """
 
-    def __init__(self, db: Database, lease: float) -> None:
-        self.id = "router_" + os.urandom(12).hex()
+    def __init__(self, db: Database, lease: float, ident: str | None = None) -> None:
+        """``ident``: of something that several processes keep alive."""
+        self.id = ident or "router_" + os.urandom(12).hex()
         self._db = db
         self._lease = lease
         self._since = 0.0
@@ -73,14 +74,16 @@ class Heartbeat:
             _log.warning("no sign of life yet", router=self.id, error=error.message)
         self._tasks.spawn(self._keep(), "presence")
 
-    async def stop(self) -> None:
-        """Leave: what is still held in this process's name may be taken over at once.
+    async def stop(self, *, leave: bool = True) -> None:
+        """Leave: what is still held in this process's name may be taken over at once. Without
+        ``leave`` it is kept alive by others, or not.
 
         Works without a ``start`` before it. Raises StateUnavailable.
         """
         await self._tasks.close()
         self._until = 0.0
-        await self._db.write(StatementStep(_LEAVE, (self._row(),)))
+        if leave:
+            await self._db.write(StatementStep(_LEAVE, (self._row(),)))
 
     async def _keep(self) -> None:
         pause = _RENEWAL

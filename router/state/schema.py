@@ -18,6 +18,8 @@ Times are in seconds since 1970. JSON is kept as bytes: PostgreSQL's JSONB refus
     compaction_keys      what the summaries of compacted conversations are encrypted with
     files                what clients have uploaded: one row per file that is all there
     file_owners          whose row is held while one of their files is added
+    containers           where the code of models runs, and whose
+    container_uploads    those of their files that clients have put there
     file_directories     the name of the directory that this database's files are in
     vector_stores        with vector_store_batches, and vector_store_files: what is to be, or has
                          been, extracted, embedded and indexed
@@ -348,6 +350,34 @@ _VECTOR_STORES: Final = (
     """,
 )
 
+_CONTAINERS: Final = (
+    # status: running or expired. holder: the router that its sandbox ends with, NULL where any
+    # router can reach it; handle: what its runner calls it. minutes: how long it may be idle.
+    """
+    CREATE TABLE containers (
+        id TEXT NOT NULL PRIMARY KEY,
+        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        status TEXT NOT NULL,
+        created_at {real} NOT NULL,
+        last_active_at {real} NOT NULL,
+        minutes INTEGER NOT NULL,
+        memory TEXT NOT NULL,
+        holder TEXT,
+        handle TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX containers_by_owner ON containers (owner, created_at, id)",
+    "CREATE INDEX containers_by_status ON containers (status, last_active_at)",
+    """
+    CREATE TABLE container_uploads (
+        container TEXT NOT NULL REFERENCES containers (id) ON DELETE CASCADE,
+        path TEXT NOT NULL,
+        PRIMARY KEY (container, path)
+    )
+    """,
+)
+
 VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
     (*_RESPONSES, *_RUNS, *_CONVERSATIONS, *_PROMPTS),
     _ACCOUNTS,
@@ -356,6 +386,7 @@ VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
     _SESSIONS,
     _FILES,
     _VECTOR_STORES,
+    _CONTAINERS,
 )
 """The statements that lead from each version of the schema to the next, in order."""
 

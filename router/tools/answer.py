@@ -21,6 +21,7 @@ from router.response.frame import OPENING, TERMINAL, Frame
 from router.response.hosted_events import Event, begin_events, end_events
 from router.response.tokens import response_usage
 from router.tools.citing import Citing
+from router.tools.code_interpreter.citations import NamedFile
 from router.tools.file_search.citations import FileSource
 from router.tools.web_search.outcome import WebSource
 
@@ -37,7 +38,9 @@ class LoopAnswer:
 
     ``output`` are the items that are done, ``encrypted`` their encrypted reasoning, which is kept
     and not shown, by item id. ``usage`` is that of all turns. ``sources`` are the pages, and
-    ``files`` the results of files, that the model has been shown: it may cite them.
+    ``files`` the results of files, that the model has been shown, and ``made`` the files by path
+    that its code has made: it may cite all of them. ``tool_tokens`` are those of the tools'
+    results, about: the model has read them as input.
     """
 
     def __init__(
@@ -61,9 +64,11 @@ class LoopAnswer:
         self._citing: Citing | None = None
         self.sources: list[WebSource] = []
         self.files: list[FileSource] = []
+        self.made: dict[str, NamedFile] = {}
         self.output: list[Item] = []
         self.encrypted: dict[str, str] = {}
         self.usage: dict[str, Any] | None = None
+        self.tool_tokens = 0
 
     @property
     def stream(self) -> bool:
@@ -98,8 +103,9 @@ class LoopAnswer:
         """What is relayed from here on are the events of another turn."""
         self._places = {}
         self._citing = None
-        if self.sources or self.files:
-            self._citing = Citing(tuple(self.sources), tuple(self.files))
+        if self.sources or self.files or self.made:
+            made = tuple(self.made.values())
+            self._citing = Citing(tuple(self.sources), tuple(self.files), made)
 
     def relay(self, batch: Sequence[Frame]) -> None:
         """Pass a turn's events on, but for what the client is not to see of them."""
@@ -199,6 +205,9 @@ class LoopAnswer:
         opening = self._opening()
         if status == "completed":
             changes = {**changes, "completed_at": int(builder.now())}
+        if self.usage is not None and self.tool_tokens:
+            told = self.usage["output_tokens_details"]
+            self.usage["output_tokens_details"] = {**told, "tool_output_tokens": self.tool_tokens}
         final = builder.snapshot(status, self.output, self.usage, **changes)
         last = builder.end(final)
         self._exchange.result.usage = self.usage

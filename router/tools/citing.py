@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from router.response.hosted_events import Event
+from router.tools.code_interpreter.citations import ContainerFileFinder, NamedFile
 from router.tools.file_search.citations import FileCitationFinder, FileSource
 from router.tools.web_search.citations import CitationFinder
 from router.tools.web_search.outcome import WebSource
@@ -20,9 +21,14 @@ _ADDED: Final = "response.output_text.annotation.added"
 class _TextCitations:
     """What is cited in one text. ``text`` is what was given back of it."""
 
-    def __init__(self, sources: Sequence[WebSource], files: Sequence[FileSource]) -> None:
+    def __init__(
+        self,
+        sources: Sequence[WebSource],
+        files: Sequence[FileSource],
+        made: Sequence[NamedFile],
+    ) -> None:
         self._files = FileCitationFinder(files)
-        self._pages = CitationFinder(sources)
+        self._others = (CitationFinder(sources), ContainerFileFinder(made))
 
     @property
     def text(self) -> str:
@@ -30,24 +36,33 @@ class _TextCitations:
 
     def feed(self, delta: str) -> tuple[str, list[Any]]:
         """The text that is certain now, without the marks of files, and what it cites."""
-        text, files = self._files.feed(delta)
-        return text, [*files, *self._pages.feed(text)]
+        text, found = self._files.feed(delta)
+        return text, [*found, *self._others_in(text)]
 
     def finish(self) -> tuple[str, list[Any]]:
         """The rest, at the end of the text."""
-        text, files = self._files.finish()
-        return text, [*files, *self._pages.feed(text), *self._pages.finish()]
+        text, found = self._files.finish()
+        last = [one for finder in self._others for one in finder.finish()]
+        return text, [*found, *self._others_in(text), *last]
+
+    def _others_in(self, text: str) -> list[Any]:
+        return [one for finder in self._others for one in finder.feed(text)]
 
 
 class Citing:
-    """Adds the citations of ``sources`` and ``files`` to the events of one turn's items, between
-    those that the endpoint has made itself. The marks by which files are cited are taken out.
+    """Adds the citations of ``sources``, of ``files`` and of those that code has ``made`` to the
+    events of one turn's items, between those that the endpoint has made itself. The marks by which
+    files are cited are taken out.
     """
 
-    def __init__(self, sources: Sequence[WebSource], files: Sequence[FileSource] = ()) -> None:
-        self._sources = sources
-        self._files = files
-        self._cites = _TextCitations((), ())
+    def __init__(
+        self,
+        sources: Sequence[WebSource],
+        files: Sequence[FileSource] = (),
+        made: Sequence[NamedFile] = (),
+    ) -> None:
+        self._may_be_cited = sources, files, made
+        self._cites = _TextCitations((), (), ())
         self._told: list[list[Any]] = []  # of the item's parts, in the order of the events
         self._texts: list[str | None] = []  # of the same parts; None for those of no text
         self._content: dict[Any, list[Any]] = {}  # of the messages that are done, by id
@@ -57,7 +72,7 @@ class Citing:
         if kind == "response.output_item.added":
             self._told, self._texts = [], []
         elif kind == "response.content_part.added":
-            self._cites = _TextCitations(self._sources, self._files)
+            self._cites = _TextCitations(*self._may_be_cited)
             self._told.append([])
             self._texts.append(None)
         elif kind == _ADDED and self._told:
@@ -125,7 +140,7 @@ class Citing:
     def _cited_part(self, part: Any) -> Any:
         if not isinstance(part, dict) or part.get("type") != "output_text":
             return part
-        cites = _TextCitations(self._sources, self._files)
+        cites = _TextCitations(*self._may_be_cited)
         _, found = cites.feed(part["text"])
         _, more = cites.finish()
         if not found and not more and cites.text == part["text"]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from router.tools.code_interpreter.citations import NamedFile
 from router.tools.file_search.citations import FileSource
 from router.tools.web_search.outcome import WebSource
 
@@ -69,6 +70,8 @@ class ToolResult:
     """What the call cost, in US dollars."""
     tools: Sequence[Item] | None = None
     """What a search for tools has found. It is on offer from then on, and shown."""
+    made: Sequence[NamedFile] = ()
+    """Files that code has made, which the answer may name."""
 
 
 class HostedTool(Protocol):

@@ -29,6 +29,7 @@ from router.dialects.responses.schema import ID_PREFIXES
 from router.endpoints.registry import Registry
 from router.errors import RouterError
 from router.fetch.guard import FetchGuard
+from router.response.tokens import estimate_tokens
 from router.settings.schema import Settings
 from router.settings.tools import ToolsSettings
 from router.telemetry.log import get_logger
@@ -283,7 +284,9 @@ class _LoopRun:
     def _show(self, result: ToolResult) -> None:
         self._answer.end(result.fields, failed=result.error is not None)
         self._answer.sources += result.sources
+        self._answer.tool_tokens += estimate_tokens(len(result.text))
         self._answer.files += result.files
+        self._answer.made.update((file.path, file) for file in result.made)
         if result.tools is not None:
             self._answer.show(
                 {

@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from router.containers.service import Containers
 from router.core.exchange import AnswerKind, Exchange
-from router.dialects.hosted_items import FILE_SEARCH
+from router.dialects.hosted_items import CODE_INTERPRETER, FILE_SEARCH
 from router.dialects.messages.tool_search import is_tool_search
 from router.dialects.operation import Operation
 from router.dialects.parameters import missing, object_, string
@@ -24,6 +25,7 @@ from router.settings.mcp import CLIENT
 from router.settings.tools import ToolsSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
+from router.tools.code_interpreter.tool import CodeTool
 from router.tools.file_search.options import read_file_search
 from router.tools.file_search.tool import FileSearchTool
 from router.tools.hosted import TOOL_SEARCH, HostedTool
@@ -50,11 +52,12 @@ _SEARCHES: Final = 4
 
 
 class ToolOffers:
-    """Makes the hosted tools of requests. ``search`` is None where none is configured, and
-    ``vector_stores`` until whoever puts the parts together sets them.
+    """Makes the hosted tools of requests. ``search`` is None where none is configured;
+    ``vector_stores`` and ``containers`` are given to it once there are any.
     """
 
     def __init__(self, settings: ToolsSettings, registry: Registry, guard: FetchGuard) -> None:
+        self.containers: Containers | None = None
         self.settings = settings
         self.vector_stores: VectorStores | None = None
         self.mcp = McpClients(settings, guard)
@@ -159,11 +162,16 @@ class ToolOffers:
                 return "router"
             # A connector, say, is something that only its vendor has.
             where, able = settings.run.mcp, named
+        elif tool["type"] == CODE_INTERPRETER:
+            where, able = settings.run.code_interpreter, self._runs_code()
         else:
             where, able = settings.run.web_search, self.search is not None
         if able and (where == "router" or (where == "auto" and not native)):
             return "router"
         return "endpoint" if native else "nobody"
+
+    def _runs_code(self) -> bool:
+        return self.containers is not None and self.containers.runner is not None
 
     def _made(self, exchange: Exchange, index: int, tool: Mapping[str, Any]) -> HostedTool:
         where = f"tools[{index}]"
@@ -178,6 +186,16 @@ class ToolOffers:
                 read_file_search(tool, where),
                 self.vector_stores,
                 exchange.context.caller,
+                exchange.body.get("include") or (),
+            )
+        if tool["type"] == CODE_INTERPRETER:
+            assert self.containers is not None
+            return CodeTool(
+                index,
+                tool,
+                self.containers,
+                exchange.context.caller,
+                exchange.body.get("input"),
                 exchange.body.get("include") or (),
             )
         if tool["type"] != "mcp":
@@ -245,7 +263,7 @@ async def _closed_after(seconds: float, search: WebSearch) -> None:
 
 def _is_known(tool: Mapping[str, Any]) -> bool:
     kind = tool.get("type")
-    return kind in ("mcp", FILE_SEARCH) or is_web_search(kind) or _is_search(tool)
+    return kind in ("mcp", CODE_INTERPRETER, FILE_SEARCH) or is_web_search(kind) or _is_search(tool)
 
 
 def _is_search(tool: Mapping[str, Any]) -> bool:

@@ -46,9 +46,11 @@ class Child:
         self.totals: Snapshot = []
 
     @classmethod
-    async def start(cls, index: int, count: int, command: Sequence[str]) -> Child:
-        """Start ``command`` as one of ``count`` workers; raises OSError where the system does not
-        let it.
+    async def start(
+        cls, index: int, count: int, command: Sequence[str], supervisor: int = 0
+    ) -> Child:
+        """Start ``command`` as one of ``count`` workers of the supervisor with this number; raises
+        OSError where the system does not let it.
         """
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             pairs = [socket.socketpair() for _ in range(2)]
@@ -57,7 +59,7 @@ class Child:
                 theirs.callback(their.close)
             (link_end, link_of_child), (handing, handing_of_child) = pairs
             descriptors = link_of_child.fileno(), handing_of_child.fileno()
-            place = ":".join(map(str, (index, count, *descriptors)))
+            place = ":".join(map(str, (index, count, *descriptors, supervisor)))
             handing.setblocking(False)
             lost = asyncio.Event()
             link = await WorkerLink.over(link_end, lost.set)

@@ -19,6 +19,7 @@ from router.usage.budgets import TagBudgets
 from router.usage.memory_limiter import OnDown
 from router.workers.accepting import HandedConnections
 from router.workers.cache import WorkerStore
+from router.workers.containers import WorkerRunner, holder_name
 from router.workers.health import SharedHealth
 from router.workers.limits import WorkerRateLimiter
 from router.workers.link import Handler, LinkFailed, WorkerLink
@@ -47,8 +48,10 @@ class WorkerProcess:
     """
 
     def __init__(self, place: str) -> None:
-        """``place`` is what the supervisor passes: number, count of workers, descriptors."""
-        index, count, link, handing = map(int, place.split(":"))
+        """``place`` is what the supervisor passes: number, count of workers, descriptors, and its
+        own number.
+        """
+        index, count, link, handing, self._supervisor = map(int, place.split(":"))
         self.index = index
         self._count = count
         self._link_end = socket.socket(fileno=link)
@@ -93,6 +96,10 @@ class WorkerProcess:
     def cache_store(self) -> WorkerStore:
         """The store of the response cache, which the supervisor holds for all workers."""
         return WorkerStore(self.link)
+
+    def code_runner(self, kind: str) -> tuple[WorkerRunner, str]:
+        """What runs code for all workers, of this kind, and what its containers' rows call it."""
+        return WorkerRunner(self.link, kind), holder_name(self._supervisor)
 
     def rate_limiter(self, tags: TagBudgets, on_down: OnDown) -> WorkerRateLimiter:
         """What counts limits and budgets for all workers."""

@@ -11,10 +11,12 @@ from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
 from prometheus_client import Counter as CounterMetric
 
 from cache.store import Store
+from router.containers.runner import Runner
 from router.telemetry.log import get_logger
 from router.telemetry.series import PolledMetric
 from router.workers.cache import SharedCache
 from router.workers.children import Child
+from router.workers.containers import SharedRunner
 from router.workers.limits import SharedLimits
 from router.workers.link import LinkFailed
 from router.workers.slots import SharedSlots
@@ -33,15 +35,21 @@ _MOST_KEPT: Final = 1000
 
 
 class Shared:
-    """``children`` tells which workers there are; ``make_store`` makes that of their cache."""
+    """``children`` tells which workers there are; ``make_store`` makes that of their cache.
+    ``runner`` runs code for them, where it is done on this machine.
+    """
 
     def __init__(
-        self, children: Callable[[], Sequence[Child]], make_store: Callable[[], Store]
+        self,
+        children: Callable[[], Sequence[Child]],
+        make_store: Callable[[], Store],
+        runner: Runner | None = None,
     ) -> None:
         self._children = children
         self.limits = SharedLimits(self._spent)
         self.slots = SharedSlots()
         self.cache = SharedCache(make_store)
+        self.containers = SharedRunner(runner)
         self._ended = Totals()
         self._kept: dict[str, Any] = {}
         self._registry = CollectorRegistry()
@@ -82,6 +90,7 @@ class Shared:
                 **self.limits.handlers(child),
                 **self.slots.handlers(child),
                 **self.cache.handlers(child),
+                **self.containers.handlers(child),
             }
         )
         child.link.read()
@@ -93,6 +102,7 @@ class Shared:
         self.limits.forget(child)
         self.slots.forget(child)
         self.cache.forget(child)
+        self.containers.forget(child)
         if died:
             self._deaths.inc()
         for one in self._joined():
@@ -102,6 +112,7 @@ class Shared:
         """No worker is left."""
         await self.limits.close()
         await self.cache.close()
+        await self.containers.close()
 
     def _served(self) -> list[tuple[list[str], float]]:
         """How many requests each worker has served, and those that had its number before."""

@@ -25,6 +25,8 @@ from functools import partial
 from typing import Final
 
 from router.caching import make_store, of_one_process
+from router.containers.runner import Runner
+from router.containers.runners import make_runner
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
@@ -63,7 +65,8 @@ class Supervisor:
         self._children: list[Child] = []
         if of_one_process(settings.cache):
             make_store(settings.cache)  # mistakes are told at the start
-        self._shared = Shared(lambda: self._children, partial(make_store, settings.cache))
+        make = partial(make_store, settings.cache)
+        self._shared = Shared(lambda: self._children, make, _runner(settings))
         self._pauses = [0.0] * count
         self._tasks = Tasks()
         self._rolling = asyncio.Lock()
@@ -113,7 +116,9 @@ class Supervisor:
         if self._stopping.is_set():
             return None
         try:
-            child = await Child.start(index, self._count, self._command)
+            child = await Child.start(
+                index, self._count, self._command, self._shared.containers.number
+            )
         except OSError as exc:
             _log.error("worker cannot be started", worker=index, reason=str(exc))
             return None
@@ -250,6 +255,12 @@ class Supervisor:
     def _tell(self, message: str) -> None:
         for child in self._children:
             child.tell(message)
+
+
+def _runner(settings: Settings) -> Runner | None:
+    """What runs code on this machine, for all workers; None where nothing does."""
+    code = settings.tools.code_interpreter
+    return make_runner(code) if code is not None and code.local is not None else None
 
 
 def _url(host: str, listening: socket.socket) -> str:

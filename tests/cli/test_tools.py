@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from router.cli.tools import glance
 from tests.support.router import settings_for
+from tests.support.sandboxes import needs_sandboxes
 from tests.support.tool_server import TOKEN, McpCalls, mcp_server
 
 ENDPOINT = {"name": "one", "url": "http://127.0.0.1:1", "dialect": "chat", "models": ["m"]}
@@ -46,3 +49,28 @@ async def test_every_server_is_asked_for_its_tools() -> None:
 def test_the_search_service_is_named() -> None:
     search = {"provider": "searxng", "url": "http://127.0.0.1:1"}
     assert asked(web_search=search) == (True, "tools  search searxng: ok")
+
+
+@needs_sandboxes
+@pytest.mark.integration
+def test_a_sandbox_is_tried_out() -> None:
+    code: dict[str, Any] = {"local": {"disk_mb": 16}}
+    well, line = asked(code_interpreter=code)
+    assert well
+    assert line.startswith("tools  code interpreter (local): ok; memory is limited by process")
+
+
+def test_a_machine_without_a_safe_runner_is_named() -> None:
+    code = {"local": {"bubblewrap": "no-such-program"}}
+    well, line = asked(code_interpreter=code)
+    assert not well
+    assert "code interpreter (local): FAILED: " in line
+    assert "no-such-program is not installed" in line
+
+
+def test_a_gateway_that_does_not_answer_is_named() -> None:
+    gateway = {"url": "http://127.0.0.1:1", "token": "secret", "keys": ["default"]}
+    well, line = asked(code_interpreter={"jupyter": {"gateways": [gateway]}})
+    assert not well
+    assert "code interpreter (jupyter): FAILED: http://127.0.0.1:1: " in line
+    assert "secret" not in line

@@ -79,6 +79,14 @@ NEXT = {
     "mcp_approval_request": {"added": {"done"}},
     "tool_search_call": {"added": {"done"}},
     "tool_search_output": {"added": {"done"}},
+    "code_interpreter_call": {
+        "added": {"code_interpreter_call.in_progress"},
+        "code_interpreter_call.in_progress": {"code_interpreter_call_code.delta"},
+        **_text("code_interpreter_call_code"),
+        "code_interpreter_call_code.done": {"code_interpreter_call.interpreting"},
+        "code_interpreter_call.interpreting": {"code_interpreter_call.completed"},
+        "code_interpreter_call.completed": {"done"},
+    },
     "web_search_call": {
         "added": {"web_search_call.in_progress"},
         "web_search_call.in_progress": {"web_search_call.searching"},
@@ -97,6 +105,7 @@ PREFIX = {
     "tool_search_call": "tsc_",
     "tool_search_output": "tso_",
     "web_search_call": "ws_",
+    "code_interpreter_call": "ci_",
     "compaction": "cmp_",
 }
 EMPTY: dict[str, dict[str, Any]] = {
@@ -110,6 +119,7 @@ EMPTY: dict[str, dict[str, Any]] = {
     "tool_search_call": {"status": "in_progress"},
     "tool_search_output": {"status": "in_progress"},
     "web_search_call": {"status": "in_progress"},
+    "code_interpreter_call": {"code": "", "outputs": None, "status": "in_progress"},
     "compaction": {},
 }
 CONSTANT = (
@@ -191,7 +201,8 @@ def _final(final: dict[str, Any]) -> None:
             _require(isinstance(usage[name], dict), f"usage without {name}")
     states = [item["status"] for item in final["output"] if "status" in item]
     cut = [] if status == "completed" else ["incomplete"]
-    if any(item["type"] in ("mcp_call", "web_search_call") for item in final["output"]):
+    ran = {"mcp_call", "web_search_call", "code_interpreter_call"}
+    if any(item["type"] in ran for item in final["output"]):
         cut.append("failed")  # a tool, which does not end the response
     _require(set(states) <= {"completed", *cut}, f"{status}, but the items are {states}")
     text = "".join(
@@ -320,6 +331,13 @@ def _searched(first: dict[str, Any], last: dict[str, Any], inner: list[Event]) -
     _require(first["action"]["type"] == last["action"]["type"], "the action changed")
 
 
+def _computed(first: dict[str, Any], last: dict[str, Any], inner: list[Event]) -> None:
+    _require(first["container_id"] == last["container_id"], "the container changed")
+    said = "".join(event["delta"] for event in inner if event["type"].endswith("code.delta"))
+    done = [event["code"] for event in inner if event["type"].endswith("code.done")]
+    _require([said] == done == [last["code"]], "the code is not its deltas")
+
+
 def _listed(first: dict[str, Any], last: dict[str, Any], inner: list[Event]) -> None:
     _require(first["server_label"] == last["server_label"], "the server changed")
 
@@ -341,6 +359,7 @@ _CHECKS = {
     "mcp_list_tools": _listed,
     "mcp_approval_request": _listed,
     "web_search_call": _searched,
+    "code_interpreter_call": _computed,
     "message": _message,
     "reasoning": _reasoning,
     "function_call": _function_call,

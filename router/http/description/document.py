@@ -14,6 +14,7 @@ from router.http.description.families import (
     admin_cache,
     admin_keys,
     chat,
+    containers,
     conversations,
     files,
     messages,
@@ -101,6 +102,7 @@ def document(*, version: str, metrics_opened_by: Key) -> dict[str, Any]:
 def _families(*, metrics_opened_by: Key) -> list[Family]:
     return [
         responses.FAMILY,
+        containers.FAMILY,
         conversations.FAMILY,
         prompts.FAMILY,
         files.FAMILY,

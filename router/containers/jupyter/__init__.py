@@ -1,0 +1,1 @@
+"""Containers as kernels of Jupyter servers and Enterprise Gateways."""

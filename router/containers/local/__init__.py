@@ -1,0 +1,1 @@
+"""Containers as sandboxes on this machine."""
