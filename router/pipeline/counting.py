@@ -14,7 +14,8 @@ from router.endpoints.selector import Selector
 from router.errors import UpstreamError, UpstreamRejected
 from router.files.requests import RequestFiles
 from router.pipeline.attempt import answer_headers
-from router.pipeline.request_files import forms, has_files
+from router.pipeline.failover import has_files
+from router.pipeline.request_files import forms
 from router.response.tokens import estimated_prompt
 from router.telemetry.log import get_logger
 
@@ -35,7 +36,7 @@ async def count_tokens(
     """
     group = await registry.group(exchange.model or "", exchange.context.key)
     deployments = reached(group, exchange.context.key)
-    if files is not None and has_files(exchange):
+    if files is not None and has_files(exchange, deployments):
         for form in forms(deployments, exchange):
             await files.prepare(exchange, form)
     requests = {

@@ -10,7 +10,7 @@ of its own. What every failure says about its endpoint is told to the breakers.
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Final, Protocol
@@ -21,6 +21,7 @@ from router.balance.inference import inferred_abilities
 from router.balance.pauses import asked_pause
 from router.core.exchange import AnswerKind, Exchange
 from router.dialects.input_files import any_files
+from router.endpoints.deployment import Deployment
 from router.endpoints.loads import Loads
 from router.endpoints.plan import LACKS_CONTEXT, LACKS_FEATURE, Fallbacks, Plan
 from router.endpoints.registry import Registry
@@ -44,17 +45,20 @@ from router.errors import (
 )
 from router.fetch.images import Images
 from router.files.requests import RequestFiles
-from router.pipeline.request_files import OF_ITEMS, ContentNeeds, get_content
+from router.pipeline.request_files import ContentNeeds, get_content
 from router.settings.schema import Settings
 from router.telemetry.log import get_logger
 from router.telemetry.metrics import Metrics
 
-__all__ = ["FALLBACK", "Failover", "Work"]
+__all__ = ["FALLBACK", "Failover", "Work", "has_files"]
 
 FALLBACK: Final = "X-Pointsman-Fallback"
 """The header that names the model that answered instead of the one that was asked for."""
 
 _log = get_logger("router.pipeline.failover")
+
+_OF_ITEMS: Final = frozenset({AnswerKind.RESPONSE, AnswerKind.COMPACT, AnswerKind.COUNT})
+"""Operations whose input is one of the Responses API."""
 
 _LATELY: Final = 0.25
 """In what part, at its end, of a time that was too long an endpoint has to have been heard."""
@@ -328,8 +332,21 @@ def _needed_content(plan: Plan, exchange: Exchange) -> ContentNeeds | None:
     if type(body.get("input")) is str and type(body.get("instructions")) is not list:
         return None
     images = [one for one in plan.deployments if not one.endpoint.adapter.takes_urls(exchange)]
-    files = exchange.request.operation.kind in OF_ITEMS and any_files(body)
+    files = has_files(exchange, plan.deployments)
     return ContentNeeds(images, files) if images or files else None
+
+
+def has_files(exchange: Exchange, deployments: Iterable[Deployment]) -> bool:
+    """Whether there are files in the request, or images that were uploaded before; of a chat
+    only where one of these candidates gets it translated.
+    """
+    kind = exchange.request.operation.kind
+    if kind is AnswerKind.CHAT:
+        for one in deployments:
+            if one.endpoint.adapter.file_form(exchange, one.model) is not None:
+                return any_files(exchange.responses_body)
+        return False
+    return kind in _OF_ITEMS and any_files(exchange.body)
 
 
 def _is_well(reservation: SlotReservation, error: UpstreamTooLong, now: float) -> bool:

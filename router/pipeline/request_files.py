@@ -5,20 +5,17 @@ and files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from router.core.exchange import AnswerKind, Exchange
-from router.dialects.input_files import FileForm, any_files
+from router.core.exchange import Exchange
+from router.dialects.input_files import FileForm
 from router.endpoints.deployment import Deployment
 from router.endpoints.plan import Plan
 from router.errors import InvalidRequest
 from router.fetch.images import Images
 from router.files.requests import RequestFiles
 
-__all__ = ["OF_ITEMS", "ContentNeeds", "forms", "get_content", "has_files"]
-
-OF_ITEMS: Final = frozenset({AnswerKind.RESPONSE, AnswerKind.COMPACT, AnswerKind.COUNT})
-"""Operations whose requests may have files."""
+__all__ = ["ContentNeeds", "forms", "get_content"]
 
 
 class ContentNeeds(NamedTuple):
@@ -53,11 +50,6 @@ async def get_content(
         except InvalidRequest as error:
             failure = _without(plan, needs.images, failure or error)
     return failure
-
-
-def has_files(exchange: Exchange) -> bool:
-    """Whether there are files in a Responses request, or images that were uploaded before."""
-    return exchange.request.operation.kind in OF_ITEMS and any_files(exchange.body)
 
 
 def forms(

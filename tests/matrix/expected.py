@@ -26,10 +26,6 @@ _OTHERS_APIS: Final = (
     "Ollama chat",
     "Ollama generate",
 )
-_NO_PDF: Final = (
-    "This model's endpoint reads text files only. Send 'file_data' as a "
-    "'data:text/plain;base64,…' URL, or the file's text as an 'input_text' part."
-)
 _OF_OPENAI: Final = ("/v1/responses", "/v1/chat/completions")
 _WAYS: Final = ("whole", "streamed")
 _LACKED: Final = ("tools", "parallel tools", "images", "structured output", "reasoning")
@@ -80,11 +76,9 @@ _RULES: Final[list[Rule]] = [
         f"501 not_supported: {_cannot('rerank documents')}",
     ),
     ("/v1/messages", _WAYS, ["messages"], PASSED_ON),
-    ("/v1/messages", _WAYS, ["ollama"], f"400 invalid_request_error: {_NO_PDF}"),
     ("/v1/messages", _WAYS, _ALL, "ignored: citations"),
     ("/v1/chat/completions", _WAYS, ["messages"], NO_FIELD),
-    (_OF_OPENAI, _WAYS, ["ollama"], f"400 unsupported_value: {_NO_PDF}"),
-    (_OF_OPENAI, _WAYS, ["responses", ONLY, "chat"], NO_CITATIONS),
+    (_OF_OPENAI, _WAYS, ["responses", ONLY, "chat", "ollama"], NO_CITATIONS),
     (OTHERS["Token counting"], ["text", "tools", "images"], ["chat", "ollama"], ESTIMATED),
 ]
 """Surfaces, features, kinds of endpoints, and what becomes of them; the first that fits."""

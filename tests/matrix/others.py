@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from router.dialects.dropped import DROPPED_PARAMETERS
 from router.simulate.vectors import embed
+from tests.files.samples import pdf
 from tests.matrix.asking import BODIES, Ask
 from tests.matrix.cases import PASSED_ON, YES
 from tests.matrix.said import trouble
@@ -28,7 +29,7 @@ _TEXTS: Final = ["a red fox", "two blue birds"]
 _SMALL: Final = 16
 _CHAT: Final = "/v1/chat/completions"
 _MESSAGES: Final = "/v1/messages"
-_PDF: Final = base64.b64encode(b"%PDF-1.4 The sky is blue.").decode()
+_PDF: Final = base64.b64encode(pdf("The sky is blue.")).decode()
 _FILE: Final = {"filename": "sky.pdf", "file_data": f"data:application/pdf;base64,{_PDF}"}
 _DOCUMENT: Final = {
     "type": "document",
