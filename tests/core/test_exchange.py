@@ -9,7 +9,7 @@ from router.core.plugin_chain import PluginChain, PluginSet
 from router.errors import Overloaded
 from tests.support.exchanges import an_exchange
 
-INHERITED = {"_decoded", "images", "large", "model", "stream"}
+INHERITED = {"_decoded", "files", "images", "large", "model", "stream"}
 """What of an exchange itself is true of every one that is made for the same request."""
 
 

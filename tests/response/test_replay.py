@@ -186,7 +186,7 @@ def test_an_empty_text_has_a_delta() -> None:
 
 def test_other_items_come_and_are_done() -> None:
     items: list[dict[str, Any]] = [
-        {"id": "fs_1", "type": "file_search_call", "status": "completed", "queries": ["q"]},
+        {"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": None},
         {"id": "cmp_1", "type": "compaction", "encrypted_content": "blob"},
         {"id": "strange", "type": "new_kind"},
         {"type": "new_kind"},
@@ -198,7 +198,7 @@ def test_other_items_come_and_are_done() -> None:
     assert inside(played)[0]["item"]["status"] == "in_progress"
     assert inside(played)[2]["item"]["encrypted_content"] == "blob"
     prefixes = [item["id"].rpartition("_")[0] for item in played.final["output"]]
-    assert prefixes == ["fs", "cmp", "item", "item", "much", "item"]
+    assert prefixes == ["ig", "cmp", "item", "item", "much", "item"]
     assert without_ids(played.final["output"]) == without_ids(items)
 
 

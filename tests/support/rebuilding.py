@@ -19,7 +19,13 @@ _TEXTS = {
     "mcp_call_arguments": "arguments",
     "code_interpreter_call_code": "code",
 }
-_HOSTED = {"web_search_call", "code_interpreter_call", "mcp_call", "mcp_list_tools"}
+_HOSTED = {
+    "web_search_call",
+    "code_interpreter_call",
+    "file_search_call",
+    "mcp_call",
+    "mcp_list_tools",
+}
 _LISTS = {
     "content_part": ("content", "content_index"),
     "reasoning_summary_part": ("summary", "summary_index"),

@@ -60,6 +60,7 @@ _ORPHANS: Final = (
     ("versions of missing prompts", "prompt_versions", "prompt", "prompts"),
     ("files of missing vector stores", "vector_store_files", "store", "vector_stores"),
     ("batches of missing vector stores", "vector_store_batches", "store", "vector_stores"),
+    ("uploads to missing containers", "container_uploads", "container", "containers"),
 )
 """What it is called; the table, its column, and the table where the id should be."""
 

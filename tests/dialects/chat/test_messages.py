@@ -219,7 +219,7 @@ HISTORIES = [
     pytest.param(
         [
             call("a"),
-            {"type": "file_search_call", "id": "fs_1"},
+            {"type": "image_generation_call", "id": "ig_1"},
             thought("hm"),
             call("b"),
             result("a", "1"),
