@@ -38,8 +38,8 @@ _THREADS: Final = 4
 _AT_ONCE: Final = 64
 _AT_ONCE_OF_ONE: Final = 16
 """Uploads of one process at once, and of one key."""
-_LAST: Final = "file-~"
-"""Sorts after every id."""
+_LAST: Final = "file-g"
+"""Sorts after every id, whatever the collation of the database: the rest of one is hexadecimal."""
 
 
 class FileTooLarge(PayloadTooLarge):

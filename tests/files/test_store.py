@@ -18,6 +18,7 @@ from router.files.directory import FileWriter, StorageFull
 from router.files.store import FileStore, FileTooLarge, StoredFile
 from router.settings.files import FilesSettings
 from router.state.database import Database
+from tests.support.state import english_postgresql_url, opened
 
 
 async def pieces(*contents: bytes) -> AsyncIterator[bytes]:
@@ -98,6 +99,16 @@ async def test_pages(store: FileStore) -> None:
     assert await store.page("me", Page(), "batch") == ([third, first], False)
     await store.delete("me", second.id)
     assert await store.page("me", Page(2, after=second.id)) == ([first], False)
+
+
+async def test_pages_of_a_database_that_sorts_as_people_do(tmp_path: Path) -> None:
+    async with english_postgresql_url() as url, opened(url) as database:
+        store = FileStore(FilesSettings(path=str(tmp_path)), database)
+        first, second = await keep(store), await keep(store)
+
+        assert await store.page("me", Page()) == ([second, first], False)
+        assert await store.page("me", Page(), "user_data") == ([second, first], False)
+        await store.close()
 
 
 async def test_an_expired_file_is_not_there(store: FileStore) -> None:
