@@ -296,7 +296,7 @@ class FileStore:
 
 
 class Upload:
-    """A file that arrives. Unless ``finish`` has returned nothing of it stays after ``aclose``."""
+    """A file that arrives. Unless ``finish`` was reached nothing of it stays after ``aclose``."""
 
     def __init__(
         self, store: FileStore, owner: str, ident: str, writer: FileWriter, taken: int
@@ -336,7 +336,15 @@ class Upload:
         )
         with reporting():
             await self._store.work(self.writer.sync)
-        await self._store.add(file)
+        try:
+            await self._store.add(file)
+        except FileTooLarge:
+            raise
+        except BaseException:
+            # The row may come all the same, as where the client has left: if not, the content is
+            # cleaned up.
+            self._store.ended(self, keep=True)
+            raise
         self._store.ended(self, keep=True)
         return file
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections.abc import AsyncIterator
@@ -192,6 +193,25 @@ async def test_a_client_that_leaves_leaves_nothing(store: FileStore) -> None:
 
     assert kept(store) == []
     assert await store.page("me", Page()) == ([], False)
+
+
+async def test_a_client_that_leaves_at_the_end_leaves_a_whole_file(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def left(file: StoredFile) -> None:
+        await add(file)
+        raise asyncio.CancelledError
+
+    add = store.add
+    monkeypatch.setattr(store, "add", left)
+    async with contextlib.aclosing(await store.begin("me")) as upload:
+        await upload.write(b"whole")
+        with pytest.raises(asyncio.CancelledError):
+            await upload.finish("a.txt", "batch")
+    await store.close()
+
+    [file], _ = await store.page("me", Page())
+    assert store.path(file).read_bytes() == b"whole"
 
 
 async def test_a_full_disk_is_told(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
