@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,12 @@ def kept(store: FileStore) -> list[str]:
     """The names of the files on disk, what is removed meanwhile left out."""
     assert store.settings.path is not None
     return sorted(path.name for path in Path(store.settings.path).rglob("file-*"))
+
+
+def still_open() -> list[str]:
+    """What this process has open of uploaded files."""
+    links = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+    return [path for path in links if "/file-" in path]
 
 
 @pytest_asyncio.fixture
@@ -212,6 +219,34 @@ async def test_a_client_that_leaves_at_the_end_leaves_a_whole_file(
 
     [file], _ = await store.page("me", Page())
     assert store.path(file).read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_client_that_leaves_leaves_no_descriptor(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    """It leaves while a thread opens the file that is to be read, or begun."""
+    file, opening, go_on = await keep(store), threading.Event(), threading.Event()
+    opened = os.open
+
+    def slow(*args: Any) -> int:
+        opening.set()
+        go_on.wait(10)
+        return opened(*args)
+
+    monkeypatch.setattr(os, "open", slow)
+    work = anext(store.content(file)) if reads else store.begin("me")
+    task = asyncio.ensure_future(work)
+    await asyncio.to_thread(opening.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go_on.set()
+    monkeypatch.undo()
+    await store.close()
+
+    assert kept(store) == [file.id]
+    assert still_open() == []
 
 
 async def test_a_full_disk_is_told(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
