@@ -76,12 +76,12 @@ class StoreSearcher:
         rankings: list[tuple[list[_Key], float]] = []
         depth = max(_DEPTH, 2 * search.limit)
         for query in search.queries:
-            vector = None
+            vector, words = None, query.replace("\0", " ")  # which no database takes
             if search.ranking.embedding_weight:
                 vector = await self._embedder.query(query)
             for store in stores:
                 asked = IndexSearch(
-                    store, query, self._embedder.name, vector, depth, search.condition
+                    store, words, self._embedder.name, vector, depth, search.condition
                 )
                 candidates = await self._index.search(asked)
                 rankings += _rankings(store, candidates, search.ranking, found)

@@ -195,11 +195,27 @@ async def test_what_is_wrong_is_named(client: AsyncOpenAI, body: object, param: 
     assert refused.value.param == param
 
 
+async def test_a_search_takes_any_text_and_number(client: AsyncOpenAI) -> None:
+    store = await client.vector_stores.create()
+    file = await client.vector_stores.files.upload_and_poll(
+        vector_store_id=store.id, file=("a.txt", b"apples"), attributes={"n": 1e19}, **FAST
+    )
+    for kind, value in (("eq", 10**19), ("lt", (1 << 64) - 1), ("gte", -(1 << 63))):
+        found = await client.vector_stores.search(
+            store.id,
+            query="apples\0 ",
+            filters={"type": kind, "key": "n", "value": value},  # type: ignore[arg-type]
+        )
+        assert [one.file_id for one in found.data] == [file.id]
+
+
 async def test_filters_that_are_wrong_are_named(client: AsyncOpenAI) -> None:
     store = await client.vector_stores.create()
     for filters, param in (
         ({"type": "like", "key": "a", "value": 1}, "filters.type"),
         ({"type": "eq", "value": 1}, "filters.key"),
+        ({"type": "eq", "key": "a\0", "value": 1}, "filters.key"),
+        ({"type": "in", "key": "a", "value": ["b\0"]}, "filters.value[0]"),
         ({"type": "or", "filters": [{"type": "in", "key": "a", "value": 1}]},
          "filters.filters[0].value"),
     ):  # fmt: skip
