@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
-from tests.support.searchable import FAST, pgvector_url, searchable, uploaded
+from tests.support.searchable import FAST, pgvector_url, searchable, store_settings, uploaded
 
 KEYS = [{"name": name, "key": f"sk-{name}-0123456789abcdef"} for name in ("alice", "bob")]
 
@@ -193,6 +193,36 @@ async def test_what_is_wrong_is_named(client: AsyncOpenAI, body: object, param: 
     with pytest.raises(BadRequestError) as refused:
         await client.post("/vector_stores", body=body, cast_to=object)
     assert refused.value.param == param
+
+
+async def test_no_store_is_left_where_its_files_are_too_many(tmp_path: Path) -> None:
+    sections = store_settings(tmp_path)
+    sections["vector_stores"]["max_files"] = 1
+    async with searchable(tmp_path, **sections) as url, client_of(url) as client:
+        ids = [await uploaded(client, f"{n}.txt", "text") for n in range(2)]
+        with pytest.raises(BadRequestError, match="1 files at most"):
+            await client.vector_stores.create(file_ids=ids)
+        assert (await client.vector_stores.list()).data == []
+
+
+async def test_what_is_missing_is_named(client: AsyncOpenAI) -> None:
+    """Nothing is changed where a request does not say to what."""
+    store = await client.vector_stores.create()
+    file = await client.vector_stores.files.create(
+        store.id, file_id=await uploaded(client, "a.txt", "text"), attributes={"n": 1}
+    )
+    path = f"/vector_stores/{store.id}"
+    attempts: list[tuple[str, object, str]] = [
+        (f"/files/{file.id}", {}, "attributes"),
+        ("/file_batches", {"files": []}, "files"),
+        ("/file_batches", {"file_ids": []}, "file_ids"),
+    ]
+    for end, body, param in attempts:
+        with pytest.raises(BadRequestError) as refused:
+            await client.post(path + end, body=body, cast_to=object)
+        assert refused.value.param == param
+    kept = await client.vector_stores.files.retrieve(file.id, vector_store_id=store.id)
+    assert kept.attributes == {"n": 1}
 
 
 async def test_a_search_takes_any_text_and_number(client: AsyncOpenAI) -> None:
