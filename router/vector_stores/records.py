@@ -92,7 +92,7 @@ class StoreRecords:
                 sql.STORE_EXISTS, id=cursor, owner=owner
             )
             if not known:
-                raise unknown_after(cursor)
+                raise _unknown(cursor, asked)
         up, place = _direction(asked, cursor, _STORE_PREFIX)
         rows = await self._database.read(
             sql.STORES_UP if up else sql.STORES_DOWN,
@@ -182,7 +182,7 @@ class StoreRecords:
         if cursor is not None:
             found = await self.file(store, cursor)
             if found is None or (batch is not None and found.batch != batch):
-                raise unknown_after(cursor)
+                raise _unknown(cursor, asked)
             place = found.place
         up, place = _direction(asked, place, "")
         about: dict[str, Any] = {"store": store, "status": asked.status, "place": place}
@@ -316,6 +316,10 @@ class StoreRecords:
     async def drop_store(self, ident: str) -> None:
         """A deleted store is gone from the index."""
         await self._database.write(StatementStep(sql.DROP_STORE, ({"id": ident},)))
+
+
+def _unknown(cursor: str, asked: FilePage) -> InvalidRequest:
+    return unknown_after(cursor, "after" if asked.before is None else "before")
 
 
 def _direction(asked: FilePage, cursor: str | None, prefix: str) -> tuple[bool, str]:

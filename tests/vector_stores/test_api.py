@@ -162,6 +162,10 @@ async def test_stores_are_listed_and_changed(client: AsyncOpenAI) -> None:
     assert [one.id async for one in await client.vector_stores.list(limit=2)] == ids[::-1]
     page = await client.vector_stores.list(limit=2, order="asc", before=ids[3])
     assert [one.id for one in page.data] == ids[1:3]
+    for param in ("after", "before"):
+        with pytest.raises(BadRequestError) as refused:
+            await client.vector_stores.list(**{param: "vs_0"})  # type: ignore[arg-type]
+        assert refused.value.param == param
     changed = await client.vector_stores.update(
         ids[0], name="renamed", expires_after={"anchor": "last_active_at", "days": 3}
     )
