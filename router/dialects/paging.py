@@ -103,9 +103,11 @@ def page_of(items: list[dict[str, Any]], page: Page) -> tuple[list[dict[str, Any
     return ordered[start:end], end < len(ordered)
 
 
-def unknown_after(after: str) -> InvalidRequest:
-    """The error for a page that should begin after something that is not in the list."""
+def unknown_after(after: str, param: str = "after") -> InvalidRequest:
+    """The error for a page that should begin after something that is not in the list, or end
+    before it: ``param`` says which.
+    """
     shown = after if len(after) <= _SHOWN else after[:_SHOWN] + "…"
     return InvalidRequest(
-        f"Invalid 'after': '{shown}' is not in this list.", code="invalid_value", param="after"
+        f"Invalid '{param}': '{shown}' is not in this list.", code="invalid_value", param=param
     )

@@ -47,6 +47,8 @@ class FileCleanup:
                 removed = await self.clean()
             except RouterError as error:
                 _log.warning("files are not cleaned up now", error=error.message)
+            except Exception:  # a file system that is away, say: the next time it may be there
+                _log.exception("cleaning up files broke")
             else:
                 if removed:
                     _log.info("files cleaned up", files=removed)

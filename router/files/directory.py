@@ -20,7 +20,16 @@ from typing import Final
 from router.errors import InternalError, RouterError
 from router.telemetry.log import get_logger
 
-__all__ = ["FileWriter", "StorageFull", "abandoned", "blamed", "listed", "sweeping", "unusable"]
+__all__ = [
+    "FileReader",
+    "FileWriter",
+    "StorageFull",
+    "abandoned",
+    "blamed",
+    "listed",
+    "sweeping",
+    "unusable",
+]
 
 _log = get_logger("router.files")
 
@@ -98,6 +107,36 @@ class FileWriter:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
         self.close()
+
+
+class FileReader:
+    """A file that is read, until ``close``. Raises OSError.
+
+    Whoever gives up waiting for a thread that opens or reads it only has to close it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._turn = threading.Lock()
+        self._file: int | None = None
+        self._open = True
+
+    def read(self, size: int) -> bytes:
+        """What comes next, empty at the end."""
+        with self._turn:
+            if not self._open:
+                return b""
+            if self._file is None:
+                self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.read(self._file, size)
+
+    def close(self) -> None:
+        """Nothing more is read; waits for a read that is under way."""
+        with self._turn:
+            self._open = False
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
 
 
 def listed(directory: Path, prefix: str) -> list[str]:

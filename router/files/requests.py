@@ -54,6 +54,7 @@ _OURS: Final = re.compile(r"file-[0-9a-f]{48}")
 _PDF: Final = b"%PDF-"
 _HEAD: Final = 1024
 _UNNAMED: Final = "file"
+_SOURCES: Final = ("file_data", "file_id", "file_url")
 _UNKNOWN: Final = "application/octet-stream"
 
 Form = Literal["data", "text"]
@@ -119,7 +120,7 @@ class RequestFiles:
         """One file; None for an id of an endpoint's own files."""
         key = file_key(part)
         known = exchange.files.get(key) if key is not None else None
-        source = next(name for name in ("file_data", "file_id", "file_url") if part.get(name))
+        source = next(name for name in _SOURCES if isinstance(part.get(name), str))
         where = (*where, source)
         try:
             if source == "file_id":

@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from router.core.response_lifecycle import new_id
 from router.dialects.paging import Page
 from router.errors import NotSupported, Overloaded, PayloadTooLarge
 from router.files import file_sql as sql
-from router.files.directory import FileWriter, blamed
+from router.files.directory import FileReader, FileWriter, blamed
 from router.settings.files import FilesSettings
 from router.state.database import Database
 from router.state.items import is_id
@@ -38,8 +38,8 @@ _THREADS: Final = 4
 _AT_ONCE: Final = 64
 _AT_ONCE_OF_ONE: Final = 16
 """Uploads of one process at once, and of one key."""
-_LAST: Final = "file-~"
-"""Sorts after every id."""
+_LAST: Final = "file-g"
+"""Sorts after every id, whatever the collation of the database: the rest of one is hexadecimal."""
 
 
 class FileTooLarge(PayloadTooLarge):
@@ -130,7 +130,7 @@ class FileStore:
             raise self._too_many()
         ident = new_id(FILE_PREFIX)
         with reporting():
-            writer = await self.work(FileWriter, directory / ident)
+            writer = await self._begun(directory / ident)
         upload = Upload(self, owner, ident, writer, taken)
         self._uploads.add(upload)
         return upload
@@ -203,12 +203,12 @@ class FileStore:
     async def content(self, file: StoredFile) -> AsyncGenerator[bytes, None]:
         """Its content, in pieces of 256 KiB."""
         with reporting():
-            opened = await self.work(_opened, self.path(file))
+            reader = FileReader(self.path(file))
             try:
-                while piece := await self.work(os.read, opened, _PIECE):
+                while piece := await self.work(reader.read, _PIECE):
                     yield piece
             finally:
-                os.close(opened)
+                self._leave(reader.close)
 
     def path(self, file: StoredFile) -> Path:
         """Where the content of a file is that this store has found or made."""
@@ -259,7 +259,23 @@ class FileStore:
         if upload in self._uploads:
             self._uploads.discard(upload)
             writer = upload.writer
-            self._threads.submit(writer.close if keep else writer.discard)
+            self._leave(writer.close if keep else writer.discard)
+
+    async def _begun(self, path: Path) -> FileWriter:
+        """Where nobody waits for it any more it is removed again."""
+        begun = self._threads.submit(FileWriter, path)
+        try:
+            return await asyncio.wrap_future(begun)
+        except asyncio.CancelledError:
+            begun.add_done_callback(_discard)
+            raise
+
+    def _leave(self, function: Callable[[], None]) -> None:
+        """Have a thread do it, without waiting; here at the very end, when there is none."""
+        try:
+            self._threads.submit(function)
+        except RuntimeError:
+            function()
 
     async def _name(self) -> str:
         """The name of this database's directory, made by whoever asks first."""
@@ -296,7 +312,7 @@ class FileStore:
 
 
 class Upload:
-    """A file that arrives. Unless ``finish`` has returned nothing of it stays after ``aclose``."""
+    """A file that arrives. Unless ``finish`` was reached nothing of it stays after ``aclose``."""
 
     def __init__(
         self, store: FileStore, owner: str, ident: str, writer: FileWriter, taken: int
@@ -336,7 +352,15 @@ class Upload:
         )
         with reporting():
             await self._store.work(self.writer.sync)
-        await self._store.add(file)
+        try:
+            await self._store.add(file)
+        except FileTooLarge:
+            raise
+        except BaseException:
+            # The row may come all the same, as where the client has left: if not, the content is
+            # cleaned up.
+            self._store.ended(self, keep=True)
+            raise
         self._store.ended(self, keep=True)
         return file
 
@@ -364,8 +388,9 @@ def _made(path: str, name: str) -> Path:
     return directory
 
 
-def _opened(path: Path) -> int:
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def _discard(begun: Future[FileWriter]) -> None:
+    if not begun.cancelled() and begun.exception() is None:
+        begun.result().discard()
 
 
 def _unlink(directory: Path, idents: tuple[str, ...]) -> None:

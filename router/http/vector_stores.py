@@ -12,8 +12,8 @@ from router.dialects.paging import listing
 from router.dialects.responses.schema import parse_object
 from router.http.dispatcher import Handler, RequestDispatcher, json_response
 from router.vector_stores.requests import (
-    parse_attributes,
     parse_batch,
+    parse_changed_attributes,
     parse_file,
     parse_file_page,
     parse_new_store,
@@ -126,7 +126,7 @@ class VectorStoresApi:
     async def update_file(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """POST /vector_stores/{id}/files/{file}: other attributes."""
         body = await self._body(request, exchange)
-        attributes = parse_attributes(body.get("attributes"))
+        attributes = parse_changed_attributes(body)
         changed = self._stores.set_attributes(
             exchange.context.caller, *_ids(request, "file"), attributes
         )

@@ -31,6 +31,7 @@ _OPERATORS: Final = {"eq": "=", "ne": "<>", "gt": ">", "gte": ">=", "lt": "<", "
 _LISTS: Final = ("in", "nin")
 _TYPES: Final = (*_OPERATORS, *_LISTS, "and", "or")
 _DEEPEST: Final = 10
+_LARGE: Final = 1 << 63
 _MOST: Final = 100
 """Comparisons in a filter, and values in a list."""
 
@@ -100,6 +101,8 @@ def _comparison(given: Mapping[str, Any], kind: str, where: str) -> Comparison:
             raise missing(f"{where}.{name}")
     key, value = given["key"], given["value"]
     string(key, f"{where}.key")
+    if "\0" in key:
+        raise _invalid(f"{where}.key", "NUL is not allowed")
     if kind not in _LISTS:
         return Comparison(kind, key, (_value(value, f"{where}.value"),))
     if type(value) is not list:
@@ -113,6 +116,8 @@ def _comparison(given: Mapping[str, Any], kind: str, where: str) -> Comparison:
 def _value(value: Any, where: str) -> AttributeValue:
     if type(value) not in (str, int, float, bool):
         raise wrong_type(where, "a string, a number or a boolean", value)
+    if isinstance(value, str) and "\0" in value:
+        raise _invalid(where, "NUL is not allowed")
     found: AttributeValue = value
     return found
 
@@ -168,7 +173,8 @@ def _in_sqlite(value: AttributeValue) -> tuple[str, Any]:
         return "'true', 'false'", int(value)
     if isinstance(value, str):
         return "'text'", value
-    return "'integer', 'real'", value
+    # SQLite reads a larger number in the attributes as a real, too.
+    return "'integer', 'real'", value if abs(value) < _LARGE else float(value)
 
 
 def _postgresql(one: Comparison, column: str, values: list[Any]) -> str:

@@ -113,6 +113,9 @@ class Ingestion:
             except RouterError as error:
                 _log.warning("files wait to be ingested", error=error.message)
                 claimed = False
+            except Exception:  # of one look: whoever adds files later must not wait for a restart
+                _log.exception("looking for files to ingest broke")
+                claimed = False
             if not claimed:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._poll):
@@ -252,6 +255,8 @@ class Ingestion:
                 _log.warning("vector stores are not swept", error=error.message)
             except IndexUnavailable as error:
                 _log.warning("the index does not answer", reason=str(error))
+            except Exception:
+                _log.exception("sweeping vector stores broke")
             await asyncio.sleep(_SWEEP)
 
     async def remove_some(self) -> None:

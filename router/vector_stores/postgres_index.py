@@ -36,6 +36,7 @@ _WRITE_SECONDS: Final = 120.0
 _EXACT: Final = 20_000
 """Vectors of a store that are compared one by one."""
 
+_AT_ONCE: Final = 128  # pieces whose vectors are text at a time: that takes long, and much memory
 _NEAR_FACTOR: Final = 4
 _MOST_INDEXED: Final = 2000
 """Dimensions that HNSW takes."""
@@ -172,11 +173,6 @@ class PostgresIndex:
     ) -> int:
         """See ``ChunkIndex.replace``."""
         width = next((chunk.vectors.shape[1] for chunk in chunks if len(chunk.vectors)), 0)
-        vectors = [
-            (store, file, position, part, embedder, width, _literal(vector))
-            for position, chunk in enumerate(chunks)
-            for part, vector in enumerate(chunk.vectors)
-        ]
         texts = [(store, file, position, chunk.text) for position, chunk in enumerate(chunks)]
         if width and width not in self._indexed:
             await self._write(lambda connection: self._index(connection, width))
@@ -195,12 +191,14 @@ class PostgresIndex:
                 "VALUES ($1, $2, $3, $4, to_tsvector('english', $4))",
                 texts,
             )
-            await connection.executemany(
-                "INSERT INTO vector_index_vectors "
-                "(store, file, position, part, embedder, dimensions, embedding) "
-                "VALUES ($1, $2, $3, $4, $5, $6, CAST(CAST($7 AS TEXT) AS vector))",
-                vectors,
-            )
+            for first in range(0, len(chunks), _AT_ONCE):
+                vectors = await asyncio.to_thread(_written, chunks, first)
+                await connection.executemany(
+                    "INSERT INTO vector_index_vectors "
+                    "(store, file, position, part, embedder, dimensions, embedding) "
+                    "VALUES ($1, $2, $3, $4, $5, $6, CAST(CAST($7 AS TEXT) AS vector))",
+                    [(store, file, *place, embedder, width, text) for *place, text in vectors],
+                )
 
         await self._write(work)
         return sum(len(chunk.text.encode()) + chunk.vectors.nbytes for chunk in chunks)
@@ -333,6 +331,15 @@ def _reason(error: Exception) -> str:
             "have an administrator run CREATE EXTENSION vector"
         )
     return f"PostgreSQL: {type(error).__name__}" + (f" ({state})" if state else "")
+
+
+def _written(chunks: Sequence[IndexedChunk], first: int) -> list[tuple[int, int, str]]:
+    """The vectors of a few pieces as text, each behind its piece's position and its own there."""
+    return [
+        (position, part, _literal(vector))
+        for position, chunk in enumerate(chunks[first : first + _AT_ONCE], first)
+        for part, vector in enumerate(chunk.vectors)
+    ]
 
 
 def _literal(vector: Vectors) -> str:

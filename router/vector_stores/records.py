@@ -29,8 +29,11 @@ __all__ = ["FileEnd", "StoreRecords"]
 
 _ACTIVE_SECONDS: Final = 60
 """How exact ``last_active_at`` is."""
-_LAST: Final = "~"
-"""Sorts after every id."""
+_STORE_PREFIX: Final = "vs_"
+_LAST: Final = "g"
+"""Sorts after the rest of every id, and after every place, which are hexadecimal, whatever the
+collation of the database.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class StoreRecords:
         """A new store without files. Raises InvalidRequest where the owner has ``most``."""
         now = int(time.time())
         row: Row = {
-            "id": new_id("vs_"),
+            "id": new_id(_STORE_PREFIX),
             "owner": owner,
             "name": new.name,
             "description": new.description,
@@ -89,8 +92,8 @@ class StoreRecords:
                 sql.STORE_EXISTS, id=cursor, owner=owner
             )
             if not known:
-                raise unknown_after(cursor)
-        up, place = _direction(asked, cursor)
+                raise _unknown(cursor, asked)
+        up, place = _direction(asked, cursor, _STORE_PREFIX)
         rows = await self._database.read(
             sql.STORES_UP if up else sql.STORES_DOWN,
             owner=owner,
@@ -179,9 +182,9 @@ class StoreRecords:
         if cursor is not None:
             found = await self.file(store, cursor)
             if found is None or (batch is not None and found.batch != batch):
-                raise unknown_after(cursor)
+                raise _unknown(cursor, asked)
             place = found.place
-        up, place = _direction(asked, place)
+        up, place = _direction(asked, place, "")
         about: dict[str, Any] = {"store": store, "status": asked.status, "place": place}
         statement = sql.FILES_UP if up else sql.FILES_DOWN
         if batch is not None:
@@ -315,10 +318,14 @@ class StoreRecords:
         await self._database.write(StatementStep(sql.DROP_STORE, ({"id": ident},)))
 
 
-def _direction(asked: FilePage, cursor: str | None) -> tuple[bool, str]:
-    """Whether rows are read upwards, and from which place."""
+def _unknown(cursor: str, asked: FilePage) -> InvalidRequest:
+    return unknown_after(cursor, "after" if asked.before is None else "before")
+
+
+def _direction(asked: FilePage, cursor: str | None, prefix: str) -> tuple[bool, str]:
+    """Whether rows are read upwards, and from which place; all begin with ``prefix``."""
     up = asked.page.descending == (asked.before is not None)
-    return up, cursor if cursor is not None else ("" if up else _LAST)
+    return up, cursor if cursor is not None else ("" if up else prefix + _LAST)
 
 
 def _in_order(rows: list[tuple[Any, ...]], asked: FilePage) -> list[tuple[Any, ...]]:

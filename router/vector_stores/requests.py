@@ -33,6 +33,7 @@ __all__ = [
     "VectorStoreSearch",
     "parse_attributes",
     "parse_batch",
+    "parse_changed_attributes",
     "parse_file",
     "parse_file_page",
     "parse_new_store",
@@ -160,6 +161,8 @@ def parse_batch(body: Mapping[str, Any]) -> tuple[AddedFile, ...]:
         raise _invalid("files", "give 'file_ids' or 'files', not both")
     if files is not None:
         array(files, "files")
+        if not files:
+            raise _invalid("files", "expected at least one file")
         _check_count(files, "files", _MAX_BATCH)
         added = [_added(one, f"files[{index}]") for index, one in enumerate(files)]
         return tuple({one.file: one for one in added}.values())
@@ -171,6 +174,13 @@ def parse_batch(body: Mapping[str, Any]) -> tuple[AddedFile, ...]:
     if not found:
         raise _invalid("file_ids", "expected at least one file")
     return tuple(AddedFile(ident, attributes, strategy) for ident in found)
+
+
+def parse_changed_attributes(body: Mapping[str, Any]) -> dict[str, Any]:
+    """``POST /vector_stores/{id}/files/{file}``."""
+    if "attributes" not in body:
+        raise missing("attributes")
+    return parse_attributes(body["attributes"])
 
 
 def parse_attributes(given: Any, where: str = "attributes") -> dict[str, Any]:

@@ -76,12 +76,12 @@ class StoreSearcher:
         rankings: list[tuple[list[_Key], float]] = []
         depth = max(_DEPTH, 2 * search.limit)
         for query in search.queries:
-            vector = None
+            vector, words = None, query.replace("\0", " ")  # which no database takes
             if search.ranking.embedding_weight:
                 vector = await self._embedder.query(query)
             for store in stores:
                 asked = IndexSearch(
-                    store, query, self._embedder.name, vector, depth, search.condition
+                    store, words, self._embedder.name, vector, depth, search.condition
                 )
                 candidates = await self._index.search(asked)
                 rankings += _rankings(store, candidates, search.ranking, found)
@@ -94,25 +94,23 @@ class StoreSearcher:
         search: VectorStoreSearch,
     ) -> list[FoundText]:
         """The first of them whose files are still there."""
-        names: dict[str, dict[str, str]] = {}
-        for store in {key[0] for key in ranked}:
-            files = {key[1] for key in ranked if key[0] == store}
-            names[store] = await self._records.names(store, files)
         places = {key: place for place, key in enumerate(ranked)}
         by_words = all(found[key].similarity is None for key in ranked)
-        shown = [
-            FoundText(
-                chunk.file,
-                names[key[0]][chunk.file],
-                rank_score(places, key) if by_words else _score(chunk),
-                chunk.attributes,
-                chunk.text,
-            )
-            for key in ranked
-            if (chunk := found[key]).file in names[key[0]]
-        ]
-        kept = [one for one in shown if one.score >= search.ranking.threshold][: search.limit]
-        return sorted(kept, key=lambda one: -one.score)
+        names: dict[tuple[str, str], str | None] = {}
+        shown: list[FoundText] = []
+        for key in ranked:
+            chunk = found[key]
+            score = rank_score(places, key) if by_words else _score(chunk)
+            if score < search.ranking.threshold:
+                continue
+            file = key[:2]
+            if file not in names:
+                names[file] = (await self._records.names(file[0], file[1:])).get(file[1])
+            if (name := names[file]) is not None:
+                shown.append(FoundText(chunk.file, name, score, chunk.attributes, chunk.text))
+                if len(shown) == search.limit:
+                    break
+        return sorted(shown, key=lambda one: -one.score)
 
 
 @contextmanager

@@ -97,10 +97,16 @@ class VectorStores:
         """A new store; its files are ingested in the background."""
         settings = self._on()
         names = await self._names(owner, new.files)
+        if new.files:
+            await self._started()
         store = await self._records.create(owner, new, settings.max_stores)
         if not new.files:
             return store
-        await self._added(store, new.files, names, None)
+        try:
+            await self._added(store, new.files, names, None)
+        except RouterError:
+            await self._records.delete(owner, store.id)
+            raise
         return await self.get(owner, store.id)
 
     async def find(self, owner: str, ident: str) -> VectorStore | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from router.fetch.guard import FetchGuard
 from router.files.cleanup import FileCleanup
-from router.files.directory import FileWriter, sweeping
+from router.files.directory import FileWriter, abandoned, sweeping
 from router.files.service import FileService
 from router.files.store import FileStore, StoredFile
 from router.settings.fetch import FetchSettings
@@ -121,6 +123,24 @@ async def test_it_is_done_at_the_start(database: Database, tmp_path: Path) -> No
     service.start()
     await until(lambda: not service.store.path(file).exists())
     await service.stop()
+
+
+async def test_it_goes_on_after_an_error_of_the_disk(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(path: Path) -> AbstractContextManager[bool]:
+        monkeypatch.setattr("router.files.cleanup.abandoned", abandoned)
+        raise OSError(errno.EIO, "Input/output error")
+
+    path = await store.directory() / "file-1"
+    path.write_bytes(b"half")
+    age(path)
+    monkeypatch.setattr("router.files.cleanup.abandoned", broken)
+    monkeypatch.setattr("router.files.cleanup._INTERVAL_SECONDS", 0.01)
+    cleanup = FileCleanup(store)
+    cleanup.start()
+    await until(lambda: not path.exists())
+    await cleanup.stop()
 
 
 def test_a_writer_whose_file_is_taken_away_gives_up(tmp_path: Path) -> None:

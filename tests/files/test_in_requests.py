@@ -204,6 +204,13 @@ async def test_broken_data(tmp_path: Path, data: str) -> None:
         assert (reply.status, reply.error["code"]) == (400, "invalid_value")
 
 
+@pytest.mark.parametrize("source", ["file_data", "file_url"])
+async def test_an_empty_source_is_named(tmp_path: Path, source: str) -> None:
+    async with router_for("chat", tmp_path) as (router, _):
+        reply = await router.ask(input=given(**{source: ""}))
+        assert (reply.status, reply.error["param"]) == (400, f"input[0].content[0].{source}")
+
+
 async def test_all_files_together_are_limited(tmp_path: Path) -> None:
     async with router_for("chat", tmp_path, files={"max_request_mb": 0.001}) as (router, _):
         ident = await upload(router, b"x" * 2000, "a.txt")

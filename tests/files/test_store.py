@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from router.files.directory import FileWriter, StorageFull
 from router.files.store import FileStore, FileTooLarge, StoredFile
 from router.settings.files import FilesSettings
 from router.state.database import Database
+from tests.support.state import english_postgresql_url, opened
 
 
 async def pieces(*contents: bytes) -> AsyncIterator[bytes]:
@@ -34,6 +37,12 @@ def kept(store: FileStore) -> list[str]:
     """The names of the files on disk, what is removed meanwhile left out."""
     assert store.settings.path is not None
     return sorted(path.name for path in Path(store.settings.path).rglob("file-*"))
+
+
+def still_open() -> list[str]:
+    """What this process has open of uploaded files."""
+    links = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+    return [path for path in links if "/file-" in path]
 
 
 @pytest_asyncio.fixture
@@ -98,6 +107,16 @@ async def test_pages(store: FileStore) -> None:
     assert await store.page("me", Page(), "batch") == ([third, first], False)
     await store.delete("me", second.id)
     assert await store.page("me", Page(2, after=second.id)) == ([first], False)
+
+
+async def test_pages_of_a_database_that_sorts_as_people_do(tmp_path: Path) -> None:
+    async with english_postgresql_url() as url, opened(url) as database:
+        store = FileStore(FilesSettings(path=str(tmp_path)), database)
+        first, second = await keep(store), await keep(store)
+
+        assert await store.page("me", Page()) == ([second, first], False)
+        assert await store.page("me", Page(), "user_data") == ([second, first], False)
+        await store.close()
 
 
 async def test_an_expired_file_is_not_there(store: FileStore) -> None:
@@ -181,6 +200,53 @@ async def test_a_client_that_leaves_leaves_nothing(store: FileStore) -> None:
 
     assert kept(store) == []
     assert await store.page("me", Page()) == ([], False)
+
+
+async def test_a_client_that_leaves_at_the_end_leaves_a_whole_file(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def left(file: StoredFile) -> None:
+        await add(file)
+        raise asyncio.CancelledError
+
+    add = store.add
+    monkeypatch.setattr(store, "add", left)
+    async with contextlib.aclosing(await store.begin("me")) as upload:
+        await upload.write(b"whole")
+        with pytest.raises(asyncio.CancelledError):
+            await upload.finish("a.txt", "batch")
+    await store.close()
+
+    [file], _ = await store.page("me", Page())
+    assert store.path(file).read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_client_that_leaves_leaves_no_descriptor(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    """It leaves while a thread opens the file that is to be read, or begun."""
+    file, opening, go_on = await keep(store), threading.Event(), threading.Event()
+    opened = os.open
+
+    def slow(*args: Any) -> int:
+        opening.set()
+        go_on.wait(10)
+        return opened(*args)
+
+    monkeypatch.setattr(os, "open", slow)
+    work = anext(store.content(file)) if reads else store.begin("me")
+    task = asyncio.ensure_future(work)
+    await asyncio.to_thread(opening.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go_on.set()
+    monkeypatch.undo()
+    await store.close()
+
+    assert kept(store) == [file.id]
+    assert still_open() == []
 
 
 async def test_a_full_disk_is_told(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:

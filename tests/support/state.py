@@ -26,7 +26,14 @@ from router.settings.schema import StateSettings
 from router.state.connect import open_database
 from router.state.database import Database
 
-__all__ = ["database", "database_url", "opened", "postgresql_url", "state_settings"]
+__all__ = [
+    "database",
+    "database_url",
+    "english_postgresql_url",
+    "opened",
+    "postgresql_url",
+    "state_settings",
+]
 
 MAINTENANCE = os.environ.get("TEST_POSTGRES_URL", "postgresql://127.0.0.1:5432/postgres")
 
@@ -45,14 +52,23 @@ async def postgresql_url() -> AsyncIterator[str]:
     _spare.append(name)
 
 
-async def _created() -> str:
+@asynccontextmanager
+async def english_postgresql_url() -> AsyncIterator[str]:
+    """The same for a database that sorts as English does: signs come before letters and digits."""
+    name = await _created(
+        "TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"
+    )
+    yield urlsplit(MAINTENANCE)._replace(path=f"/{name}").geturl()
+
+
+async def _created(options: str = "") -> str:
     name = f"pointsman_test_{secrets.token_hex(8)}"
     try:
         server = await asyncpg.connect(MAINTENANCE, timeout=5)
     except (OSError, TimeoutError, asyncpg.PostgresError) as exc:
         pytest.skip(f"no PostgreSQL server answers: {type(exc).__name__}")
     try:
-        await server.execute(f"CREATE DATABASE {name}")
+        await server.execute(f"CREATE DATABASE {name} {options}")
     finally:
         await server.close()
     atexit.register(_drop, name)

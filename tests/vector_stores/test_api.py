@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
-from tests.support.searchable import FAST, pgvector_url, searchable, uploaded
+from tests.support.searchable import FAST, pgvector_url, searchable, store_settings, uploaded
 
 KEYS = [{"name": name, "key": f"sk-{name}-0123456789abcdef"} for name in ("alice", "bob")]
 
@@ -162,6 +162,10 @@ async def test_stores_are_listed_and_changed(client: AsyncOpenAI) -> None:
     assert [one.id async for one in await client.vector_stores.list(limit=2)] == ids[::-1]
     page = await client.vector_stores.list(limit=2, order="asc", before=ids[3])
     assert [one.id for one in page.data] == ids[1:3]
+    for param in ("after", "before"):
+        with pytest.raises(BadRequestError) as refused:
+            await client.vector_stores.list(**{param: "vs_0"})  # type: ignore[arg-type]
+        assert refused.value.param == param
     changed = await client.vector_stores.update(
         ids[0], name="renamed", expires_after={"anchor": "last_active_at", "days": 3}
     )
@@ -195,11 +199,57 @@ async def test_what_is_wrong_is_named(client: AsyncOpenAI, body: object, param: 
     assert refused.value.param == param
 
 
+async def test_no_store_is_left_where_its_files_are_too_many(tmp_path: Path) -> None:
+    sections = store_settings(tmp_path)
+    sections["vector_stores"]["max_files"] = 1
+    async with searchable(tmp_path, **sections) as url, client_of(url) as client:
+        ids = [await uploaded(client, f"{n}.txt", "text") for n in range(2)]
+        with pytest.raises(BadRequestError, match="1 files at most"):
+            await client.vector_stores.create(file_ids=ids)
+        assert (await client.vector_stores.list()).data == []
+
+
+async def test_what_is_missing_is_named(client: AsyncOpenAI) -> None:
+    """Nothing is changed where a request does not say to what."""
+    store = await client.vector_stores.create()
+    file = await client.vector_stores.files.create(
+        store.id, file_id=await uploaded(client, "a.txt", "text"), attributes={"n": 1}
+    )
+    path = f"/vector_stores/{store.id}"
+    attempts: list[tuple[str, object, str]] = [
+        (f"/files/{file.id}", {}, "attributes"),
+        ("/file_batches", {"files": []}, "files"),
+        ("/file_batches", {"file_ids": []}, "file_ids"),
+    ]
+    for end, body, param in attempts:
+        with pytest.raises(BadRequestError) as refused:
+            await client.post(path + end, body=body, cast_to=object)
+        assert refused.value.param == param
+    kept = await client.vector_stores.files.retrieve(file.id, vector_store_id=store.id)
+    assert kept.attributes == {"n": 1}
+
+
+async def test_a_search_takes_any_text_and_number(client: AsyncOpenAI) -> None:
+    store = await client.vector_stores.create()
+    file = await client.vector_stores.files.upload_and_poll(
+        vector_store_id=store.id, file=("a.txt", b"apples"), attributes={"n": 1e19}, **FAST
+    )
+    for kind, value in (("eq", 10**19), ("lt", (1 << 64) - 1), ("gte", -(1 << 63))):
+        found = await client.vector_stores.search(
+            store.id,
+            query="apples\0 ",
+            filters={"type": kind, "key": "n", "value": value},  # type: ignore[arg-type]
+        )
+        assert [one.file_id for one in found.data] == [file.id]
+
+
 async def test_filters_that_are_wrong_are_named(client: AsyncOpenAI) -> None:
     store = await client.vector_stores.create()
     for filters, param in (
         ({"type": "like", "key": "a", "value": 1}, "filters.type"),
         ({"type": "eq", "value": 1}, "filters.key"),
+        ({"type": "eq", "key": "a\0", "value": 1}, "filters.key"),
+        ({"type": "in", "key": "a", "value": ["b\0"]}, "filters.value[0]"),
         ({"type": "or", "filters": [{"type": "in", "key": "a", "value": 1}]},
          "filters.filters[0].value"),
     ):  # fmt: skip

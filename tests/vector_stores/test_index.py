@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,32 @@ async def test_large_stores_are_searched_by_the_graph(
         right += len({one.text for one in found.near} & {f"p{n}" for n in nearest})
         assert len(found.near) == 20
     assert right > 0.9 * 400
+    await index.remove("vs_1")
+    await index.close()
+
+
+@pytest.mark.integration
+async def test_vectors_are_written_by_threads_a_few_at_a_time(
+    pgvector: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file may have tens of thousands of them, and the event loop others to serve."""
+    threads: list[int] = []
+
+    def literal(vector: Any) -> str:
+        threads.append(threading.get_ident())
+        return written(vector)
+
+    written = postgres_index._literal
+    monkeypatch.setattr(postgres_index, "_literal", literal)
+    monkeypatch.setattr(postgres_index, "_AT_ONCE", 2)
+    index, made = PostgresIndex(pgvector), vectors(5)
+    await index.start()
+    await index.replace("vs_1", "f", {}, "e", [piece(f"p{n}", made[n : n + 1]) for n in range(5)])
+    assert len(threads) == 5
+    assert threading.get_ident() not in threads
+    for number in range(5):
+        found = await index.search(search("", made[number]))
+        assert found.near[0].text == f"p{number}"
     await index.remove("vs_1")
     await index.close()
 

@@ -14,6 +14,7 @@ from router.vector_stores.chunking import AUTO
 from router.vector_stores.objects import VectorStore, VectorStoreFile
 from router.vector_stores.records import FileEnd, StoreRecords
 from router.vector_stores.requests import AddedFile, FilePage, NewVectorStore
+from tests.support.state import english_postgresql_url, opened
 
 UPLOADED = Statement(
     """
@@ -103,6 +104,18 @@ async def test_expired_stores_and_deleted_files_are_removed(
     assert expired.as_object()["status"] == "expired"
     page, more = await records.files(kept.id, FilePage(Page()))
     assert ([one.file for one in page], more) == (["file-2"], False)
+
+
+async def test_pages_of_a_database_that_sorts_as_people_do() -> None:
+    async with english_postgresql_url() as url, opened(url) as database:
+        records = StoreRecords(database)
+        store = await added(database, records, "file-1", "file-2")
+        stores, _ = await records.page("alice", FilePage(Page()))
+        assert [one.id for one in stores] == [store.id]
+        page, _ = await records.files(store.id, FilePage(Page()))
+        assert [one.file for one in page] == ["file-2", "file-1"]
+        page, _ = await records.files(store.id, FilePage(Page()), "vsfb_1")
+        assert [one.file for one in page] == ["file-2", "file-1"]
 
 
 async def test_another_embedder_has_files_ingested_again(
