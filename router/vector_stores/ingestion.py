@@ -16,12 +16,13 @@ from functools import partial
 from typing import Final
 
 from cache.embedder import EmbedderError
-from router.errors import Overloaded, RouterError
+from router.errors import Overloaded, QuotaExceeded, RouterError
 from router.files.extraction import ExtractionFailed, TextExtractor, UnsupportedFile
 from router.files.store import FileStore
 from router.settings.vector_stores import VectorStoresSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
+from router.usage.embeddings import EmbeddingFor
 from router.vector_stores.chunking import chunks
 from router.vector_stores.embedding import PieceEmbedder
 from router.vector_stores.index import ChunkIndex, IndexedChunk, IndexUnavailable
@@ -203,6 +204,8 @@ class Ingestion:
         except IndexUnavailable as error:
             _log.warning("the index does not answer", reason=str(error))
             raise _TryLater("The index of vector stores does not answer.") from error
+        except QuotaExceeded as error:
+            return FileEnd(error=("server_error", f"The file was not embedded: {error.message}"))
         except RouterError as error:
             raise _TryLater(error.message) from error
         except Exception as error:
@@ -221,9 +224,10 @@ class Ingestion:
                 "invalid_file",
                 f"The file has more than {self._settings.max_chunks} pieces; split it.",
             )
+        whose = EmbeddingFor(file.owner, file.file)
         pieces: list[IndexedChunk] = []
         for first in range(0, len(cut), _BATCH):
-            pieces += await self._embedder.embed(_clean(cut[first : first + _BATCH]))
+            pieces += await self._embedder.embed(_clean(cut[first : first + _BATCH]), whose)
         return pieces
 
     async def _text(self, file: VectorStoreFile) -> str:

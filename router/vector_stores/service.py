@@ -16,20 +16,13 @@ from router.settings.vector_stores import VectorStoresSettings
 from router.state.connect import SQLITE
 from router.state.database import Database
 from router.telemetry.log import get_logger
+from router.usage.embeddings import EmbeddingAccounts, EmbeddingFor
 from router.vector_stores.embedding import PieceEmbedder, embedder_for, missing_packages
-from router.vector_stores.index import (
-    ChunkIndex,
-    IndexUnavailable,
-)
+from router.vector_stores.index import ChunkIndex, IndexUnavailable
 from router.vector_stores.ingestion import Ingestion
 from router.vector_stores.objects import FileBatch, VectorStore, VectorStoreFile
 from router.vector_stores.records import StoreRecords
-from router.vector_stores.requests import (
-    AddedFile,
-    FilePage,
-    NewVectorStore,
-    VectorStoreSearch,
-)
+from router.vector_stores.requests import AddedFile, FilePage, NewVectorStore, VectorStoreSearch
 from router.vector_stores.searching import FoundText, IndexProblem, StoreSearcher, reporting
 
 __all__ = ["VectorStores", "index_path", "make_index"]
@@ -50,12 +43,14 @@ class VectorStores:
         database: Database,
         files: FileService,
         find: Callable[[str], Endpoint | None],
+        accounts: EmbeddingAccounts,
     ) -> None:
         self._settings = config.vector_stores
         self._state = config.state
         self._files = files
         self._holder = ""
         self._find_endpoint = find
+        self._accounts = accounts
         self._records = StoreRecords(database)
         self._parts: _SearchParts | None = None
         self._starting = asyncio.Lock()
@@ -221,15 +216,17 @@ class VectorStores:
     # Searches
 
     async def search(
-        self, stores: Collection[VectorStore], search: VectorStoreSearch
+        self, stores: Collection[VectorStore], search: VectorStoreSearch, whose: EmbeddingFor
     ) -> list[FoundText]:
-        """The pieces that are found in these stores, the best first."""
+        """The pieces that are found in these stores, the best first; ``whose`` key pays for the
+        queries' embeddings.
+        """
         parts = await self._started()
         for store in stores:
             await self._records.touch(store)
         searcher = StoreSearcher(parts.index, parts.embedder, self._records)
         with reporting():
-            return await searcher.search([store.id for store in stores], search)
+            return await searcher.search([store.id for store in stores], search, whose)
 
     # Parts
 
@@ -254,7 +251,7 @@ class VectorStores:
                 index = make_index(self._state, settings)
                 with reporting():
                     await index.start()
-                embedder = embedder_for(settings, self._find_endpoint)
+                embedder = embedder_for(settings, self._find_endpoint, self._accounts)
                 ingestion = Ingestion(
                     settings,
                     self._records,
