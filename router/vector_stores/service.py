@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from router.settings.vector_stores import VectorStoresSettings
 from router.state.connect import SQLITE
 from router.state.database import Database
 from router.telemetry.log import get_logger
+from router.telemetry.vector_store_metrics import VectorStoreMetrics
 from router.usage.embeddings import EmbeddingAccounts, EmbeddingFor
 from router.vector_stores.embedding import PieceEmbedder, embedder_for, missing_packages
 from router.vector_stores.index import ChunkIndex, IndexUnavailable
@@ -44,6 +46,7 @@ class VectorStores:
         files: FileService,
         find: Callable[[str], Endpoint | None],
         accounts: EmbeddingAccounts,
+        metrics: VectorStoreMetrics,
     ) -> None:
         self._settings = config.vector_stores
         self._state = config.state
@@ -51,6 +54,7 @@ class VectorStores:
         self._holder = ""
         self._find_endpoint = find
         self._accounts = accounts
+        self._metrics = metrics
         self._records = StoreRecords(database)
         self._parts: _SearchParts | None = None
         self._starting = asyncio.Lock()
@@ -221,12 +225,19 @@ class VectorStores:
         """The pieces that are found in these stores, the best first; ``whose`` key pays for the
         queries' embeddings.
         """
-        parts = await self._started()
-        for store in stores:
-            await self._records.touch(store)
-        searcher = StoreSearcher(parts.index, parts.embedder, self._records)
-        with reporting():
-            return await searcher.search([store.id for store in stores], search, whose)
+        began = time.monotonic()
+        try:
+            parts = await self._started()
+            for store in stores:
+                await self._records.touch(store)
+            searcher = StoreSearcher(parts.index, parts.embedder, self._records)
+            with reporting():
+                found = await searcher.search([store.id for store in stores], search, whose)
+        except Exception:
+            self._metrics.searched(time.monotonic() - began, ok=False)
+            raise
+        self._metrics.searched(time.monotonic() - began, ok=True)
+        return found
 
     # Parts
 
@@ -260,6 +271,7 @@ class VectorStores:
                     embedder,
                     index,
                     self._holder,
+                    self._metrics,
                 )
                 ingestion.start()
                 self._parts = _SearchParts(index, embedder, ingestion)

@@ -118,6 +118,29 @@ async def test_without_room_in_the_budget_a_file_fails_and_says_why(tmp_path: Pa
         assert group["attempts"] == 1
 
 
+async def test_metrics_tell_of_ingestions_and_searches(tmp_path: Path) -> None:
+    async with stage(tmp_path) as (client, url):
+        store, _ = await ingested(client)
+        await ingested(client, b"")
+        await client.vector_stores.search(store, query="green")
+
+        async def told() -> bool:
+            text = await fetched(url, "/metrics")
+            return all(
+                f"pointsman_vector_store_{line}\n" in text
+                for line in (
+                    'files_total{result="completed"} 1.0',
+                    'files_total{result="failed"} 1.0',
+                    "ingestion_seconds_count 2.0",
+                    "files_waiting 0.0",
+                    'searches_total{result="ok"} 1.0',
+                    "search_seconds_count 1.0",
+                )
+            )
+
+        await until(told)
+
+
 async def test_an_endpoint_that_reports_no_tokens_is_estimated(tmp_path: Path) -> None:
     def vectors(texts: list[str]) -> dict[str, Any]:
         return {"data": [{"index": i, "embedding": [1.0, 0.5]} for i in range(len(texts))]}
