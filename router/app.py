@@ -169,7 +169,7 @@ def create_app(config: Settings, worker_process: WorkerProcess | None = None) ->
         worker,
         tools,
         compactor,
-        _vector_stores(config, stateful, tools, registry),
+        _vector_stores(config, stateful, tools, registry, accounting, metrics),
         _containers(config, stateful, tools, worker_process),
     )
     app = _application(parts, shares=browsers.shares)
@@ -216,10 +216,22 @@ def idle_services(config: Settings) -> PluginServices:
 
 
 def _vector_stores(
-    config: Settings, stateful: Stateful, tools: ToolLoop, registry: Registry
+    config: Settings,
+    stateful: Stateful,
+    tools: ToolLoop,
+    registry: Registry,
+    accounting: Accounting,
+    metrics: Metrics,
 ) -> VectorStores:
     """The vector stores, which the tool ``file_search`` searches, too."""
-    made = VectorStores(config, stateful.database, stateful.files, registry.named)
+    made = VectorStores(
+        config,
+        stateful.database,
+        stateful.files,
+        registry.named,
+        accounting.embeddings,
+        metrics.vector_stores,
+    )
     tools.offers.vector_stores = made
     return made
 

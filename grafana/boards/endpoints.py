@@ -118,6 +118,39 @@ BOARD = Board(
             ),
         ),
         Row(
+            "Vector stores",
+            (
+                Panel(
+                    "Ingested files", "By how their ingestion ended.", "reqps",
+                    [Query(rate("vector_store_files_total", "result"), "{{result}}")],
+                ),
+                Panel(
+                    "Files that wait", "In the database, and not ingested yet.", "short",
+                    [Query(f'max ({value("vector_store_files_waiting")})', "files")],
+                ),
+                Panel(
+                    "Time of an ingestion", "How long a file took.", "s",
+                    [
+                        Query(quantile(0.5, "vector_store_ingestion_seconds"), "p50"),
+                        Query(quantile(0.95, "vector_store_ingestion_seconds"), "p95"),
+                    ],
+                ),
+                Panel(
+                    "Searches", "By how they ended.", "reqps",
+                    [Query(rate("vector_store_searches_total", "result"), "{{result}}")],
+                    width=12,
+                ),
+                Panel(
+                    "Time of a search", "How long it took.", "s",
+                    [
+                        Query(quantile(0.5, "vector_store_search_seconds"), "p50"),
+                        Query(quantile(0.95, "vector_store_search_seconds"), "p95"),
+                    ],
+                    width=12,
+                ),
+            ),
+        ),
+        Row(
             "Compaction",
             (
                 Panel(

@@ -42,6 +42,7 @@ class Provenance(Enum):
 class Kind(Enum):
     """Why the attempt was made; ``TURN``: to go on after tools were run. A ``CACHE`` row is an
     answer from the cache: nobody was asked. A ``TOOL`` row is a call of a tool that the router ran.
+    An ``INDEX`` row is a request for embeddings of a vector store's files, or of a search in them.
     """
 
     FIRST = "first"
@@ -51,6 +52,7 @@ class Kind(Enum):
     CACHE = "cache"
     TURN = "turn"
     TOOL = "tool"
+    INDEX = "index"
 
 
 class Tokens(NamedTuple):
@@ -125,7 +127,8 @@ class UsageRecord:
     the attempt began, in Unix time. ``key`` is the name of the caller's key and ``tags`` are its
     tags, ``model`` the model that was asked for and ``served`` the one that answered, both by the
     client's name for it. ``cost`` is in nano-USD, None where no price is known; for a row of the
-    cache tokens and cost are what was saved, for one of a tool ``served`` is the tool's name.
+    cache tokens and cost are what was saved, for one of a tool ``served`` is the tool's name, and
+    ``request`` is a file's id where the router embedded that in the background.
     ``duration`` and ``first_token`` are in seconds.
     ``outcome`` is ``ok``, ``failed``, ``cancelled`` or ``refused`` (by the endpoint), ``error`` a
     code.

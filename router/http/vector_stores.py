@@ -11,6 +11,7 @@ from router.core.exchange import Exchange
 from router.dialects.paging import listing
 from router.dialects.responses.schema import parse_object
 from router.http.dispatcher import Handler, RequestDispatcher, json_response
+from router.usage.embeddings import EmbeddingFor
 from router.vector_stores.requests import (
     parse_batch,
     parse_changed_attributes,
@@ -92,7 +93,9 @@ class VectorStoresApi:
         """POST /vector_stores/{id}/search."""
         search = parse_search(await self._body(request, exchange))
         store = await self._stores.usable(exchange.context.caller, request.match_info["id"])
-        found = await self._stores.search([store], search)
+        found = await self._stores.search(
+            [store], search, EmbeddingFor(exchange.context.caller, exchange.request.id)
+        )
         return json_response(
             {
                 "object": "vector_store.search_results.page",

@@ -59,7 +59,7 @@ class AccountMetrics:
         self._attempts = counter(
             "pointsman_attempts",
             "Attempts at endpoints as they are recorded, by why they were made (first, retry, "
-            "fallback, hedge, turn) and how they ended (ok, refused, failed, cancelled).",
+            "fallback, hedge, turn, index) and how they ended (ok, refused, failed, cancelled).",
             "endpoint", "kind", "outcome",
         )  # fmt: skip
         self._key_tokens = counter(

@@ -5,6 +5,7 @@
     fleet_metrics      endpoints: up, slots, queue, breakers, retries, hedges
     cache_metrics      the response cache
     tool_metrics       tools that the router runs itself
+    vector_store_metrics  files that are ingested, and searches in them
     plugin_metrics     those that plugins declare
 
 What is counted with every request is counted by ``meters``, the rest by ``prometheus_client``;
@@ -34,6 +35,7 @@ from router.telemetry.log import get_logger
 from router.telemetry.plugin_metrics import PluginMetrics
 from router.telemetry.series import OTHER, Cap
 from router.telemetry.tool_metrics import ToolMetrics
+from router.telemetry.vector_store_metrics import VectorStoreMetrics
 
 __all__ = ["OTHER", "Metrics", "ProcessMetrics", "ReloadMetrics", "StateMetrics"]
 
@@ -157,6 +159,7 @@ class Metrics:
         self.reloads = ReloadMetrics(registry)
         self.cache = CacheMetrics(registry)
         self.tools = ToolMetrics(registry, cap)
+        self.vector_stores = VectorStoreMetrics(registry)
         self.plugins = PluginMetrics(registry, cap)
         self.process = ProcessMetrics(registry, version)
 

@@ -186,6 +186,7 @@ class ToolOffers:
                 read_file_search(tool, where),
                 self.vector_stores,
                 exchange.context.caller,
+                exchange.request.id,
                 exchange.body.get("include") or (),
             )
         if tool["type"] == CODE_INTERPRETER:

@@ -28,6 +28,7 @@ from router.state.maintenance.access import shown_url
 from router.telemetry.metrics import Metrics
 from router.telemetry.tasks import Tasks
 from router.usage.budgets import tag_budgets
+from router.usage.embeddings import EmbeddingAccounts
 from router.usage.journal import Journal
 from router.usage.keys import KeyStore
 from router.usage.ledger import UsageLedger
@@ -107,6 +108,9 @@ class Accounting:
         self._virtual = VirtualKeys(self.keys)
         self._key_resolver = self.key_resolver(settings)
         self.rate_limiter = self._make_rate_limiter(settings.accounts, count_elsewhere)
+        self.embeddings = EmbeddingAccounts(
+            self.recorder, self.rate_limiter, self.prices.cost, self.named
+        )
         self._watched: dict[str, Key] = {}
         self._asked: dict[str, tuple[Group, tuple[Price, ...]]] = {}
         self._tasks = Tasks()

@@ -182,6 +182,23 @@ class UsageRecorder:
         if cost:
             self._metrics.tool_paid(name, record.key, cost)
 
+    def index(
+        self, whose: tuple[str, str, tuple[str, ...], str], place: tuple[str, str, str],
+        tokens: Tokens, provenance: Provenance, began: float, ending: tuple[str, str | None],
+    ) -> UsageRecord:  # fmt: skip
+        """A model made embeddings for a vector store: for which request or file, key, tags and
+        operation; endpoint, its URL, its name for the model; ``ending`` is outcome and error.
+        """
+        ident, at, took = self._moment(began)
+        record = UsageRecord(
+            ident, at, *whose, Kind.INDEX, place[2], place[2], place[0], tokens,
+            self._price(*place, tokens, at, 0), took, None, *ending, provenance, None, False,
+        )  # fmt: skip
+        for book in self.books:
+            book(record)
+        self._metrics.recorded(record)
+        return record
+
     def _moment(self, began: float) -> tuple[str, float, float]:
         """For something that began then (monotonic) and is over now: an id for its row, when that
         was in Unix time, and the seconds that it took.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ from router.endpoints.embedder import EndpointEmbedder
 from router.endpoints.endpoint import Endpoint
 from router.settings.vector_stores import VectorStoresSettings
 from router.settings.words import install_extra
+from router.usage.embeddings import EmbeddingAccounts, EmbeddingFor
 from router.vector_stores.chunking import ChunkingStrategy, chunks
 from router.vector_stores.index import IndexedChunk
 
@@ -29,17 +31,21 @@ _AT_ONCE: Final = 32
 """Texts of one request to an endpoint."""
 
 Cut = Callable[[str], list[str]]
+Paid = Callable[[Sequence[str], EmbeddingFor], Awaitable["Vectors"]]
+"""Embeds texts, and books that; see ``EmbeddingAccounts.embed``."""
 
 
 class PieceEmbedder:
     """Embeds pieces of files, and queries. ``name`` is the embedder's: vectors of different names
-    are never compared. Raises EmbedderError.
+    are never compared. Raises EmbedderError; with ``paid``, which makes the vectors where they are
+    accounted for, what that raises, too.
     """
 
-    def __init__(self, embedder: Embedder, cut: Cut) -> None:
+    def __init__(self, embedder: Embedder, cut: Cut, paid: Paid | None = None) -> None:
         self.name = embedder.name
         self._embedder = embedder
         self._cut = cut
+        self._paid = paid
         self._starting = asyncio.Lock()
         self._started = False
 
@@ -54,7 +60,9 @@ class PieceEmbedder:
         """Let go of it."""
         await self._embedder.close()
 
-    async def embed(self, texts: Sequence[str]) -> list[IndexedChunk]:
+    async def embed(
+        self, texts: Sequence[str], whose: EmbeddingFor | None = None
+    ) -> list[IndexedChunk]:
         """The pieces with their vectors; those without a word that the model knows have none."""
         import numpy as np
 
@@ -62,7 +70,7 @@ class PieceEmbedder:
         cut = await asyncio.to_thread(lambda: [self._cut(text) for text in texts])
         parts = [part for several in cut for part in several]
         made = [
-            await self._embedder.embed(parts[first : first + _AT_ONCE])
+            await self._made(parts[first : first + _AT_ONCE], whose)
             for first in range(0, len(parts), _AT_ONCE)
         ]
         vectors = np.concatenate(made) if made else np.zeros((0, 0), dtype=np.float32)
@@ -72,11 +80,16 @@ class PieceEmbedder:
             first += len(several)
         return pieces
 
-    async def query(self, text: str) -> Vectors | None:
+    async def _made(self, texts: Sequence[str], whose: EmbeddingFor | None) -> Vectors:
+        if self._paid is None or whose is None:
+            return await self._embedder.embed(texts)
+        return await self._paid(texts, whose)
+
+    async def query(self, text: str, whose: EmbeddingFor | None = None) -> Vectors | None:
         """The vector of a query; None where the model knows no word of it."""
         import numpy as np
 
-        [piece] = await self.embed([text])
+        [piece] = await self.embed([text], whose)
         if not len(piece.vectors):
             return None
         mean = piece.vectors.mean(axis=0)
@@ -86,13 +99,18 @@ class PieceEmbedder:
 
 
 def embedder_for(
-    settings: VectorStoresSettings, find: Callable[[str], Endpoint | None]
+    settings: VectorStoresSettings,
+    find: Callable[[str], Endpoint | None],
+    accounts: EmbeddingAccounts | None = None,
 ) -> PieceEmbedder:
-    """The embedder of these settings; ``find`` gives an endpoint by name."""
+    """The embedder of these settings; ``find`` gives an endpoint by name, ``accounts`` book what
+    its model does.
+    """
     if settings.embedder != "local":
         endpoint = EndpointEmbedder(settings.embedder, find, settings.embedder_timeout)
         window = ChunkingStrategy(settings.embedder_tokens, 0)
-        return PieceEmbedder(endpoint, lambda text: chunks(text, window))
+        paid = None if accounts is None else partial(accounts.embed, endpoint)
+        return PieceEmbedder(endpoint, lambda text: chunks(text, window), paid)
     local = _local()
     return PieceEmbedder(local, local.parts)
 

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from cache.embedder import EmbedderError
-from router.errors import Overloaded, RouterError
+from router.errors import Overloaded, QuotaExceeded, RouterError
 from router.files.extraction import ExtractionFailed, TextExtractor, UnsupportedFile
 from router.files.store import FileStore
 from router.settings.vector_stores import VectorStoresSettings
 from router.telemetry.log import get_logger
 from router.telemetry.tasks import Tasks
+from router.telemetry.vector_store_metrics import IngestionResult, VectorStoreMetrics
+from router.usage.embeddings import EmbeddingFor
 from router.vector_stores.chunking import chunks
 from router.vector_stores.embedding import PieceEmbedder
 from router.vector_stores.index import ChunkIndex, IndexedChunk, IndexUnavailable
@@ -72,6 +75,7 @@ class Ingestion:
         embedder: PieceEmbedder,
         index: ChunkIndex,
         holder: str,
+        metrics: VectorStoreMetrics,
         *,
         poll: float = _POLL,
     ) -> None:
@@ -82,6 +86,8 @@ class Ingestion:
         self._embedder = embedder
         self._index = index
         self._holder = holder
+        self._metrics = metrics
+        self._count_at = 0.0
         self._poll = poll
         self._wake = asyncio.Event()
         self._room = asyncio.Semaphore(settings.ingest_parallel)
@@ -110,6 +116,7 @@ class Ingestion:
             self._wake.clear()
             try:
                 claimed = await self._claim_some()
+                await self._count_waiting()
             except RouterError as error:
                 _log.warning("files wait to be ingested", error=error.message)
                 claimed = False
@@ -120,6 +127,11 @@ class Ingestion:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._poll):
                         await self._wake.wait()
+
+    async def _count_waiting(self) -> None:
+        if (now := time.monotonic()) >= self._count_at:
+            self._metrics.waiting(await self._records.waiting())
+            self._count_at = now + self._poll / 2
 
     async def _claim_some(self) -> bool:
         """Claim files and begin with them, as long as there is room; whether there were any. Some
@@ -160,6 +172,7 @@ class Ingestion:
 
     async def _ingest_once(self, file: VectorStoreFile) -> None:
         """Raises StateUnavailable: the file stays this router's, which begins it again."""
+        began = time.monotonic()
         try:
             end = await self._ended(file)
         except _TryLater as error:
@@ -167,6 +180,7 @@ class Ingestion:
                 _log.warning("file is ingested later", file=file.file, reason=str(error))
                 seconds = _PAUSE * 2 ** (file.attempts - 1)
                 await self._records.postpone(file, file.fence, seconds)
+                self._metrics.ingested("postponed", time.monotonic() - began)
                 return
             end = FileEnd(error=("server_error", str(error)))
         except asyncio.CancelledError:
@@ -175,6 +189,8 @@ class Ingestion:
                     await self._records.give_back(file, file.fence, self._holder)
             raise
         done = await self._records.finish(file, file.fence, end)
+        result: IngestionResult = "completed" if end.error is None else "failed"
+        self._metrics.ingested(result if done else "dropped", time.monotonic() - began)
         now = await self._records.file(file.store, file.file)
         if done:
             if now is not None and now.attributes != file.attributes:
@@ -206,6 +222,8 @@ class Ingestion:
         except IndexUnavailable as error:
             _log.warning("the index does not answer", reason=str(error))
             raise _TryLater("The index of vector stores does not answer.") from error
+        except QuotaExceeded as error:
+            return FileEnd(error=("server_error", f"The file was not embedded: {error.message}"))
         except RouterError as error:
             raise _TryLater(error.message) from error
         except Exception as error:
@@ -224,9 +242,10 @@ class Ingestion:
                 "invalid_file",
                 f"The file has more than {self._settings.max_chunks} pieces; split it.",
             )
+        whose = EmbeddingFor(file.owner, file.file)
         pieces: list[IndexedChunk] = []
         for first in range(0, len(cut), _BATCH):
-            pieces += await self._embedder.embed(_clean(cut[first : first + _BATCH]))
+            pieces += await self._embedder.embed(_clean(cut[first : first + _BATCH]), whose)
         return pieces
 
     async def _text(self, file: VectorStoreFile) -> str:

@@ -229,6 +229,10 @@ CANDIDATES: Final = Statement(
     ORDER BY ready.turn, ready.place LIMIT :limit
     """
 )
+WAITING: Final = Statement(
+    "SELECT COUNT(*) FROM vector_store_files f "
+    "WHERE f.status = 'in_progress' AND f.status IN ('in_progress', 'removing')"
+)
 REMOVING: Final = Statement(
     f"""
     SELECT {_FILE} FROM vector_store_files f

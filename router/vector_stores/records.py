@@ -240,6 +240,11 @@ class StoreRecords:
         rows = await self._database.read(sql.CANDIDATES, holder=holder, limit=limit)
         return [_file(row) for row in rows]
 
+    async def waiting(self) -> int:
+        """How many files are not ingested yet."""
+        [(count,)] = await self._database.read(sql.WAITING)
+        return int(count)
+
     async def removing(self, holder: str, limit: int) -> list[VectorStoreFile]:
         """Files that ``holder`` may claim for removal from the index, or has claimed."""
         rows = await self._database.read(sql.REMOVING, holder=holder, limit=limit)

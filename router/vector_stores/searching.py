@@ -10,6 +10,7 @@ from typing import Any, Final
 from cache.embedder import EmbedderError
 from router.errors import StateUnavailable
 from router.telemetry.log import get_logger
+from router.usage.embeddings import EmbeddingFor
 from router.vector_stores.embedding import PieceEmbedder
 from router.vector_stores.index import (
     Candidates,
@@ -68,9 +69,15 @@ class StoreSearcher:
         self._embedder = embedder
         self._records = records
 
-    async def search(self, stores: Sequence[str], search: VectorStoreSearch) -> list[FoundText]:
+    async def search(
+        self,
+        stores: Sequence[str],
+        search: VectorStoreSearch,
+        whose: EmbeddingFor | None = None,
+    ) -> list[FoundText]:
         """The pieces that are found, the best first. Which they are is for the fused rankings to
-        say; their order is that of their scores. Raises IndexUnavailable, EmbedderError.
+        say; their order is that of their scores. Raises what ``PieceEmbedder`` does, and
+        IndexUnavailable.
         """
         found: dict[_Key, FoundChunk] = {}
         rankings: list[tuple[list[_Key], float]] = []
@@ -78,7 +85,7 @@ class StoreSearcher:
         for query in search.queries:
             vector, words = None, query.replace("\0", " ")  # which no database takes
             if search.ranking.embedding_weight:
-                vector = await self._embedder.query(query)
+                vector = await self._embedder.query(query, whose)
             for store in stores:
                 asked = IndexSearch(
                     store, words, self._embedder.name, vector, depth, search.condition

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,20 +17,14 @@ from router.settings.vector_stores import VectorStoresSettings
 from router.state.connect import SQLITE
 from router.state.database import Database
 from router.telemetry.log import get_logger
+from router.telemetry.vector_store_metrics import VectorStoreMetrics
+from router.usage.embeddings import EmbeddingAccounts, EmbeddingFor
 from router.vector_stores.embedding import PieceEmbedder, embedder_for, missing_packages
-from router.vector_stores.index import (
-    ChunkIndex,
-    IndexUnavailable,
-)
+from router.vector_stores.index import ChunkIndex, IndexUnavailable
 from router.vector_stores.ingestion import Ingestion
 from router.vector_stores.objects import FileBatch, VectorStore, VectorStoreFile
 from router.vector_stores.records import StoreRecords
-from router.vector_stores.requests import (
-    AddedFile,
-    FilePage,
-    NewVectorStore,
-    VectorStoreSearch,
-)
+from router.vector_stores.requests import AddedFile, FilePage, NewVectorStore, VectorStoreSearch
 from router.vector_stores.searching import FoundText, IndexProblem, StoreSearcher, reporting
 
 __all__ = ["VectorStores", "index_path", "make_index"]
@@ -50,12 +45,16 @@ class VectorStores:
         database: Database,
         files: FileService,
         find: Callable[[str], Endpoint | None],
+        accounts: EmbeddingAccounts,
+        metrics: VectorStoreMetrics,
     ) -> None:
         self._settings = config.vector_stores
         self._state = config.state
         self._files = files
         self._holder = ""
         self._find_endpoint = find
+        self._accounts = accounts
+        self._metrics = metrics
         self._records = StoreRecords(database)
         self._parts: _SearchParts | None = None
         self._starting = asyncio.Lock()
@@ -227,15 +226,24 @@ class VectorStores:
     # Searches
 
     async def search(
-        self, stores: Collection[VectorStore], search: VectorStoreSearch
+        self, stores: Collection[VectorStore], search: VectorStoreSearch, whose: EmbeddingFor
     ) -> list[FoundText]:
-        """The pieces that are found in these stores, the best first."""
-        parts = await self._started()
-        for store in stores:
-            await self._records.touch(store)
-        searcher = StoreSearcher(parts.index, parts.embedder, self._records)
-        with reporting():
-            return await searcher.search([store.id for store in stores], search)
+        """The pieces that are found in these stores, the best first; ``whose`` key pays for the
+        queries' embeddings.
+        """
+        began = time.monotonic()
+        try:
+            parts = await self._started()
+            for store in stores:
+                await self._records.touch(store)
+            searcher = StoreSearcher(parts.index, parts.embedder, self._records)
+            with reporting():
+                found = await searcher.search([store.id for store in stores], search, whose)
+        except Exception:
+            self._metrics.searched(time.monotonic() - began, ok=False)
+            raise
+        self._metrics.searched(time.monotonic() - began, ok=True)
+        return found
 
     # Parts
 
@@ -260,7 +268,7 @@ class VectorStores:
                 index = make_index(self._state, settings)
                 with reporting():
                     await index.start()
-                embedder = embedder_for(settings, self._find_endpoint)
+                embedder = embedder_for(settings, self._find_endpoint, self._accounts)
                 ingestion = Ingestion(
                     settings,
                     self._records,
@@ -269,6 +277,7 @@ class VectorStores:
                     embedder,
                     index,
                     self._holder,
+                    self._metrics,
                 )
                 ingestion.start()
                 self._parts = _SearchParts(index, embedder, ingestion)

@@ -46,6 +46,7 @@ GAUGES: Final[Mapping[str, Literal["min", "max"]]] = {
     "pointsman_cache_false_hit_ratio": "max",
     "pointsman_cache_semantic_off": "max",
     "pointsman_runs queued": "max",
+    "pointsman_vector_store_files_waiting": "max",
 }
 """The gauges that are not added up, by name, or by name and the values of their labels."""
 

@@ -34,6 +34,8 @@ _RECORDED = Statement(
 
 RIGHTLY_EMPTY: dict[str, str] = {
     "pointsman_cache_store_errors_total": "the store in memory always answers",
+    "pointsman_vector_store_ingestion_seconds": "this router has no vector stores",
+    "pointsman_vector_store_search_seconds": "this router has no vector stores",
 }
 """Queries that say nothing in this traffic, by a metric that is in them, and why."""
 

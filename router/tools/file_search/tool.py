@@ -13,6 +13,7 @@ from router.errors import RouterError
 from router.tools.file_search.citations import FileSource, mark_of
 from router.tools.file_search.options import FileSearchOptions
 from router.tools.hosted import HostedCall, ToolResult
+from router.usage.embeddings import EmbeddingFor
 from router.vector_stores.objects import VectorStore
 from router.vector_stores.requests import VectorStoreSearch
 from router.vector_stores.searching import FoundText
@@ -60,7 +61,8 @@ _CITE: Final = (
 
 class FileSearchTool:
     """Implements ``router.tools.hosted.HostedTool``, for the tool at ``index`` of a request with
-    these ``options``. ``include`` is the request's, ``owner`` who makes it.
+    these ``options``. ``include`` and ``request``, the id, are the request's, ``owner`` who makes
+    it.
     """
 
     kind = "file_search"
@@ -73,12 +75,14 @@ class FileSearchTool:
         options: FileSearchOptions,
         stores: VectorStores,
         owner: str,
+        request: str,
         include: Collection[str],
     ) -> None:
         self.index = index
         self._options = options
         self._stores = stores
         self._owner = owner
+        self._whose = EmbeddingFor(owner, request, holds=False)
         self._shows_results = _RESULTS in include
         self._usable: list[VectorStore] = []
         self._shown = 0
@@ -127,7 +131,7 @@ class FileSearchTool:
         )
         try:
             async with asyncio.timeout_at(deadline):
-                found = await self._stores.search(self._usable, search)
+                found = await self._stores.search(self._usable, search, self._whose)
         except RouterError as error:
             return self.failed(call, error.message, error.code or "search_failed")
         first, self._shown = self._shown + 1, self._shown + len(found)
