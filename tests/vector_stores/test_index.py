@@ -40,8 +40,8 @@ async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 @pytest.fixture(scope="module")
-def pgvector(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with pgvector_url(tmp_path_factory.mktemp("pg")) as url:
+def pgvector() -> Any:
+    with pgvector_url() as url:
         yield url
 
 

@@ -65,7 +65,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str | N
     if request.param == "sqlite":
         yield None
         return
-    with pgvector_url(tmp_path / "pg") as url:
+    with pgvector_url() as url:
         yield url
 
 
