@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 import trustme
@@ -38,12 +41,31 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.fixture
-async def base_url() -> AsyncIterator[str]:
-    """The router's base URL; it wants ``KEY``."""
+@asynccontextmanager
+async def wanting_a_key() -> AsyncIterator[str]:
+    """A router's base URL; it wants ``KEY``."""
     keys = {"keys": [{"name": "team-a", "key": KEY}]}
     async with simulated(*DIALECTS) as endpoints, routed(*endpoints, auth=keys) as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def base_url() -> Iterator[str]:
+    """The base URL of a router for all tests of a file, each of which has a loop of its own; it
+    wants ``KEY``.
+    """
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        router = wanting_a_key()
+        url = runner.run(router.__aenter__())
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        try:
+            yield url
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            runner.run(router.__aexit__(None, None, None))
 
 
 @pytest.fixture

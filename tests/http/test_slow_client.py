@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import orjson
 import pytest
 from aiohttp import web
 
+from router.http.connection import ServerConnection
+from router.http.reply import STALLED_CLIENT_SECONDS, HttpReply
 from tests.support.client import Client
 from tests.support.router import Router, endpoint, routing
 from tests.support.speech import SPEECH
@@ -164,20 +168,64 @@ def connections(router: Router) -> int:
     return sum(c.transport is not None and c._request_in_progress for c in server.connections)
 
 
-async def test_a_client_that_reads_slowly_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.http.reply.STALLED_CLIENT_SECONDS", 0.2)
-    async with (
-        Upstream(flood(10**6)) as upstream,
-        routing(endpoint(upstream, "chat", timeouts={"total": 60})) as router,
-    ):
-        client = await Client.open(router.url, receive_buffer=SMALL)
-        client.ask(stream=True)
-        for _ in range(100):
-            assert len(await client.take(16 * 1024)) > 0
-            client.received.clear()
-            await asyncio.sleep(0.01)
-        assert not upstream.requests[0].wire.gone.is_set()
-        client.leave()
+class Patience:
+    """The deadline of a stalled client by the test's own clock: it passes when the test says so,
+    however slow the machine is.
+    """
+
+    def __init__(self) -> None:
+        self.waits = 0
+        self._over = asyncio.Semaphore(0)
+
+    def of(self, waiting: Callable[[Any, float], Awaitable[bool]]) -> Callable[..., object]:
+        """A method that waits so many seconds for a client, made one that waits for ``passes``."""
+
+        async def waits(of: Any, seconds: float) -> bool:
+            assert seconds == STALLED_CLIENT_SECONDS
+            self.waits += 1
+            await self._over.acquire()
+            return await waiting(of, 0)
+
+        return waits
+
+    async def begins(self, times: int) -> None:
+        """Wait until the deadline runs for the ``times``-th time."""
+        await until(lambda: self.waits >= times, what="a wait for the client")
+
+    def passes(self) -> None:
+        self._over.release()
+
+
+@pytest.mark.parametrize("by", ["router", "aiohttp"])
+async def test_only_a_client_that_reads_nothing_is_given_up(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However slowly it reads."""
+    patience = Patience()
+    for of, name in ((ServerConnection, "_drains"), (HttpReply, "_drained")):
+        monkeypatch.setattr(of, name, patience.of(getattr(of, name)))
+    huge = streamed(CHAT.opening, delta("x" * 2**22), kind=CHAT.kind, then=silent)
+    async with Upstream(huge) as upstream:
+        one = endpoint(upstream, "chat", timeouts={"idle": 60, "total": 60})
+        async with routing(one, foreign=by == "aiohttp") as router:
+            client = await Client.open(router.url, receive_buffer=SMALL)
+            client.ask(stream=True)
+            await client.until(b"response.created")
+            for times in range(1, 9):
+                await patience.begins(times)
+                held = router.held
+                while router.held >= held:
+                    assert await client.take(4096)
+                client.received.clear()
+                assert router.held, "the router still waits for the client"
+                patience.passes()
+            await patience.begins(9)
+            assert not upstream.requests[0].wire.gone.is_set()
+            client.pause()
+            patience.passes()  # what the kernel had asked for may still leave, once
+            patience.passes()
+            await until(upstream.requests[0].wire.gone.is_set)
+            client.leave()
 
 
 async def test_a_slow_head_does_not_fill_the_memory() -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +40,13 @@ class Serving:
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     at_once: int = 0
     most: int = 0
+    ends: list[Callable[[], object]] = field(default_factory=list)
+    """Each ends a call of ``slow``, by any thread."""
+
+    def end_slow(self) -> None:
+        """What ``slow`` still does takes no longer."""
+        for end in self.ends:
+            end()
 
     def url(self, host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{'/sse' if self.kind == 'sse' else '/mcp'}"
@@ -57,11 +65,14 @@ def made(seen: Serving) -> MCPServer:
     @server.tool()
     async def slow(seconds: float) -> str:
         """Takes its time."""
+        ended = asyncio.Event()
+        seen.ends.append(partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set))
         seen.calls.append("slow")
         seen.at_once += 1
         seen.most = max(seen.most, seen.at_once)
         try:
-            await anyio.sleep(seconds)
+            with anyio.move_on_after(seconds):
+                await ended.wait()
         except BaseException:
             seen.cancelled.append("slow")
             raise

@@ -80,6 +80,7 @@ async def kept(directory: Path, kills: list[int]) -> None:
     assert report.ledger.counts["acknowledged"]
 
 
+@pytest.mark.integration
 async def test_a_few_kills(tmp_path: Path) -> None:
     await kept(tmp_path, [4])
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import ssl
 import threading
-import time
 from pathlib import Path
 from typing import Any, get_args
 
@@ -76,18 +75,18 @@ async def test_a_hundred_at_once(kind: Kind) -> None:
 async def test_who_leaves_cancels_at_the_server(kind: Kind) -> None:
     async with serving_mcp(kind) as server, mcp_clients() as clients:
         it = trusted(server.url())
-        stays = asyncio.create_task(clients.call(it, "slow", {"seconds": 0.5}))
-        leaves = asyncio.create_task(clients.call(it, "slow", {"seconds": 60}))
+        stays = asyncio.create_task(clients.call(it, "slow", {"seconds": 600}))
+        leaves = asyncio.create_task(clients.call(it, "slow", {"seconds": 600}))
         await until(lambda: server.at_once == 2)
         leaves.cancel()
-        began = time.monotonic()
-        with pytest.raises(asyncio.CancelledError):
-            await leaves
-        assert time.monotonic() - began < 0.4
+        await until(leaves.done)  # long before the server is done
+        assert leaves.cancelled()
         # Without sessions each message is alone, and the SDK's server does not notice in whole
         # answers that its client has left.
         if kind not in ("stateless", "json"):
             await until(lambda: server.cancelled == ["slow"])
+        assert not stays.done()
+        server.end_slow()
         assert (await stays).text == "done"
         assert (await clients.call(it, "add", {"a": 1, "b": 2})).text == "3"
         assert server.calls.count("slow") == 2
