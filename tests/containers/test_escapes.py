@@ -362,6 +362,17 @@ def _named(text: bytes) -> list[int]:
     return found
 
 
+async def test_who_leaves_the_queue_stops_nobody_else_and_is_not_run(box: Sandboxed) -> None:
+    first = asyncio.ensure_future(box.run("import time; time.sleep(2); 'done'"))
+    await asyncio.sleep(0.5)
+    second = asyncio.ensure_future(box.run("open('second', 'w')"))
+    await asyncio.sleep(0.1)
+    second.cancel()
+    outcome = await first
+    assert (outcome.outcome, outcome.logs) == ("completed", "'done'\n")
+    assert await box.runner.files(box.ref) == []
+
+
 async def test_nothing_is_left_of_a_container_that_has_ended() -> None:
     async with runner_with() as runner:
         ref = ContainerRef("cntr_a", "a", "", 256 * MIB)

@@ -53,6 +53,7 @@ class Sandbox:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._answer: asyncio.Future[dict[str, Any]] | None = None
+        self._current: asyncio.Task[Any] | None = None
         self._lock = asyncio.Lock()
         self._waiting = 0
         self._tasks = Tasks()
@@ -120,10 +121,11 @@ class Sandbox:
         try:
             answer = await asyncio.shield(asked)
         except asyncio.CancelledError:
-            if not asked.done():
-                if self._answer is not None and do == "execute":
-                    self._send({"do": "stop"})
-                asked.add_done_callback(lambda task: task.cancelled() or task.exception())
+            if self._current is not asked:
+                asked.cancel()  # it waits for others, which go on
+            elif do == "execute":
+                self._send({"do": "stop"})
+            asked.add_done_callback(lambda task: task.cancelled() or task.exception())
             raise
         if (error := answer.get("error")) is not None:
             raise RunnerFailed(str(error)[:200], "container_file_failed", invalid=True)
@@ -136,6 +138,7 @@ class Sandbox:
         async with self._lock:
             if self._gone:
                 raise ContainerGone
+            self._current = asyncio.current_task()
             self._answer = asyncio.get_running_loop().create_future()
             if do == "execute":
                 fields["seconds"] = seconds
@@ -148,7 +151,7 @@ class Sandbox:
                 self._kill()
                 raise ContainerGone from None
             finally:
-                self._answer = None
+                self._answer = self._current = None
 
     def _send(self, message: dict[str, Any]) -> None:
         if self._writer is not None and not self._writer.is_closing():
