@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from router.containers.access import ContainerAccess, client_error, ref_of
@@ -47,6 +48,7 @@ _FILE_PREFIX: Final = "cfile_"
 _MIB: Final = 1024 * 1024
 _SWEEP_SECONDS: Final = 20.0
 _MOST_NAME: Final = 200
+_Opening = asyncio.Task[ContainerRef | RouterError]
 
 
 class Containers:
@@ -125,12 +127,15 @@ class Containers:
             raise _too_many(settings.max_per_key)
         await self.files.names(owner, file_ids, where)  # all of them are there
         ref = ContainerRef(ident or new_id(CONTAINER_PREFIX), owner, "", MEMORY_BYTES[memory])
+        opening = self._tasks.spawn(_opened(runner, ref), "open a container")
         try:
-            ref = ContainerRef(ref.id, owner, await runner.open(ref), ref.memory)
-        except RunnerFailed as error:
-            raise client_error(error) from None
-        except ContainerGone:
-            raise StateUnavailable("The container ended at once.") from None
+            opened = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._tasks.spawn(self._give_up(owner, opening), "give up a container")
+            raise
+        if isinstance(opened, RouterError):
+            raise opened
+        ref = opened
         try:
             added = await self._store.add(
                 owner,
@@ -150,6 +155,12 @@ class Containers:
             self._tasks.spawn(self._discard(owner, ref), "discard a container")
             raise
         return container
+
+    async def _give_up(self, owner: str, opening: _Opening) -> None:
+        """Discard a container that is still being opened."""
+        opened = await opening
+        if not isinstance(opened, RouterError):
+            await self._discard(owner, opened)
 
     async def _discard(self, owner: str, ref: ContainerRef) -> None:
         assert self.runner is not None
@@ -216,6 +227,16 @@ class Containers:
             await self._store.expire(container.id)
         await self._store.forget()
         return len(due)
+
+
+async def _opened(runner: Runner, ref: ContainerRef) -> ContainerRef | RouterError:
+    """The container with its handle, or why there is none."""
+    try:
+        return replace(ref, handle=await runner.open(ref))
+    except RunnerFailed as error:
+        return client_error(error)
+    except ContainerGone:
+        return StateUnavailable("The container ended at once.")
 
 
 def shown_container(container: StoredContainer) -> dict[str, Any]:

@@ -11,10 +11,13 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from router.containers.local.runner import LocalRunner
+from router.containers.runner import ContainerRef
 from router.containers.service import Containers
 from tests.support.fleet import routed
 from tests.support.sandboxes import needs_sandboxes
 from tests.support.state import database_url
+from tests.support.waiting import until
 
 __all__ = ["database_url"]
 
@@ -186,9 +189,9 @@ async def test_files_that_are_too_large_or_none_are_refused(client: AsyncOpenAI)
     assert none.value.param in ("file_id", "file", None)
 
 
-async def test_a_container_that_is_not_used_expires(
-    client: AsyncOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def made_by(monkeypatch: pytest.MonkeyPatch) -> list[Containers]:
+    """The router's containers, once it has made one."""
     found: list[Containers] = []
     begin = Containers.find
 
@@ -197,8 +200,38 @@ async def test_a_container_that_is_not_used_expires(
         return await begin(self, owner, ident)
 
     monkeypatch.setattr(Containers, "find", find)
+    return found
+
+
+async def test_a_container_whose_maker_has_left_is_ended(
+    client: AsyncOpenAI, made_by: list[Containers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.containers.create(name="mine")
+    containers = made_by[0]
+    begin, opened = LocalRunner.open, asyncio.Event()
+
+    async def at_the_supervisor(self: LocalRunner, ref: ContainerRef) -> str:
+        handle = await begin(self, ref)
+        opened.set()
+        await asyncio.shield(asyncio.sleep(0.05))  # its answer is on its way
+        return handle
+
+    monkeypatch.setattr(LocalRunner, "open", at_the_supervisor)
+    making = asyncio.ensure_future(containers.create("team-a", name="other"))
+    await opened.wait()
+    making.cancel()
+    await asyncio.gather(making, return_exceptions=True)
+    runner = containers.runner
+    assert isinstance(runner, LocalRunner)
+    await until(lambda: len(runner._sandboxes) == 1, what="its end")
+    assert len([one async for one in client.containers.list()]) == 1
+
+
+async def test_a_container_that_is_not_used_expires(
+    client: AsyncOpenAI, made_by: list[Containers]
+) -> None:
     made = await client.containers.create(name="mine")
-    containers = found[0]
+    containers = made_by[0]
     await containers._store._database.write(
         *_aged(made.id, 21 * 60.0),
     )
