@@ -218,12 +218,12 @@ async def test_a_container_that_has_died_is_replaced_where_any_will_do(
         boxes.append(self)
         return await start(self)
 
-    def answer(request: Received) -> Said:
+    def say(request: Received) -> Said:
         return runs(*["1"] * wanted)(request)
 
     monkeypatch.setattr(Sandbox, "start", started)
     wanted = 1
-    async with coding(answer) as at, at.client as client:
+    async with coding(say) as at, at.client as client:
         first = await at.ask()
         wanted = 2
         own = await client.containers.create(name="mine")
