@@ -257,6 +257,13 @@ async def test_endless_output_is_cut_and_ends_with_its_time(box: Sandboxed) -> N
     assert len(outcome.logs) < 6000
 
 
+async def test_output_of_what_is_left_does_not_keep_a_call_from_its_end(box: Sandboxed) -> None:
+    code = "import subprocess\nfor _ in range(12): subprocess.Popen('yes')\n42"
+    outcome = await box.run(code, seconds=4)
+    assert (outcome.outcome, outcome.lost) == ("completed", False)
+    assert await box.said("1 + 1") == "2"
+
+
 async def test_output_without_a_reader_of_its_own_is_cut_too(box: Sandboxed) -> None:
     outcome = await box.run("import os\nos.system('yes')", seconds=2)
     assert outcome.outcome == "timeout"
