@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -74,6 +75,7 @@ class Containers:
         self._shared = shared is not None
         self._heartbeat = Heartbeat(database, lease, shared)
         self._tasks = Tasks()
+        self._running: Counter[str] = Counter()
 
     @property
     def holder(self) -> str:
@@ -199,8 +201,13 @@ class Containers:
         router has it, Overloaded where the runner fails.
         """
         settings, _ = self.access.on()
-        async with self.access.using(container) as (runner, ref):
-            outcome = await runner.execute(ref, code, seconds, settings.output_characters)
+        self._running[container.id] += 1
+        try:
+            async with self.access.using(container) as (runner, ref):
+                outcome = await runner.execute(ref, code, seconds, settings.output_characters)
+        finally:
+            self._running[container.id] -= 1
+            self._running = +self._running
         await self._store.used(container.id)
         return outcome
 
@@ -215,8 +222,10 @@ class Containers:
                 _log.warning("containers wait for the database", error=error.message)
 
     async def sweep(self) -> int:
-        """Do that once; how many there were. Raises StateUnavailable."""
+        """Do that once; how many there were. What runs code is used. Raises StateUnavailable."""
         _, runner = self.access.on()
+        for ident in list(self._running):
+            await self._store.used(ident)
         due = await self._store.due(self.holder)
         for container in due:
             if container.holder in (None, self.holder):

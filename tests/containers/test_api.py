@@ -245,6 +245,21 @@ async def test_a_container_that_is_not_used_expires(
     await client.containers.delete(made.id)
 
 
+async def test_a_container_that_runs_code_does_not_expire(
+    client: AsyncOpenAI, made_by: list[Containers]
+) -> None:
+    made = await client.containers.create(name="mine")
+    containers = made_by[0]
+    stored = await containers.find("team-a", made.id)
+    running = asyncio.ensure_future(
+        containers.execute(stored, "open('begun', 'w'); import time; time.sleep(1); 42", 20)
+    )
+    await asyncio.sleep(0.5)
+    await containers._store._database.write(*_aged(made.id, 21 * 60.0))
+    assert await containers.sweep() == 0
+    assert (await running).logs == "42\n"
+
+
 def _aged(ident: str, seconds: float) -> Any:
     from router.state.statement import Statement, StatementStep
 
