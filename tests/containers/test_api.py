@@ -174,6 +174,13 @@ async def test_files_that_are_too_large_or_none_are_refused(client: AsyncOpenAI)
     with pytest.raises(openai.APIStatusError) as caught:
         await client.containers.files.create(made.id, file=("a", b"x" * (5 << 20)))
     assert (caught.value.status_code, caught.value.param) == (413, "file")
+    large = await client.files.create(file=("a.bin", bytes(5 << 20)), purpose="user_data")
+    with pytest.raises(openai.APIStatusError) as caught:
+        await client.containers.files.create(made.id, file_id=large.id)
+    assert (caught.value.status_code, caught.value.param) == (413, "file_id")
+    with pytest.raises(openai.APIStatusError) as caught:
+        await client.containers.create(name="other", file_ids=[large.id])
+    assert (caught.value.status_code, caught.value.param) == (413, "file_ids[0]")
     for _ in range(3):
         await client.containers.files.create(made.id, file=("a", b"x" * (4 << 20)))
     for n in range(4):
