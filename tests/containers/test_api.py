@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 import pytest
 from openai import AsyncOpenAI
 
 from router.containers.local.runner import LocalRunner
-from router.containers.runner import ContainerRef
+from router.containers.runner import PIECE, ContainerRef
 from router.containers.service import Containers
 from tests.support.fleet import routed
 from tests.support.sandboxes import needs_sandboxes
@@ -275,6 +277,29 @@ def _aged(ident: str, seconds: float) -> Any:
         "WHERE id = :id"
     )
     return (StatementStep(aged, ({"id": ident, "seconds": seconds},)),)
+
+
+async def test_a_client_that_does_not_read_a_file_is_let_go(
+    client: AsyncOpenAI, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await client.containers.create(name="mine")
+    file = await client.containers.files.create(made.id, file=("a.bin", b"x"))
+
+    async def read(*_: Any) -> bytes:
+        return bytes(PIECE)
+
+    monkeypatch.setattr(LocalRunner, "read", read)
+    monkeypatch.setattr("router.http.containers._WRITE_SECONDS", 0.5)
+    where = urlsplit(url)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    path = f"{where.path}/containers/{made.id}/files/{file.id}/content"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk-a\r\n\r\n".encode())
+    await asyncio.sleep(2)
+    async with asyncio.timeout(5):
+        with suppress(ConnectionError):
+            while await reader.read(1 << 20):  # what was sent before
+                pass
+    writer.close()
 
 
 async def test_uploads_at_once_do_not_mix(client: AsyncOpenAI) -> None:
