@@ -83,15 +83,21 @@ class ContainerFiles:
             offset += len(piece)
 
     async def put(
-        self, container: StoredContainer, name: str, pieces: AsyncIterator[bytes]
+        self,
+        container: StoredContainer,
+        name: str,
+        pieces: AsyncIterator[bytes],
+        where: str = "file",
     ) -> dict[str, Any]:
-        """Put a file of this name there; raises PayloadTooLarge, InvalidRequest."""
+        """Put a file of this name there; raises InvalidRequest, and PayloadTooLarge that names
+        ``where``.
+        """
         settings, _ = self._access.on()
         upload, most = random_digits(), int(settings.max_file_mb * _MIB)
         async with self._access.using(container) as (runner, ref):
             try:
                 held = bytearray()
-                async for piece in _bounded(pieces, most):
+                async for piece in _bounded(pieces, most, where):
                     held += piece
                     while len(held) > PIECE:
                         await runner.write(ref, name, upload, bytes(held[:PIECE]), last=False)
@@ -126,13 +132,15 @@ class ContainerFiles:
                 await self.copy(container, ident, param)
 
     async def copy(self, container: StoredContainer, ident: str, where: str) -> dict[str, Any]:
-        """Put a copy of an uploaded file there; raises InvalidRequest that names ``where``."""
+        """Put a copy of an uploaded file there; raises InvalidRequest and PayloadTooLarge that name
+        ``where``.
+        """
         found = await self._source(container.owner, ident, where)
         name = file_name(found.filename)
         taken = {file["path"] for file in await self.all(container)}
         if f"{DATA}/{name}" in taken:
             name = f"{found.id}-{name}"
-        return await self.put(container, name, self._uploaded.content(found))
+        return await self.put(container, name, self._uploaded.content(found), where)
 
     async def remove(self, container: StoredContainer, file: dict[str, Any]) -> None:
         """Delete a file."""
@@ -159,7 +167,7 @@ def file_name(given: str) -> str:
     return encoded.decode("utf-8", "ignore") or "file"
 
 
-async def _bounded(pieces: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+async def _bounded(pieces: AsyncIterator[bytes], most: int, where: str) -> AsyncIterator[bytes]:
     size = 0
     async for piece in pieces:
         size += len(piece)
@@ -168,7 +176,7 @@ async def _bounded(pieces: AsyncIterator[bytes], most: int) -> AsyncIterator[byt
                 f"The file is larger than {most / _MIB:g} MiB, the limit of "
                 "tools.code_interpreter.max_file_mb.",
                 code="file_too_large",
-                param="file",
+                param=where,
             )
         yield piece
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from router.containers.access import ContainerAccess, client_error, ref_of
@@ -47,6 +49,7 @@ _FILE_PREFIX: Final = "cfile_"
 _MIB: Final = 1024 * 1024
 _SWEEP_SECONDS: Final = 20.0
 _MOST_NAME: Final = 200
+_Opening = asyncio.Task[ContainerRef | RouterError]
 
 
 class Containers:
@@ -72,6 +75,7 @@ class Containers:
         self._shared = shared is not None
         self._heartbeat = Heartbeat(database, lease, shared)
         self._tasks = Tasks()
+        self._running: Counter[str] = Counter()
 
     @property
     def holder(self) -> str:
@@ -125,12 +129,15 @@ class Containers:
             raise _too_many(settings.max_per_key)
         await self.files.names(owner, file_ids, where)  # all of them are there
         ref = ContainerRef(ident or new_id(CONTAINER_PREFIX), owner, "", MEMORY_BYTES[memory])
+        opening = self._tasks.spawn(_opened(runner, ref), "open a container")
         try:
-            ref = ContainerRef(ref.id, owner, await runner.open(ref), ref.memory)
-        except RunnerFailed as error:
-            raise client_error(error) from None
-        except ContainerGone:
-            raise StateUnavailable("The container ended at once.") from None
+            opened = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._tasks.spawn(self._give_up(owner, opening), "give up a container")
+            raise
+        if isinstance(opened, RouterError):
+            raise opened
+        ref = opened
         try:
             added = await self._store.add(
                 owner,
@@ -150,6 +157,12 @@ class Containers:
             self._tasks.spawn(self._discard(owner, ref), "discard a container")
             raise
         return container
+
+    async def _give_up(self, owner: str, opening: _Opening) -> None:
+        """Discard a container that is still being opened."""
+        opened = await opening
+        if not isinstance(opened, RouterError):
+            await self._discard(owner, opened)
 
     async def _discard(self, owner: str, ref: ContainerRef) -> None:
         assert self.runner is not None
@@ -188,8 +201,13 @@ class Containers:
         router has it, Overloaded where the runner fails.
         """
         settings, _ = self.access.on()
-        async with self.access.using(container) as (runner, ref):
-            outcome = await runner.execute(ref, code, seconds, settings.output_characters)
+        self._running[container.id] += 1
+        try:
+            async with self.access.using(container) as (runner, ref):
+                outcome = await runner.execute(ref, code, seconds, settings.output_characters)
+        finally:
+            self._running[container.id] -= 1
+            self._running = +self._running
         await self._store.used(container.id)
         return outcome
 
@@ -204,8 +222,10 @@ class Containers:
                 _log.warning("containers wait for the database", error=error.message)
 
     async def sweep(self) -> int:
-        """Do that once; how many there were. Raises StateUnavailable."""
+        """Do that once; how many there were. What runs code is used. Raises StateUnavailable."""
         _, runner = self.access.on()
+        for ident in list(self._running):
+            await self._store.used(ident)
         due = await self._store.due(self.holder)
         for container in due:
             if container.holder in (None, self.holder):
@@ -216,6 +236,16 @@ class Containers:
             await self._store.expire(container.id)
         await self._store.forget()
         return len(due)
+
+
+async def _opened(runner: Runner, ref: ContainerRef) -> ContainerRef | RouterError:
+    """The container with its handle, or why there is none."""
+    try:
+        return replace(ref, handle=await runner.open(ref))
+    except RunnerFailed as error:
+        return client_error(error)
+    except ContainerGone:
+        return StateUnavailable("The container ended at once.")
 
 
 def shown_container(container: StoredContainer) -> dict[str, Any]:

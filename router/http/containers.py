@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -14,12 +15,18 @@ from router.dialects.paging import listing, parse_page
 from router.dialects.parameters import missing, string
 from router.dialects.responses.containers import parse_container
 from router.dialects.responses.schema import parse_object
-from router.errors import Forbidden
+from router.errors import Forbidden, RouterError
 from router.http.dispatcher import Handler, RequestDispatcher, json_response
 from router.http.form import FormPart, FormReader
 from router.state.containers import StoredContainer
+from router.telemetry.log import get_logger
 
 __all__ = ["ContainersApi"]
+
+_log = get_logger("router.http")
+
+_WRITE_SECONDS: Final = 60.0
+"""A client that reads nothing of a file for so long is gone."""
 
 _PLATFORM: Final = "/api/v1/"
 """Under this prefix, what is new is answered with 201."""
@@ -122,10 +129,16 @@ class ContainersApi:
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["X-Request-Id"] = exchange.request.id
         await response.prepare(request)
-        await response.write(first)
-        async for piece in pieces:
-            await response.write(piece)
-        await response.write_eof()
+        try:
+            await _sent(response, first)
+            async for piece in pieces:
+                await _sent(response, piece)
+            await response.write_eof()
+        except (TimeoutError, RouterError):
+            # The head has gone: that the connection ends says that this is not all.
+            _log.warning("file not sent to its end", container=container.id)
+            if request.transport is not None:
+                request.transport.abort()
         return response
 
     async def delete_file(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
@@ -147,6 +160,11 @@ class ContainersApi:
     ) -> tuple[StoredContainer, dict[str, Any]]:
         container = await self._existing(request, exchange)
         return container, await self._containers.files.find(container, request.match_info["file"])
+
+
+async def _sent(response: web.StreamResponse, piece: bytes) -> None:
+    async with asyncio.timeout(_WRITE_SECONDS):
+        await response.write(piece)
 
 
 async def _pieces(part: FormPart) -> AsyncIterator[bytes]:

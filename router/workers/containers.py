@@ -192,6 +192,7 @@ class WorkerRunner:
         try:
             answer = await self._link.call("container do", asked, seconds)
         except LinkFailed as error:
+            self._link.tell("container stop", number)
             raise RunnerFailed(f"The supervisor did not do it: {error}.") from None
         except asyncio.CancelledError:
             self._link.tell("container stop", number)

@@ -34,6 +34,9 @@ _HEAD: Final = 4
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """The longest message, and the most that waits to be read by the other side."""
 
+_LARGE: Final = 256 * 1024
+"""Bytes of an answer that waits until those before it are on their way."""
+
 _MOST_CALLS: Final = 100_000
 
 Handler = Callable[[Any], Any]
@@ -60,6 +63,9 @@ class WorkerLink(asyncio.Protocol):
         self._sent: list[bytes] = []
         self._calls: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._turn = asyncio.Lock()
         self._tasks = Tasks()
 
     @classmethod
@@ -118,9 +124,18 @@ class WorkerLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See ``asyncio.Protocol``."""
         self._transport = None
+        self._room.set()
         for answer in self._calls.values():
             _fail(answer, "the other side is gone")
         self._on_lost()
+
+    def pause_writing(self) -> None:
+        """See ``asyncio.Protocol``."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """See ``asyncio.Protocol``."""
+        self._room.set()
 
     def data_received(self, data: bytes) -> None:
         """See ``asyncio.Protocol``."""
@@ -176,7 +191,18 @@ class WorkerLink(asyncio.Protocol):
             self._failed(number, name, exc)
             return
         if number and self.up:
-            self._send((_ANSWER, number, value))
+            await self._answer(orjson.dumps((_ANSWER, number, value)))
+
+    async def _answer(self, data: bytes) -> None:
+        """Send an answer; many large ones at once are not too much for the other side."""
+        if len(data) < _LARGE:
+            self._put(data)
+            return
+        async with self._turn:
+            await self._room.wait()
+            if self.up:
+                self._put(data)
+                self._flush()
 
     def _failed(self, number: int, name: str, exc: Exception) -> None:
         _log.error("a message was not handled", message=name, exc_info=exc)
@@ -184,7 +210,9 @@ class WorkerLink(asyncio.Protocol):
             self._send((_FAILURE, number, f"{type(exc).__name__}: {exc}"))
 
     def _send(self, message: tuple[Any, ...]) -> None:
-        data = orjson.dumps(message)
+        self._put(orjson.dumps(message))
+
+    def _put(self, data: bytes) -> None:
         if not self._sent:
             self._loop.call_soon(self._flush)
         self._sent += (len(data).to_bytes(_HEAD), data)

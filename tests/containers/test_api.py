@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 import pytest
 from openai import AsyncOpenAI
 
+from router.containers.local.runner import LocalRunner
+from router.containers.runner import PIECE, ContainerRef
 from router.containers.service import Containers
 from tests.support.fleet import routed
 from tests.support.sandboxes import needs_sandboxes
 from tests.support.state import database_url
+from tests.support.waiting import until
 
 __all__ = ["database_url"]
 
@@ -171,6 +176,13 @@ async def test_files_that_are_too_large_or_none_are_refused(client: AsyncOpenAI)
     with pytest.raises(openai.APIStatusError) as caught:
         await client.containers.files.create(made.id, file=("a", b"x" * (5 << 20)))
     assert (caught.value.status_code, caught.value.param) == (413, "file")
+    large = await client.files.create(file=("a.bin", bytes(5 << 20)), purpose="user_data")
+    with pytest.raises(openai.APIStatusError) as caught:
+        await client.containers.files.create(made.id, file_id=large.id)
+    assert (caught.value.status_code, caught.value.param) == (413, "file_id")
+    with pytest.raises(openai.APIStatusError) as caught:
+        await client.containers.create(name="other", file_ids=[large.id])
+    assert (caught.value.status_code, caught.value.param) == (413, "file_ids[0]")
     for _ in range(3):
         await client.containers.files.create(made.id, file=("a", b"x" * (4 << 20)))
     for n in range(4):
@@ -186,9 +198,9 @@ async def test_files_that_are_too_large_or_none_are_refused(client: AsyncOpenAI)
     assert none.value.param in ("file_id", "file", None)
 
 
-async def test_a_container_that_is_not_used_expires(
-    client: AsyncOpenAI, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def made_by(monkeypatch: pytest.MonkeyPatch) -> list[Containers]:
+    """The router's containers, once it has made one."""
     found: list[Containers] = []
     begin = Containers.find
 
@@ -197,8 +209,38 @@ async def test_a_container_that_is_not_used_expires(
         return await begin(self, owner, ident)
 
     monkeypatch.setattr(Containers, "find", find)
+    return found
+
+
+async def test_a_container_whose_maker_has_left_is_ended(
+    client: AsyncOpenAI, made_by: list[Containers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.containers.create(name="mine")
+    containers = made_by[0]
+    begin, opened = LocalRunner.open, asyncio.Event()
+
+    async def at_the_supervisor(self: LocalRunner, ref: ContainerRef) -> str:
+        handle = await begin(self, ref)
+        opened.set()
+        await asyncio.shield(asyncio.sleep(0.05))  # its answer is on its way
+        return handle
+
+    monkeypatch.setattr(LocalRunner, "open", at_the_supervisor)
+    making = asyncio.ensure_future(containers.create("team-a", name="other"))
+    await opened.wait()
+    making.cancel()
+    await asyncio.gather(making, return_exceptions=True)
+    runner = containers.runner
+    assert isinstance(runner, LocalRunner)
+    await until(lambda: len(runner._sandboxes) == 1, what="its end")
+    assert len([one async for one in client.containers.list()]) == 1
+
+
+async def test_a_container_that_is_not_used_expires(
+    client: AsyncOpenAI, made_by: list[Containers]
+) -> None:
     made = await client.containers.create(name="mine")
-    containers = found[0]
+    containers = made_by[0]
     await containers._store._database.write(
         *_aged(made.id, 21 * 60.0),
     )
@@ -212,6 +254,21 @@ async def test_a_container_that_is_not_used_expires(
     await client.containers.delete(made.id)
 
 
+async def test_a_container_that_runs_code_does_not_expire(
+    client: AsyncOpenAI, made_by: list[Containers]
+) -> None:
+    made = await client.containers.create(name="mine")
+    containers = made_by[0]
+    stored = await containers.find("team-a", made.id)
+    running = asyncio.ensure_future(
+        containers.execute(stored, "open('begun', 'w'); import time; time.sleep(1); 42", 20)
+    )
+    await asyncio.sleep(0.5)
+    await containers._store._database.write(*_aged(made.id, 21 * 60.0))
+    assert await containers.sweep() == 0
+    assert (await running).logs == "42\n"
+
+
 def _aged(ident: str, seconds: float) -> Any:
     from router.state.statement import Statement, StatementStep
 
@@ -220,6 +277,29 @@ def _aged(ident: str, seconds: float) -> Any:
         "WHERE id = :id"
     )
     return (StatementStep(aged, ({"id": ident, "seconds": seconds},)),)
+
+
+async def test_a_client_that_does_not_read_a_file_is_let_go(
+    client: AsyncOpenAI, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await client.containers.create(name="mine")
+    file = await client.containers.files.create(made.id, file=("a.bin", b"x"))
+
+    async def read(*_: Any) -> bytes:
+        return bytes(PIECE)
+
+    monkeypatch.setattr(LocalRunner, "read", read)
+    monkeypatch.setattr("router.http.containers._WRITE_SECONDS", 0.5)
+    where = urlsplit(url)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    path = f"{where.path}/containers/{made.id}/files/{file.id}/content"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk-a\r\n\r\n".encode())
+    await asyncio.sleep(2)
+    async with asyncio.timeout(5):
+        with suppress(ConnectionError):
+            while await reader.read(1 << 20):  # what was sent before
+                pass
+    writer.close()
 
 
 async def test_uploads_at_once_do_not_mix(client: AsyncOpenAI) -> None:

@@ -47,6 +47,13 @@ def test_there_are_so_many_and_no_more() -> None:
     assert len(found("a.csv " * 1000)) == 200
 
 
+def test_of_many_files_the_last_ones_are_looked_for() -> None:
+    names = [f"{number}{'x' * 100}" for number in range(1000)] + ["y" * 4000, "last"]
+    finder = ContainerFileFinder([NamedFile(name, "c", name) for name in names])
+    found = [*finder.feed(" ".join(names)), *finder.finish()]
+    assert [one["file_id"] for one in found] == [*names[901:1000], "last"]
+
+
 @given(st.lists(st.sampled_from([*"a.csvgz/d é", "a.csv", "sandbox:", "/mnt/data/", ".gz"])))
 def test_the_pieces_make_no_difference(pieces: list[str]) -> None:
     assert found(*pieces) == found("".join(pieces))

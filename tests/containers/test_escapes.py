@@ -257,6 +257,13 @@ async def test_endless_output_is_cut_and_ends_with_its_time(box: Sandboxed) -> N
     assert len(outcome.logs) < 6000
 
 
+async def test_output_of_what_is_left_does_not_keep_a_call_from_its_end(box: Sandboxed) -> None:
+    code = "import subprocess\nfor _ in range(12): subprocess.Popen('yes')\n42"
+    outcome = await box.run(code, seconds=4)
+    assert (outcome.outcome, outcome.lost) == ("completed", False)
+    assert await box.said("1 + 1") == "2"
+
+
 async def test_output_without_a_reader_of_its_own_is_cut_too(box: Sandboxed) -> None:
     outcome = await box.run("import os\nos.system('yes')", seconds=2)
     assert outcome.outcome == "timeout"
@@ -362,6 +369,17 @@ def _named(text: bytes) -> list[int]:
     return found
 
 
+async def test_who_leaves_the_queue_stops_nobody_else_and_is_not_run(box: Sandboxed) -> None:
+    first = asyncio.ensure_future(box.run("import time; time.sleep(2); 'done'"))
+    await asyncio.sleep(0.5)
+    second = asyncio.ensure_future(box.run("open('second', 'w')"))
+    await asyncio.sleep(0.1)
+    second.cancel()
+    outcome = await first
+    assert (outcome.outcome, outcome.logs) == ("completed", "'done'\n")
+    assert await box.runner.files(box.ref) == []
+
+
 async def test_nothing_is_left_of_a_container_that_has_ended() -> None:
     async with runner_with() as runner:
         ref = ContainerRef("cntr_a", "a", "", 256 * MIB)
@@ -380,11 +398,42 @@ async def test_nothing_is_left_of_a_container_that_has_ended() -> None:
             await marked.run("1")
 
 
+async def test_nothing_is_left_of_a_container_that_nobody_waited_for() -> None:
+    async with runner_with(max_containers=1) as runner:
+        assert await runner.problem() is None
+        await until(lambda: not _children(), what="the end of the trial")
+        before = set(os.listdir("/proc/self/fd"))
+        for pause in (0, 0.001, 0.02, 0.06):
+            opening = asyncio.ensure_future(runner.open(ContainerRef("cntr_a", "a", "", 256 * MIB)))
+            await asyncio.sleep(pause)
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+            await runner.end(ContainerRef("cntr_a", "a", "", 256 * MIB))
+        await until(lambda: not _children(), what="their end")
+        await until(lambda: set(os.listdir("/proc/self/fd")) <= before, what="closed files")
+
+
+def _children() -> set[str]:
+    """The processes of sandboxes that this one has started."""
+    mine = Path("/proc/self/task").glob("*/children")
+    return {pid for told in mine for pid in told.read_text().split()}
+
+
 async def test_more_containers_than_there_may_be_are_refused() -> None:
     async with runner_with(max_containers=1) as runner:
         await runner.open(ContainerRef("cntr_a", "a", "", 256 * MIB))
         with pytest.raises(RunnerFailed, match="the limit"):
             await runner.open(ContainerRef("cntr_b", "a", "", 256 * MIB))
+
+
+async def test_containers_that_nobody_knows_of_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with runner_with(max_containers=1) as runner:
+        forgotten = ContainerRef("cntr_a", "a", "", 256 * MIB)
+        await runner.open(forgotten)
+        monkeypatch.setattr("router.containers.local.runner._FORGOTTEN_SECONDS", 0.0)
+        await runner.open(ContainerRef("cntr_b", "a", "", 256 * MIB))
+        with pytest.raises(ContainerGone):
+            await runner.files(forgotten)
 
 
 @pytest.fixture

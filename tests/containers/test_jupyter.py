@@ -194,3 +194,25 @@ async def test_what_runs_is_interrupted_when_the_caller_leaves(tmp_path: Path) -
         assert (await runner.execute(ref, "1", 20, 1000)).logs == "1\n"
         await runner.end(ref)
         await runner.close()
+
+
+async def test_who_has_to_wait_does_not_interrupt_what_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.containers.jupyter.runner._FILE_SECONDS", 1.0)
+    async with jupyter(tmp_path) as url:
+        ours = JupyterRunner(JupyterRunnerSettings.model_validate(settings(url)))
+        others = JupyterRunner(JupyterRunnerSettings.model_validate(settings(url)))
+        ref = ContainerRef("cntr_a", "default", "", MEMORY)
+        ref = ContainerRef("cntr_a", "default", await ours.open(ref), MEMORY)
+        code = "import time; time.sleep(4); 'done'"
+        running = asyncio.create_task(ours.execute(ref, code, 60, 1000))
+        await asyncio.sleep(0.5)
+        for runner in (ours, others):
+            with pytest.raises(RunnerFailed, match="busy"):
+                await runner.files(ref)
+        outcome = await running
+        assert (outcome.outcome, outcome.logs) == ("completed", "'done'\n")
+        await ours.end(ref)
+        await ours.close()
+        await others.close()

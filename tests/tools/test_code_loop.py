@@ -12,6 +12,7 @@ import orjson
 import pytest
 from openai import AsyncOpenAI
 
+from router.containers.local.sandbox import Sandbox
 from router.settings.schema import Dialect
 from tests.support.calling_model import Said, asked_tools, calling, outputs_of
 from tests.support.fleet import DIALECTS, http_client, routed
@@ -205,6 +206,56 @@ async def test_a_container_that_cannot_be_is_refused(container: Any, param: str)
             error = (await answer.json())["error"]
         assert (answer.status, error["param"]) == (400, param), error
         assert at.model.requests == []
+
+
+async def test_a_container_that_has_died_is_replaced_where_any_will_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    boxes: list[Sandbox] = []
+    start = Sandbox.start
+
+    async def started(self: Sandbox) -> str:
+        boxes.append(self)
+        return await start(self)
+
+    def say(request: Received) -> Said:
+        return runs(*["1"] * wanted)(request)
+
+    monkeypatch.setattr(Sandbox, "start", started)
+    wanted = 1
+    async with coding(say) as at, at.client as client:
+        first = await at.ask()
+        wanted = 2
+        own = await client.containers.create(name="mine")
+        for box in boxes:
+            await box.end()
+        second = await at.ask(previous_response_id=first["id"])
+        [call] = [item for item in second["output"] if item["type"] == "code_interpreter_call"]
+        assert call["status"] == "completed"
+        assert call["container_id"] != first["output"][0]["container_id"]
+        tool = {"type": "code_interpreter", "container": own.id}
+        body = {"model": "m", "input": "Go", "tools": [tool]}
+        async with at.http.post(f"{at.url}/v1/responses", json=body) as answer:
+            error = (await answer.json())["error"]
+        assert (answer.status, error["param"]) == (400, "tools[0].container"), error
+
+
+async def test_code_goes_on_in_another_container_where_its_own_has_died(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    execute = Sandbox.ask
+
+    async def dying(self: Sandbox, do: str, *given: Any, **fields: Any) -> Any:
+        if fields.get("code") == "die":
+            await self.end()
+        return await execute(self, do, *given, **fields)
+
+    monkeypatch.setattr(Sandbox, "ask", dying)
+    async with coding(runs("die", "6 * 7")) as at:
+        died, ran, message = (await at.ask())["output"]
+        assert (died["status"], ran["status"]) == ("failed", "completed")
+        assert died["container_id"] != ran["container_id"]
+        assert message["content"][0]["text"].endswith("|42")
 
 
 async def test_functions_of_the_client_make_no_events_of_code() -> None:

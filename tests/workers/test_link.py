@@ -89,6 +89,18 @@ async def test_the_end_of_the_other_side_is_noticed() -> None:
     await link.close()
 
 
+async def test_many_large_answers_at_once_do_not_end_the_link() -> None:
+    async def large(_: Any) -> str:
+        return "x" * 20_000_000
+
+    async with linked() as [(one, other)]:
+        other.handlers["large"] = large
+        one.read()
+        other.read()
+        answers = await asyncio.gather(*(one.call("large", None, LONG) for _ in range(5)))
+        assert {len(answer) for answer in answers} == {20_000_000}
+
+
 async def test_a_message_that_is_too_long_ends_the_link() -> None:
     end, other = socket.socketpair()
     lost = asyncio.Event()

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
+from weakref import WeakValueDictionary
 
 import aiohttp
 import orjson
@@ -59,17 +60,19 @@ class Transcript:
 
 @dataclass(slots=True)
 class KernelRun:
-    """What came of a run of code."""
+    """What came of a run of code. ``begun`` is False as long as it waits for another one's."""
 
     logs: Transcript
     images: list[str] = field(default_factory=list)
     outcome: Literal["completed", "error", "timeout", "ended"] = "ended"
     lost: bool = False
+    begun: bool = False
     _replied: bool = False
     _idle: bool = False
 
     def take(self, kind: str, content: Mapping[str, Any]) -> bool:
         """A message of this run; whether it was the last one."""
+        self.begun = True
         if kind == "stream":
             self.logs.add(_text(content.get("text")))
         elif kind in ("execute_result", "display_data"):
@@ -102,6 +105,7 @@ class Gateway:
         self.settings = settings
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def start_kernel(self) -> str:
         """The id of a new kernel; raises RunnerFailed."""
@@ -126,8 +130,23 @@ class Gateway:
         self, kernel: str, code: str, seconds: float, characters: int, *, silent: bool = False
     ) -> KernelRun:
         """Run code; past ``seconds`` it is interrupted, and past a while the kernel is started
-        again. So it is where the caller is cancelled. Raises ContainerGone, RunnerFailed.
+        again. So it is where the caller is cancelled. Raises ContainerGone, and RunnerFailed also
+        where other code runs for so long.
         """
+        lock = self._locks.setdefault(kernel, asyncio.Lock())
+        try:
+            async with asyncio.timeout(seconds):
+                await lock.acquire()
+        except TimeoutError:
+            raise _busy() from None
+        try:
+            return await self._run(kernel, code, seconds, characters, silent=silent)
+        finally:
+            lock.release()
+
+    async def _run(
+        self, kernel: str, code: str, seconds: float, characters: int, *, silent: bool
+    ) -> KernelRun:
         run = KernelRun(Transcript(characters))
         try:
             async with asyncio.timeout(self._timeout):
@@ -144,6 +163,8 @@ class Gateway:
             ident = await _ask(socket, code, silent=silent)
             if await _ended(socket, ident, run, seconds):
                 return run
+            if not run.begun:
+                raise _busy()  # another router's runs
             run.outcome = "timeout"
             await self._interrupt(kernel)
             if not await _ended(socket, ident, run, _INTERRUPT_SECONDS):
@@ -151,7 +172,9 @@ class Gateway:
                 run.lost = True
             run.outcome = "timeout"
         except asyncio.CancelledError:
-            await asyncio.shield(self._interrupt(kernel))
+            if run.begun:
+                with suppress(ContainerGone, RunnerFailed):
+                    await asyncio.shield(self._interrupt(kernel))
             raise
         except aiohttp.ClientError:
             raise _failed("the connection broke") from None
@@ -267,6 +290,10 @@ async def _ended(
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _busy() -> RunnerFailed:
+    return RunnerFailed("The container is busy.", "container_busy")
 
 
 def _failed(why: str) -> RunnerFailed:

@@ -37,6 +37,9 @@ _MIB: Final = 1024 * 1024
 _TRIAL_MEMORY: Final = 256 * _MIB
 _TRIAL_SECONDS: Final = 20.0
 _TRIAL_CHARACTERS: Final = 4000
+_FORGOTTEN_SECONDS: Final = 3600.0
+"""Containers expire long before, when they are not used."""
+
 _OUTCOMES: Final = frozenset(
     {"completed", "error", "timeout", "stopped", "memory", "files", "ended"}
 )
@@ -64,6 +67,8 @@ class LocalRunner:
             raise RunnerFailed(f"This router cannot run code safely: {problem}.", "no_safe_runner")
         most = self._settings.max_containers
         if len(self._sandboxes) + self._starting >= most:
+            await self._end_forgotten()
+        if len(self._sandboxes) + self._starting >= most:
             raise RunnerFailed(
                 f"This router has {most} containers, which is the limit.", "too_many_containers"
             )
@@ -73,6 +78,15 @@ class LocalRunner:
         finally:
             self._starting -= 1
         return ""
+
+    async def _end_forgotten(self) -> None:
+        """End those that nobody can know of any more: a worker that has one made may be killed
+        before it is noted.
+        """
+        boxes = self._sandboxes.items()
+        forgotten = [ident for ident, box in boxes if box.unused(_FORGOTTEN_SECONDS)]
+        ended = [self._sandboxes.pop(ident).end() for ident in forgotten]
+        await asyncio.gather(*ended)
 
     async def _start(self, ident: str, memory: int) -> Sandbox:
         group = self._group(memory)
@@ -84,7 +98,11 @@ class LocalRunner:
                 self._tasks.spawn(sandbox.end(), "end a sandbox")
 
         sandbox = Sandbox(order, self._threads, ended)
-        version = await sandbox.start()
+        try:
+            version = await sandbox.start()
+        except BaseException:
+            self._tasks.spawn(sandbox.end(), "end a sandbox")
+            raise
         if version.rpartition(" ")[2] != str(SUPERVISOR):
             await sandbox.end()
             raise RunnerFailed("The supervisor of the sandbox is not protected.", "no_safe_runner")

@@ -10,6 +10,7 @@ import asyncio
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Final
@@ -53,24 +54,32 @@ class Sandbox:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._answer: asyncio.Future[dict[str, Any]] | None = None
+        self._current: asyncio.Task[Any] | None = None
         self._lock = asyncio.Lock()
         self._waiting = 0
         self._tasks = Tasks()
         self._gone = False
+        self._used = time.monotonic()
 
     async def start(self) -> str:
-        """Start it; the version of its Python. Raises RunnerFailed."""
+        """Start it; the version of its Python. Raises RunnerFailed; whatever is raised, ``end`` has
+        to be called.
+        """
         ours, theirs = socket.socketpair()
         loop = asyncio.get_running_loop()
+        spawning = loop.run_in_executor(self._threads, self._spawn, theirs)
+        spawning.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            with theirs:
-                await loop.run_in_executor(self._threads, self._spawn, theirs)
+            await asyncio.shield(spawning)  # a thread goes on where its caller is cancelled
             self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
         except (OSError, ValueError) as error:
             ours.close()
             raise RunnerFailed(
                 f"The sandbox cannot be started: {error}.", "sandbox_not_started"
             ) from None
+        except asyncio.CancelledError:
+            ours.close()
+            raise
         try:
             async with asyncio.timeout(_START_SECONDS):
                 ready = await self._receive()
@@ -80,16 +89,13 @@ class Sandbox:
             raise RunnerFailed(
                 f"The sandbox cannot be started: {why}", "sandbox_not_started"
             ) from None
-        except asyncio.CancelledError:
-            self._kill()
-            raise
         self._tasks.spawn(self._read(), "read from a sandbox")
         return f"{ready.get('ready')} {ready.get('pid')}"
 
     def _spawn(self, theirs: socket.socket) -> None:
         self._errors = os.memfd_create("sandbox errors", os.MFD_CLOEXEC)
         nothing: dict[str, str] = {}
-        with self._order.files() as (command, files):
+        with theirs, self._order.files() as (command, files):
             self._process = subprocess.Popen(
                 command,
                 stdin=theirs.fileno(),
@@ -120,10 +126,11 @@ class Sandbox:
         try:
             answer = await asyncio.shield(asked)
         except asyncio.CancelledError:
-            if not asked.done():
-                if self._answer is not None and do == "execute":
-                    self._send({"do": "stop"})
-                asked.add_done_callback(lambda task: task.cancelled() or task.exception())
+            if self._current is not asked:
+                asked.cancel()  # it waits for others, which go on
+            elif do == "execute":
+                self._send({"do": "stop"})
+            asked.add_done_callback(lambda task: task.cancelled() or task.exception())
             raise
         if (error := answer.get("error")) is not None:
             raise RunnerFailed(str(error)[:200], "container_file_failed", invalid=True)
@@ -131,11 +138,17 @@ class Sandbox:
 
     def _asked(self, _: object) -> None:
         self._waiting -= 1
+        self._used = time.monotonic()
+
+    def unused(self, seconds: float) -> bool:
+        """Whether nothing was asked of it for so long."""
+        return not self._waiting and time.monotonic() - self._used >= seconds
 
     async def _ask(self, do: str, seconds: float, fields: dict[str, Any]) -> dict[str, Any]:
         async with self._lock:
             if self._gone:
                 raise ContainerGone
+            self._current = asyncio.current_task()
             self._answer = asyncio.get_running_loop().create_future()
             if do == "execute":
                 fields["seconds"] = seconds
@@ -148,7 +161,7 @@ class Sandbox:
                 self._kill()
                 raise ContainerGone from None
             finally:
-                self._answer = None
+                self._answer = self._current = None
 
     def _send(self, message: dict[str, Any]) -> None:
         if self._writer is not None and not self._writer.is_closing():
@@ -206,6 +219,7 @@ class Sandbox:
 
     def _reap(self) -> None:
         if self._process is not None:
+            self._process.kill()  # it may have been started since; what has ended is not killed
             try:
                 self._process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:

@@ -21,6 +21,12 @@ _LOOKS_AHEAD: Final = 2
 _MOST: Final = 200
 """Citations of one text."""
 
+_MOST_FILES: Final = 100
+_LONGEST_PATH: Final = 200
+"""Files that are looked for, the last ones, and the characters of their paths: code may make any
+number of them, and all requests wait while the text is searched.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
@@ -44,11 +50,12 @@ class ContainerFileCitation(TypedDict):
 
 class ContainerFileFinder:
     """Finds the citations of a text that arrives in pieces: the same, whatever the pieces. What is
-    kept of the text is bounded by the longest path.
+    kept of the text is bounded by the longest path. Of many files the last ones are looked for.
     """
 
     def __init__(self, files: Iterable[NamedFile]) -> None:
-        self._files = {file.path: file for file in files}
+        short = [file for file in files if len(file.path) <= _LONGEST_PATH]
+        self._files = {file.path: file for file in short[-_MOST_FILES:]}
         longest = sorted(self._files, key=len, reverse=True)
         names = "|".join(map(re.escape, longest))
         self._pattern = re.compile(f"{_PREFIX}({names}){_END}") if longest else None

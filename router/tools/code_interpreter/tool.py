@@ -76,6 +76,8 @@ class CodeTool:
         self._container: StoredContainer | None = None
         self._id = ""
         self._names: list[str] = []
+        self._there: list[dict[str, Any]] = []
+        self._copied = False
         self._known: dict[str, tuple[int, int]] | None = None
         self._opening = asyncio.Lock()
 
@@ -96,13 +98,13 @@ class CodeTool:
             self._id = new_id(CONTAINER_PREFIX)  # it is made when there is code to run
             return
         self._id = self._container.id
-        self._names = [file["path"] for file in await self._files(self._container)] + self._names
+        self._names = [file["path"] for file in self._there] + self._names
 
     async def _named(self, ident: str) -> StoredContainer:
         param = f"{self._where}.container"
         try:
             container = await self._containers.find(self._owner, ident)
-            self._containers.access.check(container)
+            self._there = await self._files(container)
         except NotFound as error:
             raise InvalidRequest(
                 f"Invalid '{param}': {error.message}",
@@ -118,9 +120,12 @@ class CodeTool:
             if item.get("type") == self.type and isinstance(item.get("container_id"), str):
                 try:
                     found = await self._containers.find(self._owner, item["container_id"])
-                except NotFound:
+                    if not self._containers.access.reachable(found):
+                        return None
+                    self._there = await self._files(found)
+                except NotFound:  # it may have ended without anybody having noticed
                     return None
-                return found if self._containers.access.reachable(found) else None
+                return found
         return None
 
     def listed(self) -> Sequence[Item]:
@@ -177,12 +182,19 @@ class CodeTool:
             outcome = await self._containers.execute(container, code, max(seconds, _LEAST_SECONDS))
             files = await self._files(container)
         except RouterError as error:
+            if isinstance(error, NotFound) and isinstance(self._asked, NewContainer):
+                # It has ended, by what the code did, say: the next call has another one.
+                self._container = self._known = None
+                self._id = new_id(CONTAINER_PREFIX)
             return self.failed(call, error.message, error.code or "code_interpreter_failed")
         settings = self._containers.settings
         assert settings is not None
         result = ToolResult(
             self._told(outcome, files),
-            {"outputs": self._outputs(outcome, images=settings.images)},
+            {
+                "container_id": container.id,
+                "outputs": self._outputs(outcome, images=settings.images),
+            },
             outcome.outcome if outcome.outcome in _WHY else None,
             cost=settings.price_per_call,
         )
@@ -199,20 +211,22 @@ class CodeTool:
             asked = self._asked
             if self._container is None:
                 assert isinstance(asked, NewContainer)
+                ident, self._id = self._id, new_id(CONTAINER_PREFIX)  # another one, if this fails
                 self._container = await self._containers.create(
                     self._owner,
-                    ident=self._id,
+                    ident=ident,
                     name=asked.name,
                     memory=asked.memory,
                     file_ids=asked.file_ids,
                     where=f"{self._where}.container.",
                 )
+                self._id = ident
                 await self._files(self._container)
-            elif isinstance(asked, NewContainer) and asked.file_ids:
+            elif isinstance(asked, NewContainer) and not self._copied:
                 await self._containers.files.copy_new(
                     self._container, asked.file_ids, f"{self._where}.container."
                 )
-                self._asked = NewContainer()
+            self._copied = True
             return self._container
 
     async def _files(self, container: StoredContainer) -> list[dict[str, Any]]:

@@ -88,9 +88,9 @@ class SandboxSupervisor:
             self._end(interpreter, logs)
         else:
             interpreter.signal(signal.SIGSTOP)
+            _clear(interpreter.pid)  # what is left might print for ever
             while interpreter.read_output(logs):
                 pass
-            _clear(interpreter.pid)
         return {"outcome": outcome, "logs": logs.text(), "images": images, "lost": lost}
 
     def _ready(self) -> InterpreterProcess:
@@ -138,10 +138,10 @@ class SandboxSupervisor:
     def _end(self, interpreter: InterpreterProcess, logs: Logs) -> None:
         self._interpreter = None
         interpreter.signal(signal.SIGKILL)
+        _clear(None)
         while interpreter.read_output(logs):
             pass
         interpreter.close()
-        _clear(None)
         if self._too_many_files():
             for place in _PLACES:
                 remove_all(place)
