@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -108,7 +109,7 @@ writer.write(b"half")
 os.utime({str(path)!r}, (0, 0))
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    process = await asyncio.create_subprocess_exec("python", "-c", code)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     assert await process.wait() == -9
     assert path.exists()
 
