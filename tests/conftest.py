@@ -20,11 +20,7 @@ from hypothesis import settings
 
 GROUPS: Final = {
     "integration": (
-        "tests/clients/test_langchain_openai.py",
-        "tests/clients/test_litellm_client.py",
-        "tests/clients/test_node_clients.py",
-        "tests/clients/test_openai_agents.py",
-        "tests/clients/test_pydantic_ai.py",
+        "tests/clients/",
         "tests/grafana/test_live.py",
         "tests/grafana/test_made.py::test_alerts_fire_when_they_should",
         "tests/grafana/test_made.py::test_promtool_accepts_rules_and_configuration",
@@ -51,6 +47,7 @@ GROUPS: Final = {
         "tests/cli/test_state.py::test_beside_a_router_under_load",
         "tests/pipeline/test_hedging.py::test_whenever_anything_happens",
         "tests/test_reload.py::test_reloads_under_load_lose_nothing",
+        "tests/tools/mcp/test_servers.py::test_a_hundred_at_once",
         "tests/dialects/messages/test_fuzz.py",
         "tests/dialects/test_stream_fuzz.py",
         "tests/sessions/test_any_moment.py",
