@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -437,18 +438,19 @@ async def test_containers_that_nobody_knows_of_make_room(monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def leaky(tmp_path: Path) -> str:
-    """A bubblewrap that leaves namespaces out."""
-    fake = tmp_path / "bwrap"
-    fake.write_text(
-        '#!/bin/bash\nargs=()\nfor one in "$@"; do\n'
-        'case "$one" in\n--unshare-all) args+=(--unshare-pid --unshare-ipc --unshare-uts);;\n'
-        "--seccomp) args+=(--sync-fd);;\n--clearenv) args+=(--setenv A_SECRET x);;\n"
-        '*) args+=("$one");;\nesac\ndone\nexec /usr/bin/bwrap "${args[@]}"\n'
-    )
-    for place in (fake, *tmp_path.parents[:2], tmp_path):
-        place.chmod(0o755)
-    return str(fake)
+def leaky() -> Iterator[str]:
+    """A bubblewrap that leaves namespaces out, in a directory that every user may read."""
+    with TemporaryDirectory() as directory:
+        fake = Path(directory, "bwrap")
+        fake.write_text(
+            '#!/bin/bash\nargs=()\nfor one in "$@"; do\n'
+            'case "$one" in\n--unshare-all) args+=(--unshare-pid --unshare-ipc --unshare-uts);;\n'
+            "--seccomp) args+=(--sync-fd);;\n--clearenv) args+=(--setenv A_SECRET x);;\n"
+            '*) args+=("$one");;\nesac\ndone\nexec /usr/bin/bwrap "${args[@]}"\n'
+        )
+        for place in (fake, Path(directory)):
+            place.chmod(0o755)
+        yield str(fake)
 
 
 async def test_where_sandboxes_do_not_hold_no_code_is_run(leaky: str) -> None:

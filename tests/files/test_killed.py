@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ HEAD = (
 
 async def started(config: Path, port: int) -> asyncio.subprocess.Process:
     process = await asyncio.create_subprocess_exec(
-        *("python", "-m", "router", "serve", "--config", str(config), "--workers", "2"),
+        *(sys.executable, "-m", "router", "serve", "--config", str(config), "--workers", "2"),
         cwd=ROOT,
         start_new_session=True,
         stderr=asyncio.subprocess.DEVNULL,
